@@ -1,20 +1,29 @@
 // Prefill attention: rf_graph::reference::attention for many tokens, bound by matrix units.
 //
-// Grid: x = query head, y = tile of queries. A tile is WAVES · 16 consecutive tokens of a span, 16
-// per wave; tiles with the most visible keys come first. The workgroup iterates over the keys
-// visible to any of its queries, KEYS at a time: it loads keys into LDS, computes scores with
-// matrix units, computes softmax weights relative to the largest score so far, loads values into
-// LDS, and computes weighted sums with matrix units. During each computation the next operand is
-// loaded from memory to registers; two barriers per tile of keys hand over LDS alone, so that these
-// loads stay in flight.
+// Grid: x = query head, y = tile of queries. A tile is WAVES · QUERY_TILES · 16 consecutive tokens
+// of a span, QUERY_TILES · 16 per wave; tiles with the most visible keys come first. The workgroup
+// iterates over the keys visible to any of its queries, KEYS at a time: it loads keys into LDS,
+// computes scores with matrix units, computes softmax weights relative to the largest score so far,
+// loads values into LDS, and computes weighted sums with matrix units. During each computation the
+// next operand is loaded from memory to registers (NVIDIA, f16: copied to LDS asynchronously); two
+// barriers per tile of keys hand over LDS alone, so that these loads stay in flight.
 //
 // Queries and weights are rounded to f16 (2^-12 of themselves), keys and values are f16 as stored.
-// Per tile of keys a wave computes 2 · KEYS / 16 · DIM / 16 tile matmuls (rf/mma_f16.h); a
-// workgroup reads every key and value once. Sums over all keys are f32 additions outside the matrix
-// units, one per tile of keys, so that rounding errors do not accumulate over a long context.
+// Per tile of keys a wave computes 2 · KEYS / 16 · DIM / 16 tile matmuls (rf/mma_f16.h) for each of
+// its tiles of queries; a workgroup reads every key and value once. Sums over all keys are f32
+// additions outside the matrix units, one per tile of keys, so that rounding errors do not
+// accumulate over a long context.
+//
+// On NVIDIA 16 queries per wave are bound by reads of LDS. For 32 keys of 128 elements a wave reads
+// 160 × 128 bytes and computes 64 products of 16 × 8 × 16; a multiprocessor reads 128 bytes per
+// cycle, and computes four products in 6 cycles. With 32 queries (`_wide`) a wave reads 192 × 128
+// bytes for 128 products. Registers then allow 8 waves. A prompt of 512 tokens has few tiles of 256
+// queries, so the waves are two teams with the same 128 queries. Each team has every other tile of
+// keys; their sums are added at the end.
 #pragma once
 
 #include "rf/attention_tile.h"
+#include "rf/copy_async.h"
 #include "rf/rows.h"
 
 namespace rf {
@@ -38,7 +47,7 @@ RF_DEVICE QueryTile find_tile(const RfAttentionParams &p, u32 tile, u32 queries)
 }
 
 // Loads keys and values from the cache into LDS.
-template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS>
+template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS, u32 TEAMS>
 struct PrefillTile {
     using Element = typename TileElement<TYPE>::Type;
     using Engine = Tile<Element, 1>;
@@ -47,8 +56,11 @@ struct PrefillTile {
     static constexpr u32 CHUNKS = DIM / KV_CHUNK, COUNT = KEYS * CHUNKS / THREADS;
     static_assert(KEYS * CHUNKS % THREADS == 0 && COUNT % 2 == 0 && DIM % KV_GROUP == 0);
     static constexpr u32 GROUPS = DIM / KV_GROUP;
-    // Whether registers can hold the next tile during the computation of the current one.
-    static constexpr bool AHEAD = DIM <= 128 && TYPE != RF_KV_F32;
+    // Whether the next tile is copied without registers.
+    static constexpr bool ASYNC = COPY_ASYNC && TYPE == RF_KV_F16;
+    // Whether the next tile is on its way during the computation of the current one: registers must
+    // be able to hold it.
+    static constexpr bool AHEAD = ASYNC || (DIM <= 128 && TYPE != RF_KV_F32);
     static constexpr u32 HELD = AHEAD ? COUNT : 2;
     static_assert(COUNT % HELD == 0);
 
@@ -77,11 +89,13 @@ struct PrefillTile {
     const RfAttentionParams &p;
     const u32 *table;
     u32 kv_head;
-    u32 chunks; // of the head; further chunks are zero
+    u32 chunks;     // of the head; further chunks are zero
+    u32 page_shift; // a page has 2^page_shift tokens
 
+    RF_DEVICE_MEMBER static u32 thread() { return TEAMS == 1 ? thread_x() : thread_x() % THREADS; }
     // The two keys of a pair are consecutive and have the same chunk.
-    RF_DEVICE_MEMBER static u32 pair(u32 i) { return (i / 2 * THREADS + thread_x()) / CHUNKS; }
-    RF_DEVICE_MEMBER static u32 chunk(u32 i) { return (i / 2 * THREADS + thread_x()) % CHUNKS; }
+    RF_DEVICE_MEMBER static u32 pair(u32 i) { return (i / 2 * THREADS + thread()) / CHUNKS; }
+    RF_DEVICE_MEMBER static u32 chunk(u32 i) { return (i / 2 * THREADS + thread()) % CHUNKS; }
     RF_DEVICE_MEMBER static u32 key(u32 i) { return pair(i) * 2 + i % 2; }
 
     // The position of key i of this thread in a tile, or the last one: keys after that have weight
@@ -95,7 +109,7 @@ struct PrefillTile {
     RF_DEVICE_MEMBER void find_pages(Pages &pages, u32 first_key, u32 last_key, u32 first = 0) const {
 #pragma unroll
         for (u32 i = 0; i < HELD; i += 2) {
-            pages.page[i / 2] = table[position(first + i, first_key, last_key) >> __builtin_ctz(p.cache.page_tokens)];
+            pages.page[i / 2] = table[position(first + i, first_key, last_key) >> page_shift];
         }
     }
 
@@ -114,6 +128,19 @@ struct PrefillTile {
                 r.scale[i + 1] = head.fetch_scale(next, c);
             }
         }
+    }
+
+    // Copies a tile asynchronously. Chunks beyond the head become zero.
+    template <KvHalf HALF>
+    RF_DEVICE_MEMBER void copy(Element *tile, const Pages &pages, u32 first_key, u32 last_key) const {
+#pragma unroll
+        for (u32 i = 0; i < COUNT; i++) {
+            u32 slot = kv_slot(p.cache, position(i, first_key, last_key)), c = chunk(i);
+            auto head = KvHead<TYPE>::template in_page<HALF>(p.cache, kv_page(p.cache, pages.page[i / 2]), kv_head);
+            bool exists = c < chunks;
+            copy_async_16(tile + key(i) * STRIDE + c * KV_CHUNK, head.address(slot, exists ? c : 0), exists);
+        }
+        copy_async_commit();
     }
 
     // The values of a chunk; zero in chunks beyond the head.
@@ -212,33 +239,46 @@ struct PrefillTile {
     }
 };
 
-// The computation of one wave: 16 queries.
-template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS>
+// What a wave knows of each of its queries, in LDS.
+struct PrefillQueries {
+    float *factors; // scale dot products to scores
+    u32 *positions;
+};
+
+// The computation of one wave: QUERY_TILES · 16 queries.
+template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS, u32 QUERY_TILES, u32 TEAMS>
 struct PrefillWave {
-    using Tile = PrefillTile<TYPE, DIM, WAVES, KEYS>;
+    using Tile = PrefillTile<TYPE, DIM, WAVES, KEYS, TEAMS>;
     using Engine = typename Tile::Engine;
     using Element = typename Tile::Element;
     using Accumulator = typename Engine::Accumulator;
     static constexpr u32 STEPS = DIM / TILE, KEY_TILES = KEYS / TILE, ROWS = Engine::LANE_ROWS;
+    static constexpr u32 X_BYTES = Engine::template X_BYTES<DIM>;
 
-    Accumulator o[STEPS]; // weighted values
-    float m[ROWS];        // largest score
-    float l[ROWS];        // sum of this lane's weights
-    float factor[ROWS];   // scales dot products to scores
-    u32 position[ROWS];
+    // The scores, then weights, of a tile of queries.
+    using Scores = Accumulator[KEY_TILES];
+    // The factors for the sums so far.
+    using Rescale = float[QUERY_TILES][ROWS];
+
+    Accumulator o[QUERY_TILES][STEPS]; // weighted values
+    float m[QUERY_TILES][ROWS];        // largest score
+    float l[QUERY_TILES][ROWS];        // sum of this lane's weights
 
     RF_DEVICE_MEMBER void start() {
 #pragma unroll
-        for (u32 i = 0; i < STEPS; i++) o[i] = Engine::zero();
+        for (u32 t = 0; t < QUERY_TILES; t++) {
 #pragma unroll
-        for (u32 r = 0; r < ROWS; r++) {
-            m[r] = NO_SCORE;
-            l[r] = 0.0f;
+            for (u32 i = 0; i < STEPS; i++) o[t][i] = Engine::zero();
+#pragma unroll
+            for (u32 r = 0; r < ROWS; r++) {
+                m[t][r] = NO_SCORE;
+                l[t][r] = 0.0f;
+            }
         }
     }
 
     // Loads queries row by row. The largest magnitude of a row determines a power of two by which
-    // it is scaled; `factor` reverts the scaling.
+    // it is scaled; `factors` revert the scaling and scale dot products to scores.
     RF_DEVICE_MEMBER static void load_queries(const RfAttentionParams &p, u32 head, u32 first_token, u32 tokens, u8 *x,
                                               float *factors) {
         u32 vectors = p.cache.head_dim / VECTOR;
@@ -260,57 +300,70 @@ struct PrefillWave {
                 u32 column = (i * WAVE + lane()) * VECTOR;
                 if (column < DIM) Engine::template store_x<DIM>(x, row, column, v[i] * up);
             }
-            if (lane() == 0) factors[row] = __builtin_bit_cast(float, (exponent - QUERY_EXPONENT) << 23);
+            float down = __builtin_bit_cast(float, (exponent - QUERY_EXPONENT) << 23);
+            if (lane() == 0) factors[row] = down * query_factor(p) * Tile::Row::FACTOR;
         }
     }
 
-    RF_DEVICE_MEMBER void scores(const u8 *x, const Element *keys, const float *scales, Accumulator *s) const {
+    // Adds the dot products over the columns `first` … `end` of the head.
+    RF_DEVICE_MEMBER static void add_products(const u8 *x, const Element *keys, u32 first, u32 end,
+                                              Scores (&s)[QUERY_TILES]) {
         constexpr u32 STRIDE = Tile::STRIDE;
+        for (u32 k = first; k < end; k += TILE) {
+            keep_order();
+            typename Engine::X q[QUERY_TILES];
 #pragma unroll
-        for (u32 i = 0; i < KEY_TILES; i++) s[i] = Engine::zero();
+            for (u32 t = 0; t < QUERY_TILES; t++) q[t] = Engine::template load_x<DIM>(x + t * X_BYTES, k);
+#pragma unroll
+            for (u32 i = 0; i < KEY_TILES; i++) {
+                auto y = Engine::template load_rows<STRIDE>(keys + i * TILE * STRIDE + k);
+#pragma unroll
+                for (u32 t = 0; t < QUERY_TILES; t++) s[t][i] = Engine::product(q[t], y, s[t][i]);
+            }
+        }
+    }
+
+    RF_DEVICE_MEMBER static void clear(Scores (&s)[QUERY_TILES]) {
+#pragma unroll
+        for (u32 n = 0; n < QUERY_TILES * KEY_TILES; n++) s[n / KEY_TILES][n % KEY_TILES] = Engine::zero();
+    }
+
+    RF_DEVICE_MEMBER static void scores(const u8 *x, const Element *keys, const float *scales, Scores (&s)[QUERY_TILES]) {
+        clear(s);
         if constexpr (Tile::Row::SCALED) {
             for (u32 group = 0; group < Tile::GROUPS; group++) {
-                Accumulator part[KEY_TILES];
-#pragma unroll
-                for (u32 i = 0; i < KEY_TILES; i++) part[i] = Engine::zero();
-                for (u32 k = group * KV_GROUP; k < (group + 1) * KV_GROUP; k += TILE) {
-                    keep_order();
-                    auto q = Engine::template load_x<DIM>(x, k);
-#pragma unroll
-                    for (u32 i = 0; i < KEY_TILES; i++) {
-                        auto y = Engine::template load_rows<STRIDE>(keys + i * TILE * STRIDE + k);
-                        part[i] = Engine::product(q, y, part[i]);
-                    }
-                }
+                Scores part[QUERY_TILES];
+                clear(part);
+                add_products(x, keys, group * KV_GROUP, (group + 1) * KV_GROUP, part);
 #pragma unroll
                 for (u32 i = 0; i < KEY_TILES; i++) {
                     const float *own = scales + group * KEYS + i * TILE + Engine::y_base();
 #pragma unroll
-                    for (u32 e = 0; e < 8; e++) s[i][e] = fma(part[i][e], own[Engine::y_index(e)], s[i][e]);
+                    for (u32 e = 0; e < 8; e++) {
+                        float scale = own[Engine::y_index(e)];
+#pragma unroll
+                        for (u32 t = 0; t < QUERY_TILES; t++) s[t][i][e] = fma(part[t][i][e], scale, s[t][i][e]);
+                    }
                 }
             }
         } else {
-            for (u32 k = 0; k < DIM; k += TILE) {
-                keep_order();
-                auto q = Engine::template load_x<DIM>(x, k);
-#pragma unroll
-                for (u32 i = 0; i < KEY_TILES; i++) {
-                    auto y = Engine::template load_rows<STRIDE>(keys + i * TILE * STRIDE + k);
-                    s[i] = Engine::product(q, y, s[i]);
-                }
-            }
+            add_products(x, keys, 0, DIM, s);
         }
     }
 
+    // The query of a tile to which row r of this lane belongs: sum 2r, if the lane has two rows.
+    RF_DEVICE_MEMBER static u32 row_of(u32 r) { return Engine::x_row(2 * r); }
+
     // Masks the keys that are not visible to a query.
-    RF_DEVICE_MEMBER void mask(const RfAttentionParams &p, u32 first_key, Accumulator *s) const {
+    RF_DEVICE_MEMBER static void mask(const RfAttentionParams &p, u32 first_key, const u32 *positions, Scores &s) {
         // Relative to this lane's first key, so that every comparison is with a constant.
         i32 first[ROWS], last[ROWS];
 #pragma unroll
         for (u32 r = 0; r < ROWS; r++) {
             i32 own = (i32)(first_key + Engine::y_first());
-            first[r] = (i32)first_seen(p, position[r]) - own;
-            last[r] = (i32)position[r] - own;
+            u32 position = positions[row_of(r)];
+            first[r] = (i32)first_seen(p, position) - own;
+            last[r] = (i32)position - own;
         }
 #pragma unroll
         for (u32 i = 0; i < KEY_TILES; i++) {
@@ -323,26 +376,27 @@ struct PrefillWave {
         }
     }
 
-    // Converts dot products to weights in place; `rescale` is the factor for the sums so far.
-    RF_DEVICE_MEMBER void weights(const RfAttentionParams &p, u32 first_key, bool all_seen, Accumulator *s,
-                                  float (&rescale)[ROWS]) {
+    // Converts the dot products of tile t of queries to weights in place; `rescale` is the factor
+    // for the sums so far.
+    RF_DEVICE_MEMBER void weights(const RfAttentionParams &p, u32 first_key, bool all_seen, u32 t,
+                                  const PrefillQueries &queries, Scores &s, float (&rescale)[ROWS]) {
+        float factor[ROWS];
 #pragma unroll
-        for (u32 i = 0; i < KEY_TILES; i++) {
-#pragma unroll
-            for (u32 e = 0; e < 8; e++) s[i][e] *= factor[Engine::lane_row(e)];
-        }
+        for (u32 r = 0; r < ROWS; r++) factor[r] = queries.factors[t * TILE + row_of(r)];
         if (p.softcap > 0.0f) {
 #pragma unroll
             for (u32 i = 0; i < KEY_TILES; i++) {
 #pragma unroll
-                for (u32 e = 0; e < 8; e++) s[i][e] = capped(p, s[i][e]);
+                for (u32 e = 0; e < 8; e++) s[i][e] = capped(p, s[i][e] * factor[Engine::lane_row(e)]);
             }
+#pragma unroll
+            for (u32 r = 0; r < ROWS; r++) factor[r] = 1.0f;
         }
-        if (!all_seen) mask(p, first_key, s);
+        if (!all_seen) mask(p, first_key, queries.positions + t * TILE, s);
 
         float largest[ROWS];
 #pragma unroll
-        for (u32 r = 0; r < ROWS; r++) largest[r] = m[r];
+        for (u32 r = 0; r < ROWS; r++) largest[r] = -__builtin_inff();
 #pragma unroll
         for (u32 i = 0; i < KEY_TILES; i++) {
 #pragma unroll
@@ -351,79 +405,130 @@ struct PrefillWave {
                 largest[r] = __builtin_fmaxf(largest[r], s[i][e]);
             }
         }
+        float zero[ROWS]; // the score of weight 1
 #pragma unroll
         for (u32 r = 0; r < ROWS; r++) {
             largest[r] = Engine::over_lanes(largest[r], [](float a, float b) { return __builtin_fmaxf(a, b); });
-            rescale[r] = exp2(m[r] - largest[r]);
-            m[r] = largest[r];
-            l[r] *= rescale[r];
+            // Factors are positive.
+            largest[r] = __builtin_fmaxf(m[t][r], largest[r] * factor[r]);
+            rescale[r] = exp2(m[t][r] - largest[r]);
+            m[t][r] = largest[r];
+            zero[r] = largest[r] - WEIGHT_SHIFT;
+            l[t][r] *= rescale[r];
         }
 #pragma unroll
         for (u32 i = 0; i < KEY_TILES; i++) {
 #pragma unroll
             for (u32 e = 0; e < 8; e++) {
                 u32 r = Engine::lane_row(e);
-                s[i][e] = exp2(s[i][e] - (m[r] - WEIGHT_SHIFT));
-                l[r] += s[i][e];
+                s[i][e] = exp2(fma(s[i][e], factor[r], -zero[r]));
+                l[t][r] += s[i][e];
             }
         }
     }
 
     // Adds 16 · (last − first) elements of the weighted values.
-    RF_DEVICE_MEMBER void add_columns(const Element *values, const typename Engine::X *weights,
-                                      const float (&rescale)[ROWS], u32 first, u32 last) {
+    RF_DEVICE_MEMBER void add_columns(const Element *values, const typename Engine::X (&weights)[QUERY_TILES][KEY_TILES],
+                                      const Rescale &rescale, u32 first, u32 last) {
 #pragma unroll
         for (u32 d = first; d < last; d++) {
             if (d % 2 == 0 || DIM > 128) keep_order();
-            Accumulator sum = Engine::zero();
+            Accumulator sum[QUERY_TILES];
+#pragma unroll
+            for (u32 t = 0; t < QUERY_TILES; t++) sum[t] = Engine::zero();
 #pragma unroll
             for (u32 i = 0; i < KEY_TILES; i++) {
                 auto y = Engine::template load_columns<Tile::COLUMN_STRIDE>(Tile::columns(values, i * TILE, d * TILE));
-                sum = Engine::product(weights[i], y, sum);
+#pragma unroll
+                for (u32 t = 0; t < QUERY_TILES; t++) sum[t] = Engine::product(weights[t][i], y, sum[t]);
             }
 #pragma unroll
-            for (u32 e = 0; e < 8; e++) o[d][e] = fma(o[d][e], rescale[Engine::lane_row(e)], sum[e]);
-            if constexpr (sizeof(Element) == 2) together(o[d]);
+            for (u32 t = 0; t < QUERY_TILES; t++) {
+#pragma unroll
+                for (u32 e = 0; e < 8; e++) o[t][d][e] = fma(o[t][d][e], rescale[t][Engine::lane_row(e)], sum[t][e]);
+                if constexpr (sizeof(Element) == 2) together(o[t][d]);
+            }
         }
     }
 
-    RF_DEVICE_MEMBER void add_values(const Element *values, const float *scales, const Accumulator *s,
-                                     const float (&rescale)[ROWS]) {
-        typename Engine::X weights[KEY_TILES];
+    RF_DEVICE_MEMBER void add_values(const Element *values, const float *scales, const Scores (&s)[QUERY_TILES],
+                                     const Rescale &rescale) {
+        typename Engine::X weights[QUERY_TILES][KEY_TILES];
         if constexpr (Tile::Row::SCALED) {
             // The scales of a group are multiplied into the weights.
 #pragma unroll
             for (u32 group = 0; group < Tile::GROUPS; group++) {
                 keep_order();
 #pragma unroll
-                for (u32 i = 0; i < KEY_TILES; i++) {
+                for (u32 n = 0; n < QUERY_TILES * KEY_TILES; n++) {
+                    u32 t = n / KEY_TILES, i = n % KEY_TILES;
                     const float *own = scales + group * KEYS + i * TILE + Engine::y_base();
                     Accumulator scaled;
 #pragma unroll
-                    for (u32 e = 0; e < 8; e++) scaled[e] = s[i][e] * own[Engine::y_index(e)];
-                    weights[i] = Engine::x_of(scaled);
+                    for (u32 e = 0; e < 8; e++) scaled[e] = s[t][i][e] * own[Engine::y_index(e)];
+                    weights[t][i] = Engine::x_of(scaled);
                 }
                 add_columns(values, weights, rescale, group * (KV_GROUP / TILE), (group + 1) * (KV_GROUP / TILE));
             }
         } else {
 #pragma unroll
-            for (u32 i = 0; i < KEY_TILES; i++) weights[i] = Engine::x_of(s[i]);
+            for (u32 n = 0; n < QUERY_TILES * KEY_TILES; n++) {
+                weights[n / KEY_TILES][n % KEY_TILES] = Engine::x_of(s[n / KEY_TILES][n % KEY_TILES]);
+            }
             add_columns(values, weights, rescale, 0, STEPS);
         }
     }
 
-    // Transposes eight rows at a time through LDS, which the wave's queries no longer need: lanes
-    // then hold consecutive elements of a row.
-    RF_DEVICE_MEMBER void write(const RfAttentionParams &p, u32 head, u32 first_token, u32 tokens, u8 *x) const {
+    // The sums of a wave as floats of a lane: o, then m and l.
+    static constexpr u32 SUMS = QUERY_TILES * STEPS * 8, STATISTICS = QUERY_TILES * ROWS;
+    static constexpr u32 FLOATS = SUMS + 2 * STATISTICS;
+
+    // Passes the sums of this wave on in LDS. The floats of a lane are WAVE places apart.
+    RF_DEVICE_MEMBER void hand_over(float *to) const {
+        to += lane();
+#pragma unroll
+        for (u32 n = 0; n < SUMS; n++) to[n * WAVE] = o[n / 8 / STEPS][n / 8 % STEPS][n % 8];
+#pragma unroll
+        for (u32 n = 0; n < STATISTICS; n++) {
+            to[(SUMS + 2 * n) * WAVE] = m[n / ROWS][n % ROWS];
+            to[(SUMS + 2 * n + 1) * WAVE] = l[n / ROWS][n % ROWS];
+        }
+    }
+
+    // Adds the sums that a wave with other keys has passed on.
+    RF_DEVICE_MEMBER void add(const float *from) {
+        from += lane();
+        Rescale own, other;
+#pragma unroll
+        for (u32 n = 0; n < STATISTICS; n++) {
+            u32 t = n / ROWS, r = n % ROWS;
+            float their_m = from[(SUMS + 2 * n) * WAVE], their_l = from[(SUMS + 2 * n + 1) * WAVE];
+            float largest = __builtin_fmaxf(m[t][r], their_m);
+            own[t][r] = exp2(m[t][r] - largest);
+            other[t][r] = exp2(their_m - largest);
+            m[t][r] = largest;
+            l[t][r] = l[t][r] * own[t][r] + their_l * other[t][r];
+        }
+#pragma unroll
+        for (u32 n = 0; n < SUMS; n++) {
+            u32 t = n / 8 / STEPS, r = Engine::lane_row(n % 8);
+            float sum = o[t][n / 8 % STEPS][n % 8] * own[t][r];
+            o[t][n / 8 % STEPS][n % 8] = fma(from[n * WAVE], other[t][r], sum);
+        }
+    }
+
+    // Writes tile t of queries. Transposes eight rows at a time through LDS, which these queries no
+    // longer need: lanes then hold consecutive elements of a row.
+    RF_DEVICE_MEMBER void write(const RfAttentionParams &p, u32 head, u32 first_token, u32 tokens, u32 t, u8 *x) const {
         constexpr u32 STRIDE = DIM + 4, AT_ONCE = TILE / 2;
-        static_assert(AT_ONCE * STRIDE * sizeof(float) <= Engine::template X_BYTES<DIM>);
+        static_assert(AT_ONCE * STRIDE * sizeof(float) <= X_BYTES);
         float *rows = reinterpret_cast<float *>(x);
         float scale[ROWS];
 #pragma unroll
         for (u32 r = 0; r < ROWS; r++) {
-            float sum = Engine::over_lanes(l[r], [](float a, float b) { return a + b; });
+            float sum = Engine::over_lanes(l[t][r], [](float a, float b) { return a + b; });
             // The weights are 2^WEIGHT_SHIFT times those relative to `m`.
-            scale[r] = normalisation(p, head, m[r] - WEIGHT_SHIFT, sum) * Tile::Row::FACTOR;
+            scale[r] = normalisation(p, head, m[t][r] - WEIGHT_SHIFT, sum) * Tile::Row::FACTOR;
         }
         u32 vectors = p.cache.head_dim / VECTOR, columns = p.num_heads * p.cache.head_dim;
 #pragma unroll
@@ -434,7 +539,7 @@ struct PrefillWave {
 #pragma unroll
                 for (u32 e = 0; e < 8; e++) {
                     u32 column = d * TILE + Engine::y_first() + Engine::y_step(e), row = Engine::x_row(e);
-                    float v = o[d][e] * scale[Engine::lane_row(e)];
+                    float v = o[t][d][e] * scale[Engine::lane_row(e)];
                     if (row / AT_ONCE == half) rows[row % AT_ONCE * STRIDE + column] = v;
                 }
             }
@@ -452,91 +557,172 @@ struct PrefillWave {
     }
 };
 
-template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS>
-RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
-    using Wave = PrefillWave<TYPE, DIM, WAVES, KEYS>;
+// The LDS of a workgroup.
+template <typename Wave, u32 WAVES, u32 QUERY_TILES, u32 TEAMS>
+struct PrefillLds {
     using Tile = typename Wave::Tile;
-    using Engine = typename Tile::Engine;
-    constexpr u32 X_BYTES = Engine::template X_BYTES<DIM>;
-    RF_SHARED __attribute__((aligned(16))) static u8 queries[WAVES * X_BYTES];
-    RF_SHARED __attribute__((aligned(16))) static typename Tile::Element keys[Tile::KEY_ELEMENTS];
-    RF_SHARED __attribute__((aligned(16))) static typename Tile::Element values[Tile::VALUE_ELEMENTS];
-    RF_SHARED __attribute__((aligned(16))) static float key_scales[Tile::SCALES], value_scales[Tile::SCALES];
-    RF_SHARED static float factors[WAVES * TILE];
+    struct Team {
+        alignas(16) typename Tile::Element keys[Tile::KEY_ELEMENTS];
+        alignas(16) typename Tile::Element values[Tile::VALUE_ELEMENTS];
+        alignas(16) float key_scales[Tile::SCALES], value_scales[Tile::SCALES];
+    };
+    alignas(16) u8 queries[WAVES * QUERY_TILES * Wave::X_BYTES];
+    Team team[TEAMS];
+    float factors[WAVES * QUERY_TILES * TILE];
+    u32 positions[WAVES * QUERY_TILES * TILE];
+};
+
+// Barrier of the waves of a team, for LDS alone.
+template <u32 TEAMS, u32 THREADS>
+RF_DEVICE void team_barrier([[maybe_unused]] u32 team) {
+#if RF_NVIDIA
+    if constexpr (TEAMS > 1) {
+        asm volatile("bar.sync %0, %1;" : : "r"(team + 1), "n"(THREADS) : "memory");
+        return;
+    }
+#endif
+    static_assert(TEAMS == 1 || COPY_ASYNC);
+    lds_barrier();
+}
+
+template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS, u32 QUERY_TILES = 1, u32 TEAMS = 1>
+RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
+    using Wave = PrefillWave<TYPE, DIM, WAVES, KEYS, QUERY_TILES, TEAMS>;
+    using Tile = typename Wave::Tile;
+    using Lds = PrefillLds<Wave, WAVES, QUERY_TILES, TEAMS>;
+    constexpr u32 X_BYTES = Wave::X_BYTES, WAVE_QUERIES = QUERY_TILES * TILE, QUERIES = WAVES * WAVE_QUERIES;
+    Lds *memory;
+    if constexpr (TEAMS > 1) {
+        memory = shared_memory<Lds>();
+    } else {
+        RF_SHARED static Lds own;
+        memory = &own;
+    }
+    u32 team = TEAMS > 1 ? wave() / WAVES : 0, own_wave = TEAMS > 1 ? wave() % WAVES : wave();
+    auto &lds = memory->team[team];
 
     u32 head = group_x();
-    QueryTile tile = find_tile(p, group_y(), WAVES * TILE);
+    QueryTile tile = find_tile(p, group_y(), QUERIES);
     if (!tile.exists) return;
     u32 left = tile.span.num_tokens - tile.first;
-    u32 tile_tokens = left < WAVES * TILE ? left : WAVES * TILE;
+    u32 tile_tokens = left < QUERIES ? left : QUERIES;
     // Positions are those that limit what queries see: all equal where attention is not causal.
     u32 tile_position = tile.span.past_tokens + tile.first;
     u32 first_position = seen_from(p, tile.span, tile_position);
     u32 last_position = seen_from(p, tile.span, tile_position + tile_tokens - 1);
 
     // This wave's queries; none if the span ends before them.
-    u32 own_first = wave() * TILE;
+    u32 own_first = own_wave * WAVE_QUERIES;
     u32 own_tokens = tile_tokens > own_first ? tile_tokens - own_first : 0;
-    own_tokens = own_tokens < TILE ? own_tokens : TILE;
+    own_tokens = own_tokens < WAVE_QUERIES ? own_tokens : WAVE_QUERIES;
     u32 first_token = tile.span.first_token + tile.first + own_first;
     u32 own_position = seen_from(p, tile.span, tile_position + own_first);
     u32 own_last = seen_from(p, tile.span, tile_position + own_first + own_tokens - 1);
-    u8 *x = queries + wave() * X_BYTES;
+    u8 *x = memory->queries + own_wave * (QUERY_TILES * X_BYTES);
+    PrefillQueries queries = {memory->factors + own_first, memory->positions + own_first};
     Wave w;
     w.start();
-    if (own_tokens > 0) Wave::load_queries(p, head, first_token, own_tokens, x, factors + own_first);
-    wave_barrier();
-#pragma unroll
-    for (u32 r = 0; r < Wave::ROWS; r++) {
-        // Element 2r of a lane's sums belongs to its row r, if the lane has two rows.
-        u32 row = Engine::x_row(2 * r);
-        w.factor[r] = factors[own_first + row] * query_factor(p) * Tile::Row::FACTOR;
-        u32 position = tile_position + own_first + (row < own_tokens ? row : 0);
-        w.position[r] = seen_from(p, tile.span, position);
+    // The teams share the queries, and load some of them each.
+    for (u32 t = team; t < QUERY_TILES; t += TEAMS) {
+        u32 before = t * TILE, tokens = own_tokens > before ? own_tokens - before : 0;
+        tokens = tokens < TILE ? tokens : TILE;
+        if (own_tokens > 0) Wave::load_queries(p, head, first_token + before, tokens, x + t * X_BYTES, queries.factors + before);
+        if (lane() < TILE) {
+            u32 row = before + lane();
+            queries.positions[row] = seen_from(p, tile.span, tile_position + own_first + (row < own_tokens ? row : 0));
+        }
     }
-
+    if constexpr (TEAMS > 1) {
+        lds_barrier();
+    } else {
+        wave_barrier();
+    }
     u32 group = p.num_heads / p.cache.num_kv_heads;
-    Tile t = {p, p.batch.pages + tile.span.first_page, head / group, p.cache.head_dim / KV_CHUNK};
+    Tile t = {p, p.batch.pages + tile.span.first_page, head / group, p.cache.head_dim / KV_CHUNK,
+              computed_here(__builtin_ctz(p.cache.page_tokens))};
     typename Tile::Raw raw;
-    u32 key = first_seen(p, first_position) & ~1u;
+    u32 key = (first_seen(p, first_position) & ~1u) + team * KEYS;
     // The pages are found a tile ahead too, so that a fetch does not wait for them.
     typename Tile::Pages pages;
     if constexpr (Tile::AHEAD) {
         t.find_pages(pages, key, last_position);
-        t.template fetch<KvHalf::Key>(raw, pages, key, last_position);
+        if constexpr (Tile::ASYNC) {
+            t.template copy<KvHalf::Key>(lds.keys, pages, key, last_position);
+        } else {
+            t.template fetch<KvHalf::Key>(raw, pages, key, last_position);
+        }
     }
-    for (; key <= last_position; key += KEYS) {
-        u32 last_key = key + KEYS - 1;
+    for (; key <= last_position; key += TEAMS * KEYS) {
+        u32 last_key = key + KEYS - 1, next_key = key + TEAMS * KEYS;
         bool concerned = own_tokens > 0 && key <= own_last && last_key >= first_seen(p, own_position);
         bool all_seen = last_key <= own_position && key >= first_seen(p, own_last);
 
         // The keys before have been read since the last barrier but one, the values since the last
         // one.
-        if constexpr (Tile::AHEAD) {
-            t.store_keys(raw, keys, key_scales);
+        if constexpr (Tile::ASYNC) {
+            copy_async_wait();
+        } else if constexpr (Tile::AHEAD) {
+            t.store_keys(raw, lds.keys, lds.key_scales);
             t.template fetch<KvHalf::Value>(raw, pages, key, last_position);
-            t.find_pages(pages, key + KEYS, last_position);
+            t.find_pages(pages, next_key, last_position);
         } else {
-            t.copy_keys(keys, key_scales, key, last_position);
+            t.copy_keys(lds.keys, lds.key_scales, key, last_position);
         }
-        lds_barrier();
-        typename Wave::Accumulator s[Wave::KEY_TILES];
-        float rescale[Wave::ROWS];
+        team_barrier<TEAMS, Tile::THREADS>(team);
+        if constexpr (Tile::ASYNC) {
+            t.template copy<KvHalf::Value>(lds.values, pages, key, last_position);
+            t.find_pages(pages, next_key, last_position);
+        }
+        typename Wave::Scores s[QUERY_TILES];
+        typename Wave::Rescale rescale;
         if (concerned) {
-            w.scores(x, keys, key_scales, s);
-            w.weights(p, key, all_seen, s, rescale);
+            Wave::scores(x, lds.keys, lds.key_scales, s);
+#pragma unroll
+            for (u32 i = 0; i < QUERY_TILES; i++) w.weights(p, key, all_seen, i, queries, s[i], rescale[i]);
         }
 
-        if constexpr (Tile::AHEAD) {
-            t.store_values(raw, values, value_scales);
-            if (key + KEYS <= last_position) t.template fetch<KvHalf::Key>(raw, pages, key + KEYS, last_position);
+        if constexpr (Tile::ASYNC) {
+            copy_async_wait();
+        } else if constexpr (Tile::AHEAD) {
+            t.store_values(raw, lds.values, lds.value_scales);
+            if (next_key <= last_position) t.template fetch<KvHalf::Key>(raw, pages, next_key, last_position);
         } else {
-            t.copy_values(values, value_scales, key, last_position);
+            t.copy_values(lds.values, lds.value_scales, key, last_position);
         }
-        lds_barrier();
-        if (concerned) w.add_values(values, value_scales, s, rescale);
+        team_barrier<TEAMS, Tile::THREADS>(team);
+        if constexpr (Tile::ASYNC) {
+            if (next_key <= last_position) t.template copy<KvHalf::Key>(lds.keys, pages, next_key, last_position);
+        }
+        if (concerned) w.add_values(lds.values, lds.value_scales, s, rescale);
     }
-    if (own_tokens > 0) w.write(p, head, first_token, own_tokens, x);
+    if constexpr (TEAMS > 1) {
+        // Nothing else of the LDS is needed any more. A team without keys has copied some.
+        if constexpr (Tile::ASYNC) copy_async_wait();
+        static_assert(TEAMS == 2 && WAVES * Wave::FLOATS * WAVE * sizeof(float) <= sizeof(Lds));
+        static_assert(sizeof(Lds) <= 72704); // WIDE_LDS_BYTES of the host
+        float *sums = reinterpret_cast<float *>(memory) + own_wave * (Wave::FLOATS * WAVE);
+        lds_barrier();
+        if (team == 1) w.hand_over(sums);
+        lds_barrier();
+        if (team == 1) return;
+        w.add(sums);
+        // The queries of other waves lie among the sums of this one.
+        team_barrier<TEAMS, Tile::THREADS>(team);
+    }
+#pragma unroll
+    for (u32 i = 0; i < QUERY_TILES; i++) {
+        u32 before = i * TILE, tokens = own_tokens > before ? own_tokens - before : 0;
+        tokens = tokens < TILE ? tokens : TILE;
+        if (tokens > 0) w.write(p, head, first_token + before, tokens, i, x + before / TILE * X_BYTES);
+    }
 }
 
 } // namespace rf
+
+// 128 queries per workgroup, 32 per wave (NVIDIA).
+#if RF_NVIDIA
+#define PREFILL_WIDE(NAME, TYPE)                                                                                       \
+    RF_KERNEL_AT_ONCE(256, 1) NAME(RfAttentionParams p) { rf::attention_prefill<TYPE, 128, 4, 32, 2, 2>(p); }
+#else
+#define PREFILL_WIDE(NAME, TYPE)
+#endif

@@ -120,10 +120,11 @@ struct KvHead {
         return head;
     }
 
-    RF_DEVICE_MEMBER typename KvRow<TYPE>::Raw fetch(u32 slot, u32 chunk) const {
+    RF_DEVICE_MEMBER const typename KvRow<TYPE>::Raw *address(u32 slot, u32 chunk) const {
         u32 offset = slot * row_bytes + chunk * (KV_CHUNK * KvRow<TYPE>::BYTES);
-        return *reinterpret_cast<const typename KvRow<TYPE>::Raw *>(rows + offset);
+        return reinterpret_cast<const typename KvRow<TYPE>::Raw *>(rows + offset);
     }
+    RF_DEVICE_MEMBER typename KvRow<TYPE>::Raw fetch(u32 slot, u32 chunk) const { return *address(slot, chunk); }
 
     // The bits of the chunk's scale.
     RF_DEVICE_MEMBER u16 fetch_scale(u32 slot, u32 chunk) const {

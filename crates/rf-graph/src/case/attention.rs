@@ -191,6 +191,7 @@ pub(super) fn cases() -> Vec<Case> {
         let variant = Variant { num_kv_heads: 32, group: 1, head_dim: 32, rope, ..PLAIN };
         cases.push(case(format!("attention/many/{kv}"), kv, many(), variant));
     }
+    cases.extend(many_heads());
     let rope = Some(RopeStyle::Neox);
     let variant = Variant { num_kv_heads: 16, group: 2, head_dim: 32, rope, ..PLAIN };
     cases.push(case("attention/many/gqa-2".into(), KvType::F16, many(), variant));
@@ -199,6 +200,21 @@ pub(super) fn cases() -> Vec<Case> {
     }
     cases.push(after_input());
     cases
+}
+
+/// Enough query heads to fill a GPU with workgroups of 128 tokens. Spans end within a workgroup.
+fn many_heads() -> Vec<Case> {
+    let plain = Variant { num_kv_heads: 7, group: 8, head_dim: 128, ..PLAIN };
+    let variants = [
+        ("", KvType::F16, plain.clone()),
+        ("/window-40", KvType::Q8_0, Variant { window: Some(40), ..plain.clone() }),
+        ("/all", KvType::Fp8, Variant { softcap: Some(5.0), sinks: true, head_dim: 104, ..plain }),
+    ];
+    let case = |(name, kv, variant)| {
+        let schedule = Schedule::steps(16, &[&[(0, 129)], &[(0, 62), (1, 68)]]);
+        case(format!("attention/many-heads{name}/{kv}"), kv, schedule, variant)
+    };
+    variants.map(case).into()
 }
 
 /// RoPE of all or some elements of heads of each size, with and without norms.

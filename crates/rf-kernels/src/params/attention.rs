@@ -143,15 +143,25 @@ impl AttentionParams {
     }
 
     /// The launch for longer spans. The number of workgroups suffices for any lengths of spans with
-    /// this total number of tokens. Workgroups beyond the last tile return at once.
-    pub fn prefill_launch(&self) -> Launch {
+    /// this total number of tokens. Workgroups beyond the last tile return at once. On NVIDIA wide
+    /// kernels compute long spans where they have a workgroup for three quarters of the compute
+    /// units.
+    pub fn prefill_launch(&self, device: MatmulDevice) -> Launch {
         let sizes = &PREFILL[self.cache.kv_type as usize % 4];
         let size = sizes.iter().find(|size| self.cache.head_dim <= size.head_dim);
-        let Prefill { kernel, queries, .. } = *size.unwrap_or(&sizes[sizes.len() - 1]);
+        let size = size.unwrap_or(&sizes[sizes.len() - 1]);
+        let is_long = self.batch.num_tokens > size.queries * self.batch.num_spans;
+        let wide_groups = self.num_heads * self.batch.num_tokens.div_ceil(2 * size.queries);
+        let is_full = 4 * wide_groups as usize >= 3 * device.compute_units;
+        let is_wide = is_long && is_full && device.matrix_unit == MatrixUnit::Nvidia;
+        let wide = size.wide.filter(|_| is_wide);
+        // A wave of 32 lanes processes 16 queries, or 32 of every other tile of keys.
+        let (kernel, queries, threads, lds_bytes) = match wide {
+            Some(wide) => (wide, 2 * size.queries, 4 * size.queries, WIDE_LDS_BYTES),
+            None => (size.kernel, size.queries, 2 * size.queries, 0),
+        };
         let tiles = (self.batch.num_tokens + self.batch.num_spans * (queries - 1)) / queries;
-        let grid = [self.num_heads, tiles, 1];
-        // A wave of 32 lanes processes 16 queries.
-        Launch { kernel, grid, block: [2 * queries, 1, 1], lds_bytes: 0 }
+        Launch { kernel, grid: [self.num_heads, tiles, 1], block: [threads, 1, 1], lds_bytes }
     }
 }
 
@@ -177,24 +187,42 @@ struct Prefill {
     head_dim: u32,
     /// Tokens per workgroup.
     queries: u32,
+    /// The kernel with twice the tokens per workgroup, for spans with more tokens (NVIDIA).
+    wide: Option<&'static str>,
 }
 
+/// LDS that the launch of a wide kernel adds: 128 queries of 136 f16, their factors and positions,
+/// and for each of two teams of waves 32 keys and values of 136 f16 and the scales of 4 groups for
+/// both.
+const WIDE_LDS_BYTES: u32 = 128 * (272 + 8) + 2 * 2 * 32 * (272 + 4 * 4);
+
 macro_rules! prefill_kernels {
-    ($($kv:literal: $($head_dim:literal x $queries:literal),*;)*) => {
-        [$(&[$(Prefill {
+    ($($kv:literal: $($head_dim:literal x $queries:literal $($wide:ident)?),*;)*) => {
+        [$(&[$(prefill_kernels!(@of $kv, $head_dim, $queries, [$($wide)?])),*]),*]
+    };
+    (@of $kv:literal, $head_dim:literal, $queries:literal, []) => {
+        prefill_kernels!(@with $kv, $head_dim, $queries, None)
+    };
+    (@of $kv:literal, $head_dim:literal, $queries:literal, [wide]) => {
+        prefill_kernels!(@with $kv, $head_dim, $queries,
+            Some(concat!("attention_prefill_", $kv, "_d", $head_dim, "_wide")))
+    };
+    (@with $kv:literal, $head_dim:literal, $queries:literal, $wide:expr) => {
+        Prefill {
             kernel: concat!("attention_prefill_", $kv, "_d", $head_dim),
             head_dim: $head_dim,
             queries: $queries,
-        }),*]),*]
+            wide: $wide,
+        }
     };
 }
 
 /// Prefill kernels by cache type, in the order of head sizes.
 const PREFILL: [&[Prefill]; 4] = prefill_kernels! {
     "f32": 64 x 32, 128 x 64, 256 x 16;
-    "f16": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
-    "q8_0": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
-    "fp8": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
+    "f16": 64 x 64, 96 x 48, 128 x 64 wide, 256 x 32;
+    "q8_0": 64 x 64, 96 x 48, 128 x 64 wide, 256 x 32;
+    "fp8": 64 x 64, 96 x 48, 128 x 64 wide, 256 x 32;
 };
 
 macro_rules! decode_kernels {
@@ -228,6 +256,10 @@ const DECODE: [[[&str; 3]; 4]; 4] = decode_kernels!("f32", "f16", "q8_0", "fp8")
 mod tests {
     use super::*;
 
+    fn h200() -> MatmulDevice {
+        MatmulDevice::new(132, "sm_90")
+    }
+
     fn params(kv_type: u32, head_dim: u32, tokens: u32, spans: u32) -> AttentionParams {
         let cache = KvCache { kv_type, head_dim, num_kv_heads: 8, ..KvCache::default() };
         let batch = Batch { num_tokens: tokens, num_spans: spans, ..Batch::default() };
@@ -252,7 +284,7 @@ mod tests {
             (2, 128, "attention_prefill_q8_0_d128", 128),
             (3, 129, "attention_prefill_fp8_d256", 64),
         ] {
-            let launch = params(kv_type, head_dim, 1, 1).prefill_launch();
+            let launch = params(kv_type, head_dim, 1, 1).prefill_launch(h200());
             assert_eq!((launch.kernel, launch.block[0]), (kernel, threads));
         }
     }
@@ -262,10 +294,21 @@ mod tests {
         for lengths in [&[512][..], &[1, 1, 1], &[65, 63, 64], &[33, 479]] {
             let (tokens, spans) = (lengths.iter().sum(), lengths.len() as u32);
             let needed: u32 = lengths.iter().map(|n: &u32| n.div_ceil(64)).sum();
-            let [heads, tiles, _] = params(1, 128, tokens, spans).prefill_launch().grid;
+            let amd = MatmulDevice::new(96, "gfx1100");
+            let [heads, tiles, _] = params(1, 128, tokens, spans).prefill_launch(amd).grid;
             assert_eq!(heads, 32);
             assert!((needed..=needed + spans).contains(&tiles), "{lengths:?}: {tiles}");
         }
+    }
+
+    #[test]
+    fn long_spans_have_wide_tiles_on_nvidia() {
+        let launch = |tokens, spans| params(2, 128, tokens, spans).prefill_launch(h200());
+        let long = launch(512, 1);
+        assert_eq!((long.kernel, long.grid), ("attention_prefill_q8_0_d128_wide", [32, 4, 1]));
+        assert_eq!((long.block, long.lds_bytes), ([256, 1, 1], 72_704));
+        assert_eq!(launch(512, 8).kernel, "attention_prefill_q8_0_d128");
+        assert_eq!(launch(256, 1).kernel, "attention_prefill_q8_0_d128");
     }
 
     #[test]
@@ -282,9 +325,8 @@ mod tests {
 
     #[test]
     fn splits_fill_the_device_within_their_limits() {
-        let h200 = MatmulDevice::new(132, "sm_90");
         let splits =
-            |tokens, context| params(1, 128, tokens, 1).with_splits(context, h200, 1024).splits;
+            |tokens, context| params(1, 128, tokens, 1).with_splits(context, h200(), 1024).splits;
         assert_eq!(splits(1, 64), 1);
         assert_eq!(splits(1, 1024), 16);
         // Three workgroups with four heads per wave, for each of 132 processors.
@@ -293,7 +335,7 @@ mod tests {
         let together = |head_dim, kv_heads, tokens| {
             let mut params = params(1, head_dim, tokens, tokens);
             (params.cache.num_kv_heads, params.num_heads) = (kv_heads, 32);
-            params.with_splits(256, h200, 1024).heads_together
+            params.with_splits(256, h200(), 1024).heads_together
         };
         // 2,048 heads and tokens on 528 places, then half and a quarter of them.
         assert_eq!([64, 32, 16].map(|tokens| together(128, 32, tokens)), [4, 2, 1]);

@@ -141,7 +141,7 @@ impl Recorder<'_> {
             ..AttentionParams::default()
         };
         if shape.longest_span > short_span {
-            self.launches.push(params.prefill_launch(), params);
+            self.launches.push(params.prefill_launch(program.analysis.matmul_device), params);
         }
         if shape.shortest_span <= short_span {
             let visible = a.reach().map_or(shape.context, |reach| reach.min(shape.context));
