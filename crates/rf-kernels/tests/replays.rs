@@ -19,8 +19,11 @@ use stand_in::{Call, Outputs, Session, library, session};
 
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// Uses of the decode step: one by plain launches, and these many as graphs.
+/// Uses of the decode step as graphs, after [`PLAIN`] by plain launches.
 const REPLAYS: usize = 6;
+
+/// Uses before the first replay. During the last one the graph is captured.
+const PLAIN: usize = 2;
 
 /// Numbers of replays that are compared with plain launches.
 const CHECKED: [usize; 3] = [1, 2, 4];
@@ -53,7 +56,7 @@ fn decode(name: &str, k: usize) -> Result<Outputs, BackendError> {
         Ok(best.iter().flat_map(|best| [best.id as f32, best.logit]).collect())
     };
     let batches = case.batches();
-    let steps = [&batches[0]].into_iter().chain([&batches[1]; 1 + REPLAYS]);
+    let steps = [&batches[0]].into_iter().chain([&batches[1]; PLAIN + REPLAYS]);
     steps.map(|batch| batch.with(&mut forward)).collect()
 }
 
@@ -68,7 +71,7 @@ fn long(copies: usize) -> Result<Outputs, BackendError> {
         executor.forward(batch, &mut out)?;
         Ok(out)
     };
-    (0..=REPLAYS).map(|_| case.timed_batch().with(&mut forward)).collect()
+    (0..PLAIN + REPLAYS).map(|_| case.timed_batch().with(&mut forward)).collect()
 }
 
 fn graph_launches(calls: &[Call]) -> usize {

@@ -33,7 +33,7 @@ pub(super) struct Entry {
 enum State {
     /// No graph yet. The first use may be the only one.
     New,
-    /// The next use captures a graph, after this number of failures.
+    /// The next use also captures a graph, after this number of failures.
     Used(u32),
     /// The graphs of the parts, and the number of replays.
     Captured { parts: Vec<GraphExec>, replays: u64 },
@@ -46,32 +46,35 @@ impl Entry {
         Self { launches, state: State::New }
     }
 
-    /// Counts a use of the step with plain launches.
-    pub(super) fn note_use(&mut self) {
-        if matches!(self.state, State::New) {
-            self.state = State::Used(0);
+    /// Counts a use of the step, whose plain launches are queued. Captures them at the second use,
+    /// while the device computes.
+    pub(super) fn note_use(&mut self, stream: &Stream) {
+        match self.state {
+            State::New => self.state = State::Used(0),
+            State::Used(failures) => self.state = self.capture(stream, failures),
+            State::Captured { .. } | State::Refused => {}
         }
     }
 
-    /// Counts a replay and returns its number, from 1. Captures the launches at the second use;
-    /// `None` before that, and if the runtime refuses.
-    pub(super) fn next_replay(&mut self, stream: &Stream) -> Option<u64> {
-        if let State::Used(failures) = self.state {
-            self.state = match self.launches.capture(stream) {
-                Ok(parts) => State::Captured { parts, replays: 0 },
-                Err(error) if failures + 1 < MAX_CAPTURES && !error.is_unsupported() => {
-                    tracing::debug!("capturing {} launches: {error}", self.launches.len());
-                    State::Used(failures + 1)
-                }
-                Err(error) => {
-                    tracing::warn!(
-                        "a step runs without a graph: could not capture {} launches: {error}",
-                        self.launches.len()
-                    );
-                    State::Refused
-                }
-            };
+    fn capture(&self, stream: &Stream, failures: u32) -> State {
+        match self.launches.capture(stream) {
+            Ok(parts) => State::Captured { parts, replays: 0 },
+            Err(error) if failures + 1 < MAX_CAPTURES && !error.is_unsupported() => {
+                tracing::debug!("capturing {} launches: {error}", self.launches.len());
+                State::Used(failures + 1)
+            }
+            Err(error) => {
+                tracing::warn!(
+                    "a step runs without a graph: could not capture {} launches: {error}",
+                    self.launches.len()
+                );
+                State::Refused
+            }
         }
+    }
+
+    /// Counts a replay and returns its number, from 1. `None` if there is no graph.
+    pub(super) fn next_replay(&mut self) -> Option<u64> {
         match &mut self.state {
             State::Captured { replays, .. } => {
                 *replays += 1;
