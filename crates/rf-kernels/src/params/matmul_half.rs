@@ -18,6 +18,7 @@ enum HalfTile {
 impl HalfTile {
     const ALL: [Self; 2] = [Self::Wide, Self::Middle];
     const ROWS: u32 = 128;
+    const STAGE_COLUMNS: u32 = 64;
 
     fn tokens(self) -> u32 {
         match self {
@@ -123,8 +124,7 @@ impl MatmulParams {
         let tiles = token_tiles * self.row_tiles(HalfTile::ROWS);
         let places = device.streams(tile).max(1);
         let rounds = tiles / places;
-        // A tile is divided into few parts, since the last workgroup to finish adds them all.
-        let streams = if rounds == 0 { places.min(MAX_PARTS * tiles) } else { places };
+        let streams = if rounds == 0 { self.streams_of_parts(tiles, places) } else { places };
         let (partials, arrivals) = scratch;
         let launch = Launch {
             kernel,
@@ -135,6 +135,22 @@ impl MatmulParams {
         (Self { partials, arrivals, streams, rounds, token_tiles, ..self }, launch)
     }
 }
+
+impl MatmulParams {
+    /// Workgroups for less than one tile each. A tile is divided into few parts, since the last
+    /// workgroup to finish adds them all. Equal parts of whole stages are preferred where they keep
+    /// nine tenths of the places busy: no workgroup has parts of two tiles then.
+    fn streams_of_parts(&self, tiles: u32, places: u32) -> u32 {
+        let stages = self.columns.div_ceil(HalfTile::STAGE_COLUMNS);
+        let most = (stages / MIN_PART_STAGES).clamp(1, MAX_PARTS);
+        let mut equal = (1..=most).filter(|parts| stages.is_multiple_of(*parts)).map(|n| n * tiles);
+        let is_full = |streams: &u32| *streams <= places && 10 * streams >= 9 * places;
+        equal.find(is_full).unwrap_or(places.min(most * tiles))
+    }
+}
+
+/// Fewest stages of a part: fewer take less time than the addition of the parts.
+const MIN_PART_STAGES: u32 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -158,6 +174,16 @@ mod tests {
         let (params, launch) = launched(12288, 512, "gfx1100");
         assert_eq!((launch.kernel, launch.lds_bytes), ("matmul_wide_q4_k_f16_f32", 0));
         assert_eq!((params.streams, params.rounds, params.token_tiles), (264, 0, 2));
+    }
+
+    #[test]
+    fn tiles_have_equal_parts_where_these_fill_the_device() {
+        // 128 tiles of 64 stages: two parts each.
+        let (params, _) = launched(4096, 512, "sm_90");
+        assert_eq!((params.streams, params.rounds), (256, 0));
+        // 96 tiles: two parts would leave a quarter of the places idle.
+        let (params, _) = launched(3072, 512, "sm_90");
+        assert_eq!((params.streams, params.rounds), (264, 0));
     }
 
     #[test]
