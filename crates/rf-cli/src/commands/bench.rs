@@ -27,6 +27,10 @@ use crate::interrupt::Watch;
 use crate::loading::{ModelFile, Source};
 use crate::{hub, loading, terminal};
 
+/// Tokens of the warm-up of a test of decode on a GPU: replays 1, 2, 4, … of a captured graph are
+/// checked, here those up to 32.
+const GPU_WARM_UP_TOKENS: usize = 36;
+
 /// Arguments of `rf-cli bench`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -331,7 +335,9 @@ impl Runner {
                 self.prompt(0, test.n_prompt, &watch)?;
             }
             if test.n_gen > 0 {
-                self.generate(test.n_parallel, 1, &watch)?;
+                // Where all layers are on a GPU, the warm-up has the checks of new graphs.
+                let most = if self.placement.cpu.is_none() { GPU_WARM_UP_TOKENS } else { 1 };
+                self.generate(test.n_parallel, test.n_gen.min(most), &watch)?;
             }
         }
         let mut samples_ns = Vec::with_capacity(repetitions);
