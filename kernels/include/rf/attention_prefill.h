@@ -561,13 +561,15 @@ struct PrefillWave {
 template <typename Wave, u32 WAVES, u32 QUERY_TILES, u32 TEAMS>
 struct PrefillLds {
     using Tile = typename Wave::Tile;
-    struct Team {
+    // With two buffers the next tile is copied while the current one is read.
+    static constexpr u32 BUFFERS = TEAMS > 1 && Tile::ASYNC ? 2 : 1;
+    struct Buffer {
         alignas(16) typename Tile::Element keys[Tile::KEY_ELEMENTS];
         alignas(16) typename Tile::Element values[Tile::VALUE_ELEMENTS];
         alignas(16) float key_scales[Tile::SCALES], value_scales[Tile::SCALES];
     };
     alignas(16) u8 queries[WAVES * QUERY_TILES * Wave::X_BYTES];
-    Team team[TEAMS];
+    Buffer tiles[TEAMS][BUFFERS];
     float factors[WAVES * QUERY_TILES * TILE];
     u32 positions[WAVES * QUERY_TILES * TILE];
 };
@@ -599,7 +601,8 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         memory = &own;
     }
     u32 team = TEAMS > 1 ? wave() / WAVES : 0, own_wave = TEAMS > 1 ? wave() % WAVES : wave();
-    auto &lds = memory->team[team];
+    auto &buffers = memory->tiles[team];
+    auto &lds = buffers[0];
 
     u32 head = group_x();
     QueryTile tile = find_tile(p, group_y(), QUERIES);
@@ -652,10 +655,37 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
             t.template fetch<KvHalf::Key>(raw, pages, key, last_position);
         }
     }
+    if constexpr (Lds::BUFFERS == 2) {
+        t.template copy<KvHalf::Value>(lds.values, pages, key, last_position);
+        t.find_pages(pages, key + TEAMS * KEYS, last_position);
+    }
+    u32 buffer = 0;
     for (; key <= last_position; key += TEAMS * KEYS) {
         u32 last_key = key + KEYS - 1, next_key = key + TEAMS * KEYS;
         bool concerned = own_tokens > 0 && key <= own_last && last_key >= first_seen(p, own_position);
         bool all_seen = last_key <= own_position && key >= first_seen(p, own_last);
+
+        if constexpr (Lds::BUFFERS == 2) {
+            copy_async_wait();
+            team_barrier<TEAMS, Tile::THREADS>(team);
+            const auto &own = buffers[buffer];
+            auto &next = buffers[buffer ^ 1];
+            if (next_key <= last_position) {
+                // All waves have read the tile before.
+                t.template copy<KvHalf::Key>(next.keys, pages, next_key, last_position);
+                t.template copy<KvHalf::Value>(next.values, pages, next_key, last_position);
+                t.find_pages(pages, next_key + TEAMS * KEYS, last_position);
+            }
+            buffer ^= 1;
+            if (!concerned) continue;
+            typename Wave::Scores s[QUERY_TILES];
+            typename Wave::Rescale rescale;
+            Wave::scores(x, own.keys, own.key_scales, s);
+#pragma unroll
+            for (u32 i = 0; i < QUERY_TILES; i++) w.weights(p, key, all_seen, i, queries, s[i], rescale[i]);
+            w.add_values(own.values, own.value_scales, s, rescale);
+            continue;
+        }
 
         // The keys before have been read since the last barrier but one, the values since the last
         // one.
@@ -699,7 +729,7 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         // Nothing else of the LDS is needed any more. A team without keys has copied some.
         if constexpr (Tile::ASYNC) copy_async_wait();
         static_assert(TEAMS == 2 && WAVES * Wave::FLOATS * WAVE * sizeof(float) <= sizeof(Lds));
-        static_assert(sizeof(Lds) <= 72704); // WIDE_LDS_BYTES of the host
+        static_assert(sizeof(Lds) <= 105600); // WIDE_LDS_BYTES of the host
         float *sums = reinterpret_cast<float *>(memory) + own_wave * (Wave::FLOATS * WAVE);
         lds_barrier();
         if (team == 1) w.hand_over(sums);
