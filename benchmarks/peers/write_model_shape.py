@@ -15,6 +15,7 @@ ALIGNMENT = 32
 # ggml's type ids, elements and bytes of a block, and the f16 fields of a block (offset, value) that keep weights small.
 TYPES = {
     "F32": (0, 1, 4, []),
+    "F16": (1, 1, 2, []),
     "Q4_0": (2, 32, 18, [(0, 0.004)]),
     "Q5_0": (6, 32, 22, [(0, 0.002)]),
     "Q8_0": (8, 32, 34, [(0, 0.0003)]),
@@ -100,7 +101,7 @@ SHAPES = {
         "context": 2048, "eps": 1e-6, "rope": 1e6, "experts": 8, "used": 2, "expert_ff": 256,
     },
 }
-FILE_TYPES = ["Q4_K_M", "Q8_0", "Q4_0", "IQ4_XS", "MXFP4"]
+FILE_TYPES = ["Q4_K_M", "Q8_0", "Q4_0", "IQ4_XS", "MXFP4", "F16"]
 
 
 def arguments():
@@ -116,8 +117,8 @@ def type_of(file_type, name, layer, layers):
     """The format of a matrix in a mix of llama-quantize."""
     if file_type == "MXFP4":
         return "MXFP4" if "_exps" in name else "Q8_0"
-    if file_type in ("Q8_0", "Q4_0", "IQ4_XS"):
-        return "Q6_K" if name == "output" and file_type != "Q8_0" else file_type
+    if file_type in ("F16", "Q8_0", "Q4_0", "IQ4_XS"):
+        return "Q6_K" if name == "output" and file_type in ("Q4_0", "IQ4_XS") else file_type
     if name == "attn_k_b":
         return "Q5_0"  # its rows are no whole blocks of 256
     more_bits = layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
@@ -396,9 +397,9 @@ def blocks(kind, value, cache={}):
     if (kind, value) not in cache:
         _, elements, block_bytes, fields = TYPES[kind]
         source = random.Random(kind)
-        if kind == "F32":
+        if kind in ("F32", "F16"):
             numbers = [value if value is not None else source.gauss(0.0, 0.02) for _ in range(65537)]
-            data = struct.pack(f"<{len(numbers)}f", *numbers)
+            data = struct.pack(f"<{len(numbers)}{'f' if kind == 'F32' else 'e'}", *numbers)
         else:
             data = bytearray(source.randbytes(4099 * block_bytes))
             for start in range(0, len(data), block_bytes):
