@@ -18,9 +18,12 @@ pub struct Group {
     op: String,
     format: Option<Format>,
     cases: Vec<Case>,
+    /// False if the group has some of its cases only.
+    is_whole: bool,
 }
 
-/// Groups whose names contain a text, ignoring case, in the order of their first cases.
+/// Groups whose names contain a text, ignoring case, in the order of their first cases. If there
+/// are none, the groups of the cases whose names contain it, with these cases alone.
 pub fn groups(filter: &str) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for case in case::cases() {
@@ -31,11 +34,21 @@ pub fn groups(filter: &str) -> Vec<Group> {
                 op: case.op().to_owned(),
                 format: case.format(),
                 cases: vec![case],
+                is_whole: true,
             }),
         }
     }
     let filter = filter.to_lowercase();
-    groups.retain(|group| group.name().to_lowercase().contains(&filter));
+    let is_named = |name: &str| name.to_lowercase().contains(&filter);
+    if groups.iter().any(|group| is_named(&group.name())) {
+        groups.retain(|group| is_named(&group.name()));
+        return groups;
+    }
+    for group in &mut groups {
+        group.cases.retain(|case| is_named(case.name()));
+        group.is_whole = false;
+    }
+    groups.retain(|group| !group.cases.is_empty());
     groups
 }
 
@@ -56,9 +69,9 @@ impl Group {
         (0..count).map(|i| &self.cases[at(i)]).collect()
     }
 
-    /// The cases whose speed is reported with the group.
+    /// The cases whose speed is reported with the whole group.
     pub fn speeds(&self) -> Vec<Case> {
-        case::speed::selftest(&self.op, self.format)
+        if self.is_whole { case::speed::selftest(&self.op, self.format) } else { Vec::new() }
     }
 }
 
@@ -160,6 +173,17 @@ mod tests {
         }
         let names: Vec<String> = groups("MATMUL mi").iter().map(Group::name).collect();
         assert_eq!(names, ["matmul mixed"]);
+    }
+
+    #[test]
+    fn a_text_that_no_group_has_selects_cases() {
+        let groups = groups("Many-Heads");
+        let names: Vec<String> = groups.iter().map(Group::name).collect();
+        assert_eq!(names, ["attention f16", "attention q8_0", "attention fp8"]);
+        for group in &groups {
+            assert!(group.cases(usize::MAX).iter().all(|case| case.name().contains("many-heads")));
+            assert!(group.speeds().is_empty());
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ Examples:
   rf-cli selftest --report selftest.json
   rf-cli selftest --quick Q4_K")]
 pub(crate) struct SelftestArgs {
-    /// Only groups whose names contain this text
+    /// Only groups whose names contain this text, or if there are none, only such cases
     #[arg(value_name = "TEXT")]
     filter: Option<String>,
     /// Number of the GPU from `rf-cli devices`; the best one by default
@@ -80,7 +80,7 @@ pub(crate) fn selftest(arguments: &SelftestArgs) -> Result<()> {
     let filter = arguments.filter.clone().unwrap_or_default();
     if groups(&filter).is_empty() {
         return Err(bad_input!(
-            "no group's name contains the text: the first column of rf-cli selftest has the names"
+            "no group and no case has a name with the text: rf-cli selftest prints the names"
         ));
     }
     let prober = prober()?;

@@ -9,7 +9,7 @@ use super::report::{CaseReport, SpeedReport};
 /// The cases of a self-test, and their limit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SelftestPlan {
-    /// Only groups whose names contain this text.
+    /// Only groups whose names contain this text, or if there are none, only such cases.
     pub filter: String,
     /// Cases of each group; all of them without a number.
     pub cases_per_group: Option<usize>,
