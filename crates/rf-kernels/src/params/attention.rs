@@ -147,21 +147,30 @@ impl AttentionParams {
     /// kernels compute long spans where they have a workgroup for three quarters of the compute
     /// units.
     pub fn prefill_launch(&self, device: MatmulDevice) -> Launch {
-        let sizes = &PREFILL[self.cache.kv_type as usize % 4];
+        let kv_type = self.cache.kv_type as usize % 4;
+        let sizes = &PREFILL[kv_type];
         let size = sizes.iter().find(|size| self.cache.head_dim <= size.head_dim);
         let size = size.unwrap_or(&sizes[sizes.len() - 1]);
-        let is_long = self.batch.num_tokens > size.queries * self.batch.num_spans;
-        let wide_groups = self.num_heads * self.batch.num_tokens.div_ceil(2 * size.queries);
-        let is_full = 4 * wide_groups as usize >= 3 * device.compute_units;
-        let is_wide = is_long && is_full && device.matrix_unit == MatrixUnit::Nvidia;
-        let wide = size.wide.filter(|_| is_wide);
         // A wave of 32 lanes processes 16 queries, or 32 of every other tile of keys.
-        let (kernel, queries, threads, lds_bytes) = match wide {
-            Some(wide) => (wide, 2 * size.queries, 4 * size.queries, WIDE_LDS_BYTES),
-            None => (size.kernel, size.queries, 2 * size.queries, 0),
+        let (kernel, queries, threads, lds_bytes) = match WIDE[kv_type] {
+            Some(wide) if self.is_wide(size, device) => {
+                (wide, 2 * size.queries, 4 * size.queries, WIDE_LDS_BYTES)
+            }
+            _ => (size.kernel, size.queries, 2 * size.queries, 0),
         };
         let tiles = (self.batch.num_tokens + self.batch.num_spans * (queries - 1)) / queries;
         Launch { kernel, grid: [self.num_heads, tiles, 1], block: [threads, 1, 1], lds_bytes }
+    }
+
+    /// Returns true if workgroups with twice the tokens are faster than those of a size.
+    fn is_wide(&self, size: &Prefill, device: MatmulDevice) -> bool {
+        let is_long = self.batch.num_tokens > size.queries * self.batch.num_spans;
+        let groups = self.num_heads * self.batch.num_tokens.div_ceil(2 * size.queries);
+        let is_full = 4 * groups as usize >= 3 * device.compute_units;
+        device.matrix_unit == MatrixUnit::Nvidia
+            && size.head_dim == WIDE_HEAD_DIM
+            && is_long
+            && is_full
     }
 }
 
@@ -187,42 +196,40 @@ struct Prefill {
     head_dim: u32,
     /// Tokens per workgroup.
     queries: u32,
-    /// The kernel with twice the tokens per workgroup, for spans with more tokens (NVIDIA).
-    wide: Option<&'static str>,
 }
 
-/// LDS that the launch of a wide kernel adds, at most: 128 queries of 136 f16, their factors and
-/// positions, and for each of two teams of waves two buffers of 32 keys and values of 136 f16.
-const WIDE_LDS_BYTES: u32 = 128 * (272 + 8) + 2 * 2 * (2 * 32 * 272 + 32);
-
 macro_rules! prefill_kernels {
-    ($($kv:literal: $($head_dim:literal x $queries:literal $($wide:ident)?),*;)*) => {
-        [$(&[$(prefill_kernels!(@of $kv, $head_dim, $queries, [$($wide)?])),*]),*]
-    };
-    (@of $kv:literal, $head_dim:literal, $queries:literal, []) => {
-        prefill_kernels!(@with $kv, $head_dim, $queries, None)
-    };
-    (@of $kv:literal, $head_dim:literal, $queries:literal, [wide]) => {
-        prefill_kernels!(@with $kv, $head_dim, $queries,
-            Some(concat!("attention_prefill_", $kv, "_d", $head_dim, "_wide")))
-    };
-    (@with $kv:literal, $head_dim:literal, $queries:literal, $wide:expr) => {
-        Prefill {
+    ($($kv:literal: $($head_dim:literal x $queries:literal),*;)*) => {
+        [$(&[$(Prefill {
             kernel: concat!("attention_prefill_", $kv, "_d", $head_dim),
             head_dim: $head_dim,
             queries: $queries,
-            wide: $wide,
-        }
+        }),*]),*]
     };
 }
 
 /// Prefill kernels by cache type, in the order of head sizes.
 const PREFILL: [&[Prefill]; 4] = prefill_kernels! {
     "f32": 64 x 32, 128 x 64, 256 x 16;
-    "f16": 64 x 64, 96 x 48, 128 x 64 wide, 256 x 32;
-    "q8_0": 64 x 64, 96 x 48, 128 x 64 wide, 256 x 32;
-    "fp8": 64 x 64, 96 x 48, 128 x 64 wide, 256 x 32;
+    "f16": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
+    "q8_0": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
+    "fp8": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
 };
+
+/// The kernels with twice the tokens per workgroup, by cache type (NVIDIA). They replace those for
+/// heads of [`WIDE_HEAD_DIM`].
+const WIDE: [Option<&str>; 4] = [
+    None,
+    Some("attention_prefill_f16_d128_wide"),
+    Some("attention_prefill_q8_0_d128_wide"),
+    Some("attention_prefill_fp8_d128_wide"),
+];
+
+const WIDE_HEAD_DIM: u32 = 128;
+
+/// LDS that the launch of a wide kernel adds, at most: 128 queries of 136 f16, their factors and
+/// positions, and for each of two teams of waves two buffers of 32 keys and values of 136 f16.
+const WIDE_LDS_BYTES: u32 = 128 * (272 + 8) + 2 * 2 * (2 * 32 * 272 + 32);
 
 macro_rules! decode_kernels {
     ($($kv:literal),*) => {
