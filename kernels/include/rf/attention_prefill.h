@@ -22,8 +22,7 @@
 // keys; their sums are added at the end.
 #pragma once
 
-#include "rf/attention_tile.h"
-#include "rf/copy_async.h"
+#include "rf/attention_prefill_tile.h"
 #include "rf/rows.h"
 
 namespace rf {
@@ -46,201 +45,9 @@ RF_DEVICE QueryTile find_tile(const RfAttentionParams &p, u32 tile, u32 queries)
     return {{0, 0, 0, 0}, 0, false};
 }
 
-// Loads keys and values from the cache into LDS.
-template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS, u32 TEAMS>
-struct PrefillTile {
-    using Element = typename TileElement<TYPE>::Type;
-    using Engine = Tile<Element, 1>;
-    using Row = KvRow<TYPE>;
-    static constexpr u32 THREADS = WAVES * WAVE;
-    static constexpr u32 CHUNKS = DIM / KV_CHUNK, COUNT = KEYS * CHUNKS / THREADS;
-    static_assert(KEYS * CHUNKS % THREADS == 0 && COUNT % 2 == 0 && DIM % KV_GROUP == 0);
-    static constexpr u32 GROUPS = DIM / KV_GROUP;
-    // Whether the next tile is copied without registers.
-    static constexpr bool ASYNC = COPY_ASYNC && TYPE == RF_KV_F16;
-    // Whether the next tile is on its way during the computation of the current one: registers must
-    // be able to hold it.
-    static constexpr bool AHEAD = ASYNC || (DIM <= 128 && TYPE != RF_KV_F32);
-    static constexpr u32 HELD = AHEAD ? COUNT : 2;
-    static_assert(COUNT % HELD == 0);
-
-    // Rows are indexed by key. If the engine requires transposed values, rows are indexed by
-    // element: eight elements of KEYS keys, then a shift of four banks, repeated, so that neither
-    // reads nor writes have bank conflicts.
-    static constexpr u32 STRIDE = Engine::template STRIDE<DIM>;
-    static constexpr u32 TRANSPOSED_STRIDE = KEYS + 8, TRANSPOSED_SHIFT = 8;
-    static constexpr u32 COLUMN_STRIDE = Engine::COLUMNS_TRANSPOSED ? TRANSPOSED_STRIDE : STRIDE;
-    static constexpr u32 TRANSPOSED_ELEMENTS = DIM * TRANSPOSED_STRIDE + DIM / KV_CHUNK * TRANSPOSED_SHIFT;
-    static constexpr u32 KEY_ELEMENTS = KEYS * STRIDE;
-    static constexpr u32 VALUE_ELEMENTS = Engine::COLUMNS_TRANSPOSED ? TRANSPOSED_ELEMENTS : KEYS * STRIDE;
-    static constexpr u32 SCALES = Row::SCALED ? GROUPS * KEYS : 4;
-
-    // A part of a tile as stored in memory: this thread's chunks FIRST … FIRST + HELD − 1.
-    struct Raw {
-        typename Row::Raw raw[HELD];
-        u16 scale[HELD];
-    };
-
-    // The pages of these pairs of keys.
-    struct Pages {
-        u32 page[HELD / 2];
-    };
-
-    const RfAttentionParams &p;
-    const u32 *table;
-    u32 kv_head;
-    u32 chunks;     // of the head; further chunks are zero
-    u32 page_shift; // a page has 2^page_shift tokens
-
-    RF_DEVICE_MEMBER static u32 thread() { return TEAMS == 1 ? thread_x() : thread_x() % THREADS; }
-    // The two keys of a pair are consecutive and have the same chunk.
-    RF_DEVICE_MEMBER static u32 pair(u32 i) { return (i / 2 * THREADS + thread()) / CHUNKS; }
-    RF_DEVICE_MEMBER static u32 chunk(u32 i) { return (i / 2 * THREADS + thread()) % CHUNKS; }
-    RF_DEVICE_MEMBER static u32 key(u32 i) { return pair(i) * 2 + i % 2; }
-
-    // The position of key i of this thread in a tile, or the last one: keys after that have weight
-    // 0, but their values must be finite.
-    RF_DEVICE_MEMBER static u32 position(u32 i, u32 first_key, u32 last_key) {
-        u32 position = first_key + key(i);
-        return position < last_key ? position : last_key;
-    }
-
-    // `first_key` is even, so the keys of a pair are in one page.
-    RF_DEVICE_MEMBER void find_pages(Pages &pages, u32 first_key, u32 last_key, u32 first = 0) const {
-#pragma unroll
-        for (u32 i = 0; i < HELD; i += 2) {
-            pages.page[i / 2] = table[position(first + i, first_key, last_key) >> page_shift];
-        }
-    }
-
-    template <KvHalf HALF>
-    RF_DEVICE_MEMBER void fetch(Raw &r, const Pages &pages, u32 first_key, u32 last_key, u32 first = 0) const {
-#pragma unroll
-        for (u32 i = 0; i < HELD; i += 2) {
-            u32 first_position = position(first + i, first_key, last_key);
-            u32 c = chunk(first + i) < chunks ? chunk(first + i) : 0;
-            u32 slot = kv_slot(p.cache, first_position), next = first_position < last_key ? slot + 1 : slot;
-            auto head = KvHead<TYPE>::template in_page<HALF>(p.cache, kv_page(p.cache, pages.page[i / 2]), kv_head);
-            r.raw[i] = head.fetch(slot, c);
-            r.raw[i + 1] = head.fetch(next, c);
-            if constexpr (Row::SCALED) {
-                r.scale[i] = head.fetch_scale(slot, c);
-                r.scale[i + 1] = head.fetch_scale(next, c);
-            }
-        }
-    }
-
-    // Copies a tile asynchronously. Chunks beyond the head become zero.
-    template <KvHalf HALF>
-    RF_DEVICE_MEMBER void copy(Element *tile, const Pages &pages, u32 first_key, u32 last_key) const {
-#pragma unroll
-        for (u32 i = 0; i < COUNT; i++) {
-            u32 slot = kv_slot(p.cache, position(i, first_key, last_key)), c = chunk(i);
-            auto head = KvHead<TYPE>::template in_page<HALF>(p.cache, kv_page(p.cache, pages.page[i / 2]), kv_head);
-            bool exists = c < chunks;
-            copy_async_16(tile + key(i) * STRIDE + c * KV_CHUNK, head.address(slot, exists ? c : 0), exists);
-        }
-        copy_async_commit();
-    }
-
-    // The values of a chunk; zero in chunks beyond the head.
-    RF_DEVICE_MEMBER typename Row::Values values(const Raw &r, u32 i, u32 first) const {
-        typedef u32 Words __attribute__((ext_vector_type(sizeof(typename Row::Raw) / 4)));
-        Words words = __builtin_bit_cast(Words, r.raw[i]);
-        bool inside = chunk(first + i) < chunks;
-#pragma unroll
-        for (u32 j = 0; j < sizeof(words) / 4; j++) words[j] = inside ? words[j] : 0;
-        return Row::values(__builtin_bit_cast(typename Row::Raw, words));
-    }
-
-    RF_DEVICE_MEMBER static void store_row(Element *row, typename Row::Values v) {
-        if constexpr (sizeof(Element) == 2) {
-            *reinterpret_cast<f16x8 *>(row) = v;
-        } else {
-            f32x4 *to = reinterpret_cast<f32x4 *>(row);
-            to[0] = __builtin_shufflevector(v, v, 0, 1, 2, 3);
-            to[1] = __builtin_shufflevector(v, v, 4, 5, 6, 7);
-        }
-    }
-
-    // Stores the scales of q8_0 as [group][key], in the engine's order of keys.
-    RF_DEVICE_MEMBER void store_scales(const Raw &r, float *scales, u32 first) const {
-        if constexpr (Row::SCALED) {
-#pragma unroll
-            for (u32 i = 0; i < HELD; i++) {
-                if (chunk(first + i) % (KV_GROUP / KV_CHUNK) != 0) continue;
-                u32 slot = key(first + i) / TILE * TILE + Engine::y_slot(key(first + i) % TILE);
-                scales[chunk(first + i) / (KV_GROUP / KV_CHUNK) * KEYS + slot] = f16_value(r.scale[i]);
-            }
-        }
-    }
-
-    // Stores rows indexed by key.
-    RF_DEVICE_MEMBER void store_keys(const Raw &r, Element *tile, float *scales, u32 first = 0) const {
-#pragma unroll
-        for (u32 i = 0; i < HELD; i++) {
-            store_row(tile + key(first + i) * STRIDE + chunk(first + i) * KV_CHUNK, values(r, i, first));
-        }
-        store_scales(r, scales, first);
-    }
-
-    RF_DEVICE_MEMBER void store_values(const Raw &r, Element *tile, float *scales, u32 first = 0) const {
-        store_scales(r, scales, first);
-#pragma unroll
-        for (u32 i = 0; i < HELD; i += 2) {
-            typename Row::Values v[2] = {values(r, i, first), values(r, i + 1, first)};
-            if constexpr (Engine::COLUMNS_TRANSPOSED) {
-                Element *to = tile + transposed(chunk(first + i) * KV_CHUNK) + key(first + i);
-                for (u32 j = 0; j < KV_CHUNK; j++) {
-                    *reinterpret_cast<f16x2 *>(to + j * TRANSPOSED_STRIDE) = f16x2{v[0][j], v[1][j]};
-                }
-            } else {
-#pragma unroll
-                for (u32 j = 0; j < 2; j++) store_row(tile + key(first + i + j) * STRIDE + chunk(first + i) * KV_CHUNK, v[j]);
-            }
-        }
-    }
-
-    // Copies a tile from memory to LDS, one part at a time.
-    RF_DEVICE_MEMBER void copy_keys(Element *tile, float *scales, u32 first_key, u32 last_key) const {
-#pragma unroll
-        for (u32 first = 0; first < COUNT; first += HELD) {
-            keep_order();
-            Raw r;
-            Pages pages;
-            find_pages(pages, first_key, last_key, first);
-            fetch<KvHalf::Key>(r, pages, first_key, last_key, first);
-            store_keys(r, tile, scales, first);
-        }
-    }
-    RF_DEVICE_MEMBER void copy_values(Element *tile, float *scales, u32 first_key, u32 last_key) const {
-#pragma unroll
-        for (u32 first = 0; first < COUNT; first += HELD) {
-            keep_order();
-            Raw r;
-            Pages pages;
-            find_pages(pages, first_key, last_key, first);
-            fetch<KvHalf::Value>(r, pages, first_key, last_key, first);
-            store_values(r, tile, scales, first);
-        }
-    }
-
-    RF_DEVICE_MEMBER static u32 transposed(u32 element) {
-        return element * TRANSPOSED_STRIDE + element / KV_CHUNK * TRANSPOSED_SHIFT;
-    }
-    // The start of a block of 16 keys × 16 elements of the values.
-    RF_DEVICE_MEMBER static const Element *columns(const Element *tile, u32 key, u32 element) {
-        if constexpr (Engine::COLUMNS_TRANSPOSED) {
-            // Each lane reads its own row: rows 8 … 15 are one shift further.
-            return tile + transposed(element) + lane() / 8 % 2 * TRANSPOSED_SHIFT + key;
-        } else {
-            return tile + key * STRIDE + element;
-        }
-    }
-};
-
 // What a wave knows of each of its queries, in LDS.
 struct PrefillQueries {
+    u8 *x;          // the queries as operand of the matrix unit
     float *factors; // scale dot products to scores
     u32 *positions;
 };
@@ -425,6 +232,14 @@ struct PrefillWave {
                 l[t][r] += s[i][e];
             }
         }
+    }
+
+    // The weights of the keys of a tile for all queries.
+    RF_DEVICE_MEMBER void weigh(const RfAttentionParams &p, u32 first_key, bool all_seen, const PrefillQueries &queries,
+                                const Element *keys, const float *scales, Scores (&s)[QUERY_TILES], Rescale &rescale) {
+        scores(queries.x, keys, scales, s);
+#pragma unroll
+        for (u32 t = 0; t < QUERY_TILES; t++) weights(p, first_key, all_seen, t, queries, s[t], rescale[t]);
     }
 
     // Adds 16 · (last − first) elements of the weighted values.
@@ -622,16 +437,22 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
     u32 own_position = seen_from(p, tile.span, tile_position + own_first);
     u32 own_last = seen_from(p, tile.span, tile_position + own_first + own_tokens - 1);
     u8 *x = memory->queries + own_wave * (QUERY_TILES * X_BYTES);
-    PrefillQueries queries = {memory->factors + own_first, memory->positions + own_first};
+    PrefillQueries queries = {x, memory->factors + own_first, memory->positions + own_first};
     Wave w;
     w.start();
+    // The tokens of a tile of queries of this wave.
+    auto tokens_of = [&](u32 t) {
+        u32 rest = own_tokens > t * TILE ? own_tokens - t * TILE : 0;
+        return rest < TILE ? rest : TILE;
+    };
     // The teams share the queries, and load some of them each.
     for (u32 t = team; t < QUERY_TILES; t += TEAMS) {
-        u32 before = t * TILE, tokens = own_tokens > before ? own_tokens - before : 0;
-        tokens = tokens < TILE ? tokens : TILE;
-        if (own_tokens > 0) Wave::load_queries(p, head, first_token + before, tokens, x + t * X_BYTES, queries.factors + before);
+        u32 first = t * TILE;
+        if (own_tokens > 0) {
+            Wave::load_queries(p, head, first_token + first, tokens_of(t), x + t * X_BYTES, queries.factors + first);
+        }
         if (lane() < TILE) {
-            u32 row = before + lane();
+            u32 row = first + lane();
             queries.positions[row] = seen_from(p, tile.span, tile_position + own_first + (row < own_tokens ? row : 0));
         }
     }
@@ -680,9 +501,7 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
             if (!concerned) continue;
             typename Wave::Scores s[QUERY_TILES];
             typename Wave::Rescale rescale;
-            Wave::scores(x, own.keys, own.key_scales, s);
-#pragma unroll
-            for (u32 i = 0; i < QUERY_TILES; i++) w.weights(p, key, all_seen, i, queries, s[i], rescale[i]);
+            w.weigh(p, key, all_seen, queries, own.keys, own.key_scales, s, rescale);
             w.add_values(own.values, own.value_scales, s, rescale);
             continue;
         }
@@ -705,11 +524,7 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         }
         typename Wave::Scores s[QUERY_TILES];
         typename Wave::Rescale rescale;
-        if (concerned) {
-            Wave::scores(x, lds.keys, lds.key_scales, s);
-#pragma unroll
-            for (u32 i = 0; i < QUERY_TILES; i++) w.weights(p, key, all_seen, i, queries, s[i], rescale[i]);
-        }
+        if (concerned) w.weigh(p, key, all_seen, queries, lds.keys, lds.key_scales, s, rescale);
 
         if constexpr (Tile::ASYNC) {
             copy_async_wait();
@@ -741,9 +556,7 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
     }
 #pragma unroll
     for (u32 i = 0; i < QUERY_TILES; i++) {
-        u32 before = i * TILE, tokens = own_tokens > before ? own_tokens - before : 0;
-        tokens = tokens < TILE ? tokens : TILE;
-        if (tokens > 0) w.write(p, head, first_token + before, tokens, i, x + before / TILE * X_BYTES);
+        if (tokens_of(i) > 0) w.write(p, head, first_token + i * TILE, tokens_of(i), i, x + i * X_BYTES);
     }
 }
 

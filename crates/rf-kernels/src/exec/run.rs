@@ -297,9 +297,20 @@ impl Runner {
         batch: &Batch<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), Error> {
+        let stamp = self.queue_plain(launches, key, batch)?;
+        self.expect(launches, stamp, key, out)
+    }
+
+    /// Queues the plain launches of a step. Returns its stamp.
+    fn queue_plain(
+        &mut self,
+        launches: &StepLaunches,
+        key: Key,
+        batch: &Batch<'_>,
+    ) -> Result<u32, Error> {
         let (stamp, _) = self.write_inputs(launches.block, key, batch)?;
         launches.queue(&self.stream)?;
-        self.expect(launches, stamp, key, out)
+        Ok(stamp)
     }
 
     /// Runs a step whose launches are kept: as graphs from the third use on.
@@ -315,8 +326,7 @@ impl Runner {
         let is_copied = std::mem::take(&mut self.is_copied);
         let replay = if self.graphs && !is_copied { entry.next_replay() } else { None };
         let Some(replay) = replay else {
-            let (stamp, _) = self.write_inputs(entry.launches.block, key, batch)?;
-            entry.launches.queue(&self.stream)?;
+            let stamp = self.queue_plain(&entry.launches, key, batch)?;
             if self.graphs {
                 entry.note_use(&self.stream);
             }
