@@ -481,7 +481,9 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         t.find_pages(pages, key + TEAMS * KEYS, last_position);
     }
     u32 buffer = 0;
-    for (; key <= last_position; key += TEAMS * KEYS) {
+    // A team whose last tile is behind the keys passes its barriers as well: with equal numbers of
+    // barriers of all waves, racecheck sees the order of their reads and writes.
+    for (; key - team * KEYS <= last_position; key += TEAMS * KEYS) {
         u32 last_key = key + KEYS - 1, next_key = key + TEAMS * KEYS;
         bool concerned = own_tokens > 0 && key <= own_last && last_key >= first_seen(p, own_position);
         bool all_seen = last_key <= own_position && key >= first_seen(p, own_last);
@@ -541,8 +543,7 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         if (concerned) w.add_values(lds.values, lds.value_scales, s, rescale);
     }
     if constexpr (TEAMS > 1) {
-        // Nothing else of the LDS is needed any more. A team without keys has copied some.
-        if constexpr (Tile::ASYNC) copy_async_wait();
+        // Nothing else of the LDS is needed any more.
         static_assert(TEAMS == 2 && WAVES * Wave::FLOATS * WAVE * sizeof(float) <= sizeof(Lds));
         static_assert(sizeof(Lds) <= 105600); // WIDE_LDS_BYTES of the host
         float *sums = reinterpret_cast<float *>(memory) + own_wave * (Wave::FLOATS * WAVE);
