@@ -107,8 +107,13 @@ impl GpuBackend {
 
     /// The device as kernels are chosen for it.
     pub(crate) fn matmul_device(&self) -> MatmulDevice {
-        let device = MatmulDevice::new(self.gpu.compute_units(), &self.device().arch);
-        MatmulDevice { tuning: self.tuning, ..device }
+        let info = self.device();
+        let device = MatmulDevice::new(self.gpu.compute_units(), &info.arch);
+        MatmulDevice {
+            lds_bytes: info.lds_bytes_per_workgroup_opt_in,
+            tuning: self.tuning,
+            ..device
+        }
     }
 
     /// Name, architecture and limits of the device.

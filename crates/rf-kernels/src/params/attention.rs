@@ -168,6 +168,7 @@ impl AttentionParams {
         let groups = self.num_heads * self.batch.num_tokens.div_ceil(2 * size.queries);
         let is_full = 4 * groups as usize >= 3 * device.compute_units;
         device.matrix_unit == MatrixUnit::Nvidia
+            && device.has_lds(WIDE_LDS_BYTES)
             && size.head_dim == WIDE_HEAD_DIM
             && is_long
             && is_full

@@ -111,6 +111,8 @@ pub struct MatmulDevice {
     pub compute_units: usize,
     /// The matrix units that the code for the device uses.
     pub matrix_unit: MatrixUnit,
+    /// The most LDS of a workgroup.
+    pub lds_bytes: u32,
     /// Choices that replace those of the formulas.
     pub tuning: Tuning,
 }
@@ -129,7 +131,8 @@ pub enum MatrixUnit {
 }
 
 impl MatmulDevice {
-    /// A device with this number of compute units and an architecture such as `gfx1100` or `sm_90`.
+    /// A device with this number of compute units and an architecture such as `gfx1100` or `sm_90`,
+    /// and with the most LDS that devices of its kind have.
     pub fn new(compute_units: usize, arch: &str) -> Self {
         let matrix_unit = match arch {
             arch if arch.starts_with("gfx11") => MatrixUnit::Rdna3,
@@ -137,7 +140,14 @@ impl MatmulDevice {
             arch if arch.starts_with("sm_") => MatrixUnit::Nvidia,
             _ => MatrixUnit::None,
         };
-        Self { compute_units, matrix_unit, tuning: Tuning::default() }
+        let lds_bytes = if matrix_unit == MatrixUnit::Nvidia { 227 << 10 } else { 64 << 10 };
+        Self { compute_units, matrix_unit, lds_bytes, tuning: Tuning::default() }
+    }
+
+    /// Returns true if a workgroup may have this much dynamic LDS, beside a few static values.
+    pub(super) fn has_lds(self, dynamic_bytes: u32) -> bool {
+        const STATIC_BYTES: u32 = 1024;
+        dynamic_bytes == 0 || dynamic_bytes + STATIC_BYTES <= self.lds_bytes
     }
 
     /// The value of a knob for matrices of a format; `None` where formulas choose.
@@ -343,8 +353,12 @@ impl MatmulParams {
 mod tests {
     use super::*;
 
-    const H200: MatmulDevice =
-        MatmulDevice { compute_units: 132, matrix_unit: MatrixUnit::Nvidia, tuning: Tuning::NONE };
+    const H200: MatmulDevice = MatmulDevice {
+        compute_units: 132,
+        matrix_unit: MatrixUnit::Nvidia,
+        lds_bytes: 227 << 10,
+        tuning: Tuning::NONE,
+    };
 
     fn params(rows: &[u32], tokens: u32) -> MatmulParams {
         let mut params = MatmulParams {

@@ -6,6 +6,10 @@ use super::matmul::MAX_PARTS;
 use super::{Address, Launch, MatmulDevice, MatmulParams, MatrixUnit};
 use crate::tuning::Knob;
 
+/// Least number of columns of a wide tile on NVIDIA. It has a multiprocessor for itself, so that no
+/// other workgroup computes while it starts and ends.
+const MIN_WIDE_COLUMNS: u32 = 2048;
+
 /// A tile of 128 rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HalfTile {
@@ -110,12 +114,7 @@ impl MatmulParams {
         scratch: (Address, Address),
     ) -> (Self, Launch) {
         let unit = device.matrix_unit;
-        let tile = match unit {
-            _ if let Some(tokens) = device.tuned(Knob::PrefillTile, dtype) => HalfTile::of(tokens),
-            MatrixUnit::Nvidia => HalfTile::Middle,
-            _ if self.tokens <= HalfTile::Middle.tokens() => HalfTile::Middle,
-            _ => HalfTile::Wide,
-        };
+        let tile = self.half_tile(dtype, device);
         let kernel = match tile {
             HalfTile::Wide => kernel_name!(dtype, "matmul_wide_", "_f16_f32"),
             HalfTile::Middle => kernel_name!(dtype, "matmul_middle_", "_f16_f32"),
@@ -137,6 +136,22 @@ impl MatmulParams {
 }
 
 impl MatmulParams {
+    /// The tile: wide ones for many tokens, on NVIDIA where every multiprocessor has one and they
+    /// are long enough.
+    fn half_tile(&self, dtype: DType, device: MatmulDevice) -> HalfTile {
+        let (wide, unit) = (HalfTile::Wide, device.matrix_unit);
+        let fits = device.has_lds(wide.dynamic_lds_bytes(unit));
+        if self.tokens <= HalfTile::Middle.tokens() || !fits {
+            return HalfTile::Middle;
+        }
+        if let Some(tokens) = device.tuned(Knob::PrefillTile, dtype) {
+            return HalfTile::of(tokens);
+        }
+        let tiles = self.tokens.div_ceil(wide.tokens()) * self.row_tiles(HalfTile::ROWS);
+        let is_long = self.columns >= MIN_WIDE_COLUMNS && tiles >= device.streams(wide);
+        if unit != MatrixUnit::Nvidia || is_long { wide } else { HalfTile::Middle }
+    }
+
     /// Workgroups for less than one tile each. A tile is divided into few parts, since the last
     /// workgroup to finish adds them all. Equal parts of whole stages are preferred where they keep
     /// nine tenths of the places busy: no workgroup has parts of two tiles then.
@@ -154,23 +169,42 @@ const MIN_PART_STAGES: u32 = 4;
 
 #[cfg(test)]
 mod tests {
+    use rf_graph::case::Format;
+
     use super::*;
     use crate::params::Projection;
 
-    fn launched(rows: u32, tokens: u32, arch: &str) -> (MatmulParams, Launch) {
+    fn params(rows: u32, tokens: u32) -> MatmulParams {
         let mut params =
             MatmulParams { num_projections: 1, columns: 4096, tokens, ..MatmulParams::default() };
         params.projections[0] = Projection { rows, ..Projection::default() };
-        params.halves(DType::Q4K, MatmulDevice::new(132, arch), (1, 2))
+        params
+    }
+
+    fn launched(rows: u32, tokens: u32, arch: &str) -> (MatmulParams, Launch) {
+        params(rows, tokens).halves(DType::Q4K, MatmulDevice::new(132, arch), (1, 2))
+    }
+
+    #[test]
+    fn wide_tiles_need_their_lds() {
+        let mut device = MatmulDevice::new(132, "sm_90");
+        let params = params(12288, 512);
+        assert_eq!(params.half_tile(DType::Q4K, device), HalfTile::Wide);
+        // As on consumer cards.
+        device.lds_bytes = 99 << 10;
+        assert!(device.tuning.set(Knob::PrefillTile, Format::Weight(DType::Q4K), Some(256)));
+        let (_, launch) = params.halves(DType::Q4K, device, (1, 2));
+        assert_eq!(launch.kernel, "matmul_middle_q4_k_f16_f32");
+        assert!(launch.lds_bytes <= device.lds_bytes);
     }
 
     #[test]
     fn workgroups_share_the_tiles_that_are_left() {
         let (params, launch) = launched(12288, 512, "sm_90");
-        assert_eq!(launch.kernel, "matmul_middle_q4_k_f16_f32");
-        assert_eq!((launch.grid, launch.block), ([264, 1, 1], [128, 1, 1]));
-        // 384 tiles: one for each workgroup, and 120 for all.
-        assert_eq!((params.streams, params.rounds, params.token_tiles), (264, 1, 4));
+        assert_eq!(launch.kernel, "matmul_wide_q4_k_f16_f32");
+        assert_eq!((launch.grid, launch.block), ([132, 1, 1], [256, 1, 1]));
+        // 192 tiles: one for each workgroup, and 60 for all.
+        assert_eq!((params.streams, params.rounds, params.token_tiles), (132, 1, 2));
         let (params, launch) = launched(12288, 512, "gfx1100");
         assert_eq!((launch.kernel, launch.lds_bytes), ("matmul_wide_q4_k_f16_f32", 0));
         assert_eq!((params.streams, params.rounds, params.token_tiles), (264, 0, 2));
