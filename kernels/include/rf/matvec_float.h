@@ -24,8 +24,10 @@ struct Bf16 {
     RF_DEVICE_MEMBER static float value(u16 bits) { return bf16_value(bits); }
 };
 
-template <typename F, u32 ROWS, u32 TOKENS>
-RF_DEVICE void float_row_sums(float (&sums)[ROWS][TOKENS], const void *weight, u32 row, const float *x, u32 columns) {
+// `ready` waits for the activations; weights of one token may be on their way before.
+template <typename F, u32 ROWS, u32 TOKENS, typename Ready>
+RF_DEVICE void float_row_sums(float (&sums)[ROWS][TOKENS], const void *weight, u32 row, const float *x, u32 columns,
+                              Ready ready) {
     using Element = typename F::Element;
     constexpr u32 N = 16 / sizeof(Element);
     typedef Element Piece __attribute__((ext_vector_type(N)));
@@ -36,13 +38,13 @@ RF_DEVICE void float_row_sums(float (&sums)[ROWS][TOKENS], const void *weight, u
     const Element *rows = static_cast<const Element *>(weight) + (u64)row * columns;
     // Steps whose loads are in flight at once. A router has few rows, so few waves run.
     constexpr u32 STEPS = TOKENS == 1 ? 4 : 1;
-    auto add_steps = [&]<u32 COUNT>(Number<COUNT>, u32 first) {
-        Piece raw[COUNT][ROWS];
-        u32 piece = opaque(first);
+    auto fetch = [&]<u32 COUNT>(Piece(&raw)[COUNT][ROWS], u32 piece) {
 #pragma unroll
         for (u32 s = 0; s < COUNT; s++)
 #pragma unroll
             for (u32 r = 0; r < ROWS; r++) raw[s][r] = at<Piece>(rows + (u64)r * columns, piece + s * WAVE);
+    };
+    auto multiply = [&]<u32 COUNT>(const Piece(&raw)[COUNT][ROWS], u32 piece) {
 #pragma unroll
         for (u32 s = 0; s < COUNT; s++)
 #pragma unroll
@@ -58,8 +60,25 @@ RF_DEVICE void float_row_sums(float (&sums)[ROWS][TOKENS], const void *weight, u
                         sums[r][t] = fma(F::value(raw[s][r][i]), x_piece[i / 4][i % 4], sums[r][t]);
             }
     };
+    auto add_steps = [&]<u32 COUNT>(Number<COUNT>, u32 first) {
+        Piece raw[COUNT][ROWS];
+        u32 piece = opaque(first);
+        fetch(raw, piece);
+        multiply(raw, piece);
+    };
+    u32 first = lane();
+    // The same for all lanes.
+    bool starts_early = LOADS_EARLY && TOKENS == 1 && columns % N == 0 && columns / N >= STEPS * WAVE;
+    if (starts_early) {
+        Piece raw[STEPS][ROWS];
+        fetch(raw, first);
+        ready();
+        multiply(raw, first);
+        first += STEPS * WAVE;
+    } else {
+        ready();
+    }
     if (columns % N == 0) {
-        u32 first = lane();
 #pragma unroll 1
         for (; first + (STEPS - 1) * WAVE < columns / N; first += STEPS * WAVE) add_steps(Number<STEPS>{}, first);
         if constexpr (STEPS > 1) {
@@ -96,21 +115,26 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
     Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS);
     const RfProjection &projection = p.projections[place.projection];
     u32 row = place.row + wave() * ROWS;
-    follow_previous_kernels();
+    allow_next_kernel();
     if (row >= projection.rows) return;
     float sums[ROWS][TOKENS];
-    float squares = TOKENS == 1 ? norm_squares(p.norm_in) : 0.0f;
+    float squares = 0.0f;
+    auto ready = [&] {
+        await_previous_kernels();
+        if constexpr (TOKENS == 1) squares = norm_squares(p.norm_in);
+    };
     if (TOKENS == 1 && p.route) {
+        ready();
         u32 slot = group_y(), token = slot / p.used;
         u32 expert = (u32)p.route[token * 2 * p.used + slot % p.used];
         u64 x_row = p.shared_x ? token : slot;
         float_row_sums<F>(sums, projection.weight.low, expert * projection.rows + row, p.x_f32 + x_row * p.columns,
-                          p.columns);
+                          p.columns, [] {});
         apply_norm(sums, p.norm_in, squares, p.columns);
         write_rows(sums, projection_of(projection, slot, expert), nullptr, row, 1);
         return;
     }
-    float_row_sums<F>(sums, projection.weight.low, row, p.x_f32, p.columns);
+    float_row_sums<F>(sums, projection.weight.low, row, p.x_f32, p.columns, ready);
     if constexpr (TOKENS == 1) apply_norm(sums, p.norm_in, squares, p.columns);
     write_rows(sums, projection, p.residual, row, p.tokens);
 }
