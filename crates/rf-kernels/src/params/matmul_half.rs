@@ -136,8 +136,8 @@ impl MatmulParams {
 }
 
 impl MatmulParams {
-    /// The tile: wide ones for many tokens, on NVIDIA where every multiprocessor has one and they
-    /// are long enough.
+    /// The tile: wide ones for many tokens, on NVIDIA where they are long and halves of them keep
+    /// nine tenths of the multiprocessors busy.
     fn half_tile(&self, dtype: DType, device: MatmulDevice) -> HalfTile {
         let (wide, unit) = (HalfTile::Wide, device.matrix_unit);
         let fits = device.has_lds(wide.dynamic_lds_bytes(unit));
@@ -148,7 +148,7 @@ impl MatmulParams {
             return HalfTile::of(tokens);
         }
         let tiles = self.tokens.div_ceil(wide.tokens()) * self.row_tiles(HalfTile::ROWS);
-        let is_long = self.columns >= MIN_WIDE_COLUMNS && tiles >= device.streams(wide);
+        let is_long = self.columns >= MIN_WIDE_COLUMNS && 20 * tiles >= 9 * device.streams(wide);
         if unit != MatrixUnit::Nvidia || is_long { wide } else { HalfTile::Middle }
     }
 
@@ -212,12 +212,12 @@ mod tests {
 
     #[test]
     fn tiles_have_equal_parts_where_these_fill_the_device() {
-        // 128 tiles of 64 stages: two parts each.
+        // 64 tiles of 64 stages: two parts each.
         let (params, _) = launched(4096, 512, "sm_90");
-        assert_eq!((params.streams, params.rounds), (256, 0));
-        // 96 tiles: two parts would leave a quarter of the places idle.
+        assert_eq!((params.streams, params.rounds, params.token_tiles), (128, 0, 2));
+        // 48 wide tiles are too few, and two parts of 96 would leave a quarter of the places idle.
         let (params, _) = launched(3072, 512, "sm_90");
-        assert_eq!((params.streams, params.rounds), (264, 0));
+        assert_eq!((params.streams, params.rounds, params.token_tiles), (264, 0, 4));
     }
 
     #[test]
