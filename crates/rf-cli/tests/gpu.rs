@@ -194,6 +194,72 @@ fn tuning_replaces_a_slow_default() {
     }
 }
 
+/// The value of a knob whose values are in the code is compiled, measured, kept and used; without
+/// the compiler and what it made, the embedded code is.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_choice_of_code_is_compiled_and_used() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let Ok(compiler) = rf_kernels_build::Compiler::find() else {
+        println!("skipped: no clang for kernels");
+        return;
+    };
+    std::fs::create_dir(folder.path().join("lib")).unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(folder.path().join("lib/libhiprtc.so.7"))
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../rf-kernels/tests/stand_in/hiprtc.c"))
+        .status();
+    if !built.is_ok_and(|status| status.success()) {
+        println!("skipped: no cc");
+        return;
+    }
+    let run = |rocm: &Path, arguments: &[&str]| {
+        let mut command = emulated_command("", arguments);
+        command.env("XDG_CACHE_HOME", folder.path().join("cache"));
+        command.env("ROCM_PATH", rocm).env("TEST_HIPRTC_CLANG", compiler.path());
+        Finished::of(command.output().unwrap())
+    };
+    let tell = ["run", "-n", "3", "--temp", "0", "--raw", "--device", "gpu", "Once upon a time"];
+    let plain = run(folder.path(), &tell);
+    if plain.stderr.contains("carries no kernels") {
+        println!("skipped: {}", plain.stderr);
+        return;
+    }
+    let model = "demo/stories-7m-Q8_0.gguf";
+    let tune = run(folder.path(), &["tune", "-m", model, "glu_steps"]);
+    assert_eq!(tune.code, Some(0), "{}", tune.stderr);
+    assert!(tune.stdout.contains("glu_steps          Q8_0"), "{}", tune.stdout);
+    let kernels = folder.path().join("cache/rocmforge/kernels");
+    let compiled: Vec<_> =
+        std::fs::read_dir(kernels.join("gfx1100")).unwrap().map(|f| f.unwrap().path()).collect();
+    // One file for each value but the default.
+    assert_eq!(compiled.len(), 2, "{compiled:?}");
+
+    // Times on an emulated card say nothing, so the choice is made here.
+    let table = folder.path().join("table.toml");
+    let file = table.to_str().unwrap();
+    assert_eq!(run(folder.path(), &["tune", "--export", file]).code, Some(0));
+    let text = std::fs::read_to_string(&table).unwrap();
+    let entries = text.lines().filter(|line| !line.starts_with("value = "));
+    let set = |line: &str| match line.strip_prefix("code = ") {
+        Some(_) => format!("{line}\nvalue = 2\n"),
+        None => format!("{line}\n"),
+    };
+    std::fs::write(&table, entries.map(set).collect::<String>()).unwrap();
+    let import = run(folder.path(), &["tune", "--import", file]);
+    assert_eq!(import.code, Some(0), "{}", import.stderr);
+
+    let tuned = run(folder.path(), &tell);
+    assert_eq!((tuned.code, &tuned.stdout), (Some(0), &plain.stdout), "{}", tuned.stderr);
+    assert!(!tuned.stderr.contains("warning"), "{}", tuned.stderr);
+    std::fs::remove_dir_all(&kernels).unwrap();
+    let without = run(Path::new("/nowhere"), &tell);
+    assert_eq!((without.code, &without.stdout), (Some(0), &plain.stdout), "{}", without.stderr);
+    let warning = "glu_steps is not tuned for Q8_0";
+    assert!(without.stderr.contains(warning), "{}", without.stderr);
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_value_that_fails_is_reported_and_not_tried_again() {

@@ -3,7 +3,8 @@
 //!
 //! The files are `$XDG_CACHE_HOME/rocmforge/tune/ARCH-NAME-UNITScu.toml`. A choice holds for the
 //! code with which it was measured: each has a digest of its translation unit. A variant that
-//! crashed or hung the driver is not tried again with the same code.
+//! crashed or hung the driver is not tried again with the same code. Cards without a file have the
+//! table of their name in the folder `tuned`, if there is one.
 
 mod child;
 mod run;
@@ -16,6 +17,7 @@ use rf_kernels::tuning::{Knob, Tuning, format_named};
 use rf_kernels::{GpuBackend, objects};
 use serde::{Deserialize, Serialize};
 
+use crate::error::sentence;
 use crate::probe::DeviceReport;
 
 pub use child::answer;
@@ -23,6 +25,9 @@ pub use run::{TrialEnd, TrialName, TuneEvent, TunePlan, TuneSubject};
 
 /// Version of the file format.
 const SCHEMA: u32 = 1;
+
+/// The tables of the program.
+const EMBEDDED: &[&str] = &[include_str!("../tuned/nvidia-h100-80gb-hbm3.toml")];
 
 /// The variable that switches tuned launches off.
 const VARIABLE: &str = "ROCFORGE_TUNING";
@@ -57,7 +62,8 @@ pub struct TuningChoice {
     pub knob: String,
     /// Name of the format.
     pub format: String,
-    /// Digest of the code.
+    /// Digest of the code; empty for any code.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub code: String,
     /// The value; without one, nothing is faster than the choice of the formulas.
     pub value: Option<u32>,
@@ -182,15 +188,24 @@ impl TuningTable {
             return Err(TableError::Version { path: path.to_owned(), schema });
         }
         let table: Self = toml::from_str(&text).map_err(syntax)?;
-        let is_same = table.arch == device.arch
-            && table.device == device.name
-            && table.compute_units == device.compute_units;
-        if !is_same {
+        if !table.is_for(device) {
             let Self { device, arch, compute_units, .. } = table;
             let path = path.to_owned();
             return Err(TableError::OtherDevice { path, device, arch, compute_units });
         }
         Ok(table)
+    }
+
+    /// The table of the program for a card.
+    pub fn embedded(device: &DeviceReport) -> Option<Self> {
+        let mut tables = EMBEDDED.iter().filter_map(|text| toml::from_str::<Self>(text).ok());
+        tables.find(|table| table.is_for(device))
+    }
+
+    /// Returns true if it was measured on a card like this.
+    fn is_for(&self, device: &DeviceReport) -> bool {
+        (&self.arch, &self.device, self.compute_units)
+            == (&device.arch, &device.name, device.compute_units)
     }
 
     /// The text of the file.
@@ -215,19 +230,20 @@ impl TuningTable {
         write().map_err(|source| TableError::File { path: path.to_owned(), source })
     }
 
-    /// The choices for the code of a backend, and the number of those that are for other code.
-    pub fn tuning(&self, backend: &GpuBackend) -> (Tuning, usize) {
-        let (mut tuning, mut stale) = (Tuning::default(), 0);
-        for choice in &self.choices {
-            let Some(value) = choice.value else { continue };
-            let (knob, format) = (Knob::named(&choice.knob), format_named(&choice.format));
-            let is_set = knob.zip(format).is_some_and(|(knob, format)| {
-                let code = backend.code_digest(knob, format).map(digest_text);
-                code.as_ref() == Some(&choice.code) && tuning.set(knob, format, Some(value))
-            });
-            stale += usize::from(!is_set);
-        }
-        (tuning, stale)
+    /// Sets the choices for the code of a backend, and returns the number of those that are for
+    /// other code.
+    pub fn add_to(&self, tuning: &mut Tuning, backend: &GpuBackend) -> usize {
+        let is_set = |tuning: &mut Tuning, choice: &TuningChoice| {
+            let knob = Knob::named(&choice.knob)?;
+            let format = format_named(&choice.format)?;
+            let code = digest_text(backend.code_digest(knob, format)?);
+            let is_current = choice.code.is_empty() || choice.code == code;
+            Some(is_current && tuning.set(knob, format, choice.value))
+        };
+        let stale = |choice: &&TuningChoice| {
+            !is_set(tuning, choice).unwrap_or(false) && choice.value.is_some()
+        };
+        self.choices.iter().filter(stale).count()
     }
 
     /// The entry of a knob and a format, which is new if the code is.
@@ -254,11 +270,16 @@ fn digest_text(digest: u128) -> String {
     format!("{digest:032x}")
 }
 
-/// The table of a card, where there is one; one that cannot be used is a warning in the log.
-pub fn find(device: &DeviceReport) -> Option<TuningTable> {
+/// The tables of a card: that of the program, and that of the user, whose entries replace those of
+/// the program. A file that cannot be used is a warning in the log.
+pub fn tables(device: &DeviceReport) -> [Option<TuningTable>; 2] {
     if std::env::var_os(VARIABLE).is_some_and(|value| value == "off") {
-        return None;
+        return [None, None];
     }
+    [TuningTable::embedded(device), of_user(device)]
+}
+
+fn of_user(device: &DeviceReport) -> Option<TuningTable> {
     let path = TuningTable::path(device).ok().filter(|path| path.exists())?;
     match TuningTable::read(&path, device) {
         Ok(table) => Some(table),
@@ -271,14 +292,21 @@ pub fn find(device: &DeviceReport) -> Option<TuningTable> {
 
 /// A backend with the tuned launches of its card.
 pub(crate) fn apply(device: &DeviceReport, backend: GpuBackend) -> GpuBackend {
-    let Some(table) = find(device) else { return backend };
-    let (tuning, stale) = table.tuning(&backend);
+    let mut tuning = Tuning::default();
+    let add = |table: TuningTable| table.add_to(&mut tuning, &backend);
+    let stale: usize = tables(device).into_iter().flatten().map(add).sum();
     if stale > 0 {
         tracing::info!(
             "{stale} tuned choices are for other kernels: `rf-cli tune` measures them again"
         );
     }
-    if tuning.is_empty() { backend } else { backend.with_tuning(tuning) }
+    if tuning.is_empty() {
+        return backend;
+    }
+    backend.with_loaded_tuning(tuning, &mut |knob, format, error| {
+        let (knob, format) = (knob.name(), format.name());
+        tracing::warn!("{knob} is not tuned for {format}: {}", sentence(&error));
+    })
 }
 
 #[cfg(test)]
@@ -341,6 +369,27 @@ mod tests {
             let damaged = TuningTable::read(&path, &card);
             assert!(matches!(damaged, Err(TableError::Syntax { .. })), "{text:?}: {damaged:?}");
         }
+    }
+
+    #[test]
+    fn the_tables_of_the_program_have_values_that_kernels_support() {
+        for text in EMBEDDED {
+            let table: TuningTable = toml::from_str(text).unwrap();
+            assert_eq!(table.schema, SCHEMA);
+            assert!(!table.choices.is_empty() && table.failures.is_empty(), "{}", table.device);
+            for choice in &table.choices {
+                let (knob, format) = (Knob::named(&choice.knob), format_named(&choice.format));
+                let (knob, format) = (knob.unwrap(), format.unwrap());
+                assert!(Tuning::default().set(knob, format, choice.value), "{choice:?}");
+                // They hold for the code of any compiler.
+                assert!(choice.value.is_some() && choice.code.is_empty(), "{choice:?}");
+                assert!(!knob.is_of_code() && choice.us < choice.default_us, "{choice:?}");
+            }
+            let (arch, compute_units) = (table.arch.clone(), table.compute_units);
+            let card = DeviceReport { arch, compute_units, ..device(&table.device) };
+            assert_eq!(TuningTable::embedded(&card).as_ref(), Some(&table));
+        }
+        assert_eq!(TuningTable::embedded(&device("another card")), None);
     }
 
     #[test]

@@ -94,6 +94,33 @@ impl GpuBackend {
         Self { gpu: Arc::clone(&self.gpu), graphs: self.graphs, tuning }
     }
 
+    /// A backend on the same device, with those of the choices whose code this machine has or can
+    /// compile. `refused` receives the others.
+    #[must_use]
+    pub fn with_loaded_tuning(
+        &self,
+        mut tuning: Tuning,
+        refused: &mut dyn FnMut(Knob, Format, Error),
+    ) -> Self {
+        let all = tuning;
+        for (knob, format, value) in all.values() {
+            for kernel in knob.kernels(format).into_iter().flatten() {
+                let Some(variant) = knob.variant(value) else { continue };
+                if let Err(error) = self.gpu.kernel_of(kernel, Some(variant)) {
+                    tuning.set(knob, format, None);
+                    refused(knob, format, error);
+                    break;
+                }
+            }
+        }
+        self.with_tuning(tuning)
+    }
+
+    /// Returns true if choices of code can be tried: this machine has ROCm's compiler.
+    pub(crate) fn compiles(&self) -> bool {
+        self.gpu.compiles()
+    }
+
     /// The choices that replace those of formulas.
     pub fn tuning(&self) -> &Tuning {
         &self.tuning

@@ -16,6 +16,7 @@ mod embedded;
 use std::path::PathBuf;
 use std::{borrow::Cow, fmt};
 
+pub(crate) use compiled::Variant;
 use embedded::Embedded;
 use memchr::memmem;
 use rayon::prelude::*;
@@ -197,7 +198,7 @@ impl CodeObjects {
         }
         match &self.choice {
             Choice::RunTime { arch } => {
-                let code = compiled::unit(arch, &embedded::SOURCES[index]);
+                let code = compiled::unit(arch, &embedded::SOURCES[index], None);
                 code.map(Cow::Owned).map_err(|source| Error::RunTime { arch: arch.clone(), source })
             }
             Choice::Exact { target } | Choice::Generic { target } | Choice::Ptx { target } => {
@@ -208,6 +209,21 @@ impl CodeObjects {
                 code.map(Cow::Owned).ok_or(Error::Damaged { unit, target })
             }
         }
+    }
+
+    /// Returns true if this machine can compile variants of units.
+    pub(crate) fn compiles(&self) -> bool {
+        !matches!(self.choice, Choice::Ptx { .. }) && compiled::available()
+    }
+
+    /// The code of a variant of a unit, compiled on this machine or earlier.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RunTime`] if compiling fails.
+    pub(crate) fn variant(&self, index: usize, variant: Variant) -> Result<Vec<u8>, Error> {
+        let code = compiled::unit(&self.arch, &embedded::SOURCES[index], Some(variant));
+        code.map_err(|source| Error::RunTime { arch: self.arch.clone(), source })
     }
 
     /// Replaces the code in use, which the driver refuses.

@@ -3,11 +3,15 @@
 //! A [`Trial`] is a value of a [`Knob`] for the matrices or the cache of a model. Its results are
 //! compared with those of the formulas' choice before it is timed. The time is that of a step with
 //! copies of the op that read more memory than any cache holds, so the fixed cost of a step makes
-//! gains look smaller, not larger. Steps of both choices alternate: A-B-A-B.
+//! gains look smaller, not larger. Matmuls of several tokens are those of feed-forward layers, one
+//! after the other: their epilogues, and waiting for one another, are a part of their time. Steps
+//! of both choices alternate: A-B-A-B.
 
 use std::time::{Duration, Instant};
 
-use rf_graph::case::{Case, CaseBatch, Format, Schedule, Timer, attention, gated_unit, matmul};
+use rf_graph::case::{
+    Case, CaseBatch, Format, Schedule, Timer, attention, feed_forward, gated_unit, matmul,
+};
 use rf_graph::conformance::Deviation;
 use rf_graph::{Backend, BackendError, DType, KvType, Program, fuse};
 
@@ -89,7 +93,11 @@ pub fn trials(backend: &GpuBackend, subjects: &[Subject]) -> Vec<Trial> {
     for knob in Knob::ALL {
         for &subject in subjects {
             let format = subject.format();
-            if !applies(knob, format, device) || backend.code_digest(knob, format).is_none() {
+            let is_supported = !knob.is_of_code() || backend.compiles();
+            if !is_supported
+                || !applies(knob, format, device)
+                || backend.code_digest(knob, format).is_none()
+            {
                 continue;
             }
             let default = default_value(knob, format, device);
@@ -108,11 +116,16 @@ fn applies(knob: Knob, format: Format, device: MatmulDevice) -> bool {
     use Knob::{SkinnyGroups16, SkinnyGroups32, SkinnyGroups64};
     let untuned = MatmulDevice { tuning: Tuning::NONE, ..device };
     match (knob, format) {
-        (Knob::MatvecWaves | Knob::GluWaves, Format::Weight(dtype)) => !dtype.is_float(),
+        (
+            Knob::MatvecWaves | Knob::GluWaves | Knob::MatvecRowsSteps | Knob::GluSteps,
+            Format::Weight(dtype),
+        ) => !dtype.is_float(),
         (Knob::PrefillBits, Format::Weight(dtype)) => {
             !dtype.is_float() && device.matrix_unit != MatrixUnit::None
         }
-        (Knob::PrefillTile, Format::Weight(dtype)) => untuned.halves(dtype, COLUMNS),
+        (Knob::PrefillTile | Knob::PrefillCuMode, Format::Weight(dtype)) => {
+            untuned.halves(dtype, COLUMNS)
+        }
         (SkinnyGroups16 | SkinnyGroups32 | SkinnyGroups64, Format::Weight(dtype)) => {
             device.is_skinny(dtype, COLUMNS)
         }
@@ -130,12 +143,12 @@ fn default_value(knob: Knob, format: Format, device: MatmulDevice) -> Option<u32
         (Knob::PrefillBits, Format::Weight(dtype)) => {
             Some(if untuned.halves(dtype, COLUMNS) { 16 } else { 8 })
         }
-        (Knob::PrefillTile, _) => {
-            Some(if device.matrix_unit == MatrixUnit::Nvidia { 128 } else { 256 })
-        }
+        (Knob::PrefillTile, _) if device.matrix_unit != MatrixUnit::Nvidia => Some(256),
         (Knob::SkinnyGroups16, _) => Some(device.skinny_groups(16)),
         (Knob::SkinnyGroups32, _) => Some(device.skinny_groups(32)),
         (Knob::SkinnyGroups64, _) => Some(device.skinny_groups(64)),
+        (Knob::MatvecRowsSteps, _) => Some(20),
+        (Knob::GluSteps | Knob::PrefillCuMode, _) => Some(0),
         _ => None,
     }
 }
@@ -171,15 +184,19 @@ impl Trial {
         match self.subject {
             Subject::Matrix { dtype, rows, columns } => {
                 let tokens = match self.knob {
-                    Knob::PrefillBits | Knob::PrefillTile => 512,
+                    Knob::PrefillBits | Knob::PrefillTile | Knob::PrefillCuMode => 512,
                     Knob::SkinnyGroups16 => 8,
                     Knob::SkinnyGroups32 => 32,
                     Knob::SkinnyGroups64 => 64,
                     _ => 1,
                 };
                 let schedule = Schedule::single(tokens);
+                let has_whole_blocks = rows.is_multiple_of(dtype.block_elements());
                 match self.knob {
-                    Knob::GluWaves => gated_unit(dtype, rows, columns, schedule),
+                    Knob::GluWaves | Knob::GluSteps => gated_unit(dtype, rows, columns, schedule),
+                    _ if tokens > 1 && has_whole_blocks => {
+                        feed_forward(dtype, [rows.min(columns), rows.max(columns)], schedule)
+                    }
                     _ => matmul(dtype, rows, columns, schedule),
                 }
             }
@@ -208,7 +225,11 @@ impl Trial {
         if deviation.nmse.is_nan() || deviation.nmse > allowed {
             return Ok(Verdict::Wrong { nmse: deviation.nmse, allowed });
         }
-        let copies = copies(&case, case.cost()).next_multiple_of(3);
+        let copies = match case.op() {
+            // Three matrices each.
+            "feed_forward" => 3,
+            _ => copies(&case, case.cost()).next_multiple_of(3),
+        };
         let timer = |backend: &GpuBackend| {
             Timer::new(backend, &case, fused(backend, case.timed_program(copies)))
         };

@@ -4,11 +4,16 @@
 //! [`Tuning`] replaces some of these choices by values that were measured on a card, see
 //! [`tune`](crate::tune). A choice changes the order of sums, and [`Knob::PrefillBits`] the
 //! rounding of operands; results stay within the bounds of the conformance cases with any choice.
+//!
+//! Some choices are in the code of a kernel. ROCm's compiler makes such a [`Variant`] from the
+//! embedded sources on the user's machine; NVIDIA's driver has no compiler for them.
 
 use rf_graph::KvType;
 use rf_graph::case::Format;
 use rf_quant::DType;
 use twox_hash::XxHash3_128;
+
+use crate::objects::Variant;
 
 /// A choice of a launch, for weights or a KV cache of one format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +37,14 @@ pub enum Knob {
     SkinnyGroups32,
     /// Workgroups per compute unit over which a matmul of 33 to 64 tokens is divided.
     SkinnyGroups64,
+    /// Code of a matrix-vector multiplication: ten times the rows of a wave, plus the steps of
+    /// weights that are on their way while those before are multiplied.
+    MatvecRowsSteps,
+    /// Code of gate and up of one token: steps of weights, as above.
+    GluSteps,
+    /// Code of an f16 matmul of more than 64 tokens: 1 if the waves of a workgroup share a compute
+    /// unit of AMD, 0 if they share two (a workgroup processor).
+    PrefillCuMode,
 }
 
 /// Values of knobs for each format; a knob without a value is left to the formulas.
@@ -39,7 +52,7 @@ pub enum Knob {
 pub struct Tuning {
     /// By format: [`BITS`] bits for each knob, 0 for no value, else 1 and the index of the value in
     /// [`Knob::values`].
-    values: [u32; FORMATS],
+    values: [u64; FORMATS],
 }
 
 /// Weight formats, then types of a KV cache.
@@ -48,11 +61,11 @@ const FORMATS: usize = DType::COUNT + KvType::ALL.len();
 /// Bits of a value.
 const BITS: usize = 3;
 
-const _: () = assert!(BITS * Knob::ALL.len() <= u32::BITS as usize);
+const _: () = assert!(BITS * Knob::ALL.len() <= u64::BITS as usize);
 
 impl Knob {
     /// All knobs. Those that most users profit from come first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::MatvecWaves,
         Self::GluWaves,
         Self::DecodeGroups,
@@ -62,7 +75,13 @@ impl Knob {
         Self::SkinnyGroups16,
         Self::SkinnyGroups32,
         Self::SkinnyGroups64,
+        Self::MatvecRowsSteps,
+        Self::GluSteps,
+        Self::PrefillCuMode,
     ];
+
+    /// The knobs whose values are in the code.
+    const OF_CODE: [Self; 3] = [Self::MatvecRowsSteps, Self::GluSteps, Self::PrefillCuMode];
 
     /// The name in files.
     pub fn name(self) -> &'static str {
@@ -76,6 +95,9 @@ impl Knob {
             Self::SkinnyGroups16 => "skinny_groups_16",
             Self::SkinnyGroups32 => "skinny_groups_32",
             Self::SkinnyGroups64 => "skinny_groups_64",
+            Self::MatvecRowsSteps => "matvec_rows_steps",
+            Self::GluSteps => "glu_steps",
+            Self::PrefillCuMode => "prefill_cu_mode",
         }
     }
 
@@ -95,21 +117,59 @@ impl Knob {
             Self::SkinnyGroups16 | Self::SkinnyGroups32 | Self::SkinnyGroups64 => {
                 &[1, 2, 3, 4, 6, 8]
             }
+            Self::MatvecRowsSteps => &[20, 21, 22, 40, 41],
+            Self::GluSteps => &[0, 1, 2],
+            Self::PrefillCuMode => &[0, 1],
         }
+    }
+
+    /// Returns true if values are in the code of kernels, so that all but the default need ROCm's
+    /// compiler.
+    pub fn is_of_code(self) -> bool {
+        Self::OF_CODE.contains(&self)
+    }
+
+    /// The code of a value on an AMD card; `None` for the embedded code.
+    pub(crate) fn variant(self, value: u32) -> Option<Variant> {
+        let (name, options): (_, &[_]) = match (self, value) {
+            (Self::MatvecRowsSteps, 21) => ("rows2-steps1", &["-DRF_MATVEC_STEPS=1"]),
+            (Self::MatvecRowsSteps, 22) => ("rows2-steps2", &["-DRF_MATVEC_STEPS=2"]),
+            (Self::MatvecRowsSteps, 40) => ("rows4", &["-DRF_MATVEC_ROWS=4"]),
+            (Self::MatvecRowsSteps, 41) => {
+                ("rows4-steps1", &["-DRF_MATVEC_ROWS=4", "-DRF_MATVEC_STEPS=1"])
+            }
+            (Self::GluSteps, 1) => ("glu-steps1", &["-DRF_GLU_STEPS=1"]),
+            (Self::GluSteps, 2) => ("glu-steps2", &["-DRF_GLU_STEPS=2"]),
+            (Self::PrefillCuMode, 1) => ("cu-mode", &["-mcumode"]),
+            _ => return None,
+        };
+        Some(Variant { name, options })
     }
 
     /// A kernel of the translation unit to which a choice applies.
     pub(crate) fn kernel(self, format: Format) -> Option<&'static str> {
-        match (self, format) {
-            (Self::MatvecWaves, Format::Weight(dtype)) => {
+        self.kernels(format)[0]
+    }
+
+    /// The kernels whose launches or code a choice changes, or one of their unit.
+    pub(crate) fn kernels(self, format: Format) -> [Option<&'static str>; 2] {
+        let also = match (self, format) {
+            (Self::PrefillCuMode, Format::Weight(dtype)) => {
+                Some(kernel_name!(dtype, "matmul_middle_", "_f16_f32"))
+            }
+            _ => None,
+        };
+        let first = match (self, format) {
+            (Self::MatvecWaves | Self::MatvecRowsSteps, Format::Weight(dtype)) => {
                 Some(kernel_name!(dtype, "matvec_", "_q8_f32_n1"))
             }
-            (Self::GluWaves, Format::Weight(dtype)) => {
+            (Self::GluWaves | Self::GluSteps, Format::Weight(dtype)) => {
                 Some(kernel_name!(dtype, "matvec_glu_", "_q8_n1"))
             }
-            (Self::PrefillBits | Self::PrefillTile, Format::Weight(dtype)) => {
-                Some(kernel_name!(dtype, "matmul_wide_", "_f16_f32"))
-            }
+            (
+                Self::PrefillBits | Self::PrefillTile | Self::PrefillCuMode,
+                Format::Weight(dtype),
+            ) => Some(kernel_name!(dtype, "matmul_wide_", "_f16_f32")),
             (
                 Self::SkinnyGroups16 | Self::SkinnyGroups32 | Self::SkinnyGroups64,
                 Format::Weight(dtype),
@@ -122,7 +182,8 @@ impl Knob {
                 _ => None,
             },
             _ => None,
-        }
+        };
+        [first, also]
     }
 }
 
@@ -142,12 +203,33 @@ impl Tuning {
         knob.values().get((number as usize).checked_sub(1)?).copied()
     }
 
+    /// The code of a kernel on an AMD card; `None` for the embedded code.
+    pub(crate) fn variant_of(&self, kernel: &str) -> Option<Variant> {
+        self.variants().find(|(names, _)| names.contains(&Some(kernel))).map(|(_, code)| code)
+    }
+
+    /// The kernels with other code than the embedded one.
+    fn variants(&self) -> impl Iterator<Item = ([Option<&'static str>; 2], Variant)> {
+        let of_code = self.values().filter(|(knob, ..)| knob.is_of_code());
+        of_code
+            .filter_map(|(knob, format, value)| Some((knob.kernels(format), knob.variant(value)?)))
+    }
+
+    /// The values that are set.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (Knob, Format, u32)> {
+        let weights = DType::ALL.map(Format::Weight).into_iter();
+        let formats = weights.chain(KvType::ALL.map(Format::Cache));
+        let of_formats = formats.zip(self.values).filter(|(_, values)| *values != 0);
+        let all = of_formats.flat_map(|(format, _)| Knob::ALL.map(|knob| (knob, format)));
+        all.filter_map(|(knob, format)| Some((knob, format, self.get(knob, format)?)))
+    }
+
     /// Sets or removes the value of a knob for a format. Returns false if kernels do not support
     /// it.
     pub fn set(&mut self, knob: Knob, format: Format, value: Option<u32>) -> bool {
         let number = match value {
             None => Some(0),
-            Some(value) => knob.values().iter().position(|v| *v == value).map(|at| at as u32 + 1),
+            Some(value) => knob.values().iter().position(|v| *v == value).map(|at| at as u64 + 1),
         };
         let (Some(at), Some(number)) = (position(format), number) else { return false };
         let others = self.values[at] & !(MASK << shift(knob));
@@ -157,10 +239,7 @@ impl Tuning {
 
     /// Number of values.
     pub fn len(&self) -> usize {
-        let has = |values: u32, knob| (values >> shift(knob)) & MASK != 0;
-        let of_format =
-            |values: &u32| Knob::ALL.into_iter().filter(|knob| has(*values, *knob)).count();
-        self.values.iter().map(of_format).sum()
+        self.values().count()
     }
 
     /// A digest of all values, for records of measurements.
@@ -183,18 +262,14 @@ impl Default for Tuning {
 
 impl std::fmt::Debug for Tuning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let weights = DType::ALL.map(Format::Weight).into_iter();
-        let formats = weights.chain(KvType::ALL.map(Format::Cache));
-        let all = formats.flat_map(|format| Knob::ALL.map(|knob| (knob, format)));
-        let set = all.filter_map(|(knob, format)| {
-            Some((format!("{} {}", knob.name(), format.name()), self.get(knob, format)?))
-        });
-        f.debug_map().entries(set).finish()
+        let name = |knob: Knob, format: Format| format!("{} {}", knob.name(), format.name());
+        let entries = self.values().map(|(knob, format, value)| (name(knob, format), value));
+        f.debug_map().entries(entries).finish()
     }
 }
 
 /// The bits of a value of the knob at the lowest place.
-const MASK: u32 = (1 << BITS) - 1;
+const MASK: u64 = (1 << BITS) - 1;
 
 /// The place of a knob's value.
 fn shift(knob: Knob) -> usize {
@@ -252,6 +327,29 @@ mod tests {
             }
         }
         assert_eq!(tuning.len(), Knob::ALL.len());
+    }
+
+    #[test]
+    fn a_value_in_the_code_is_a_variant_of_its_kernels() {
+        let mut tuning = Tuning::default();
+        let q6 = Format::Weight(DType::Q6K);
+        assert!(tuning.set(Knob::PrefillCuMode, q6, Some(1)));
+        assert!(tuning.set(Knob::GluSteps, q6, Some(0)));
+        assert!(tuning.set(Knob::MatvecWaves, q6, Some(16)));
+        let name = |kernel| tuning.variant_of(kernel).map(|variant| variant.name);
+        assert_eq!(name("matmul_middle_q6_k_f16_f32"), Some("cu-mode"));
+        assert_eq!(name("matmul_wide_q6_k_f16_f32"), Some("cu-mode"));
+        for same in ["matmul_wide_q4_k_f16_f32", "matvec_q6_k_q8_f32_n1", "matvec_glu_q6_k_q8_n1"] {
+            assert_eq!(name(same), None, "{same}");
+        }
+        // Of the values of a knob one is the embedded code, and each other has a name of its own.
+        for knob in Knob::ALL.into_iter().filter(|knob| knob.is_of_code()) {
+            let variants = knob.values().iter().filter_map(|value| knob.variant(*value));
+            let mut names: Vec<_> = variants.map(|variant| variant.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), knob.values().len() - 1, "{}", knob.name());
+        }
     }
 
     #[test]

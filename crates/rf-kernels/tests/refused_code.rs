@@ -1,5 +1,6 @@
-//! A driver that refuses the embedded code: ROCm's compiler replaces it, or the error says what is
-//! missing. The reason is printed once.
+//! Code that ROCm's compiler makes on the user's machine: in place of the embedded code that a
+//! driver refuses, and for choices of `rf-cli tune`. Without the compiler, the error says what is
+//! missing.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -18,10 +19,11 @@ use std::{
     time::Duration,
 };
 
-use rf_graph::BackendError;
-use rf_graph::case::cases;
+use rf_graph::case::{Case, Format, cases};
 use rf_graph::conformance::{Outcome, check};
-use rf_kernels::objects::{Choice, embedded_targets};
+use rf_graph::{BackendError, DType};
+use rf_kernels::objects::{Choice, cache_folder, embedded_targets};
+use rf_kernels::tuning::{Knob, Tuning};
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kernels_build::Compiler;
 use stand_in::{Outputs, Session, library, session};
@@ -132,6 +134,90 @@ fn refused_code_is_compiled_on_the_machine_and_gives_the_same_results() {
     // A kernel that is not found counts, too: older drivers refuse code only then.
     let (code, _) = open(&session, "hipModuleGetFunction:1:500");
     assert!(!matches!(code.unwrap(), Choice::Exact { .. }));
+}
+
+/// Each value of a knob whose values are in the code, for matmuls of one and of many tokens and
+/// their epilogues.
+#[test]
+fn choices_of_code_are_compiled_and_pass() {
+    let name = "choices_of_code_are_compiled_and_pass";
+    let folder = tempfile::TempDir::new().unwrap();
+    let Some(clang) = rocm_with_compiler(folder.path()) else {
+        println!("skipped: no cc or no clang for kernels");
+        return;
+    };
+    let variables = [
+        ("ROCM_PATH", folder.path()),
+        ("TEST_HIPRTC_CLANG", &*clang),
+        ("XDG_CACHE_HOME", folder.path()),
+    ];
+    let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
+    let format = Format::Weight(DType::Q4K);
+    let parts = ["/37x288", "/large", "/glu-Silu", "/rms_norm"];
+    let selects = |case: &Case| {
+        case.format() == Some(format) && parts.iter().any(|part| case.name().contains(part))
+    };
+    let selected: Vec<Case> = cases().into_iter().filter(selects).collect();
+    assert!(selected.len() >= parts.len());
+    let (outcome, _) = session.run("", || {
+        let backend = GpuBackend::new(GpuOptions::default()).unwrap();
+        for index in 0..5 {
+            let mut tuning = Tuning::NONE;
+            for knob in Knob::ALL.into_iter().filter(|knob| knob.is_of_code()) {
+                let value = knob.values().get(index).or(knob.values().last()).copied();
+                assert!(tuning.set(knob, format, value));
+            }
+            let mut refused = Vec::new();
+            let tuned = backend.with_loaded_tuning(tuning, &mut |knob, _, error| {
+                refused.push((knob, error.to_string()));
+            });
+            assert!(refused.is_empty(), "{refused:?}");
+            for case in &selected {
+                let outcome = check(&tuned, case);
+                let name = case.name();
+                assert!(
+                    matches!(outcome, Ok(Outcome::Passed { .. })),
+                    "{index} {name}: {outcome:?}"
+                );
+            }
+        }
+        Ok(Outputs::new())
+    });
+    outcome.unwrap();
+    let folders = std::fs::read_dir(cache_folder().unwrap().join("kernels")).unwrap();
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
+    let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+    let is_variant = |name: &&std::ffi::OsString| name.to_string_lossy().contains(".rows4-steps1-");
+    assert_eq!(names.iter().filter(is_variant).count(), 1, "{names:?}");
+}
+
+#[test]
+fn a_choice_of_code_without_a_compiler_is_left_out() {
+    let name = "a_choice_of_code_without_a_compiler_is_left_out";
+    let folder = tempfile::TempDir::new().unwrap();
+    let variables = [("ROCM_PATH", folder.path()), ("XDG_CACHE_HOME", folder.path())];
+    let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
+    if rf_hip::Compiler::load().is_ok() {
+        println!("skipped: this machine has libhiprtc");
+        return;
+    }
+    let (outcome, _) = session.run("", || {
+        let backend = GpuBackend::new(GpuOptions::default()).unwrap();
+        let format = Format::Weight(DType::Q4K);
+        let mut tuning = Tuning::NONE;
+        assert!(tuning.set(Knob::GluSteps, format, Some(1)));
+        assert!(tuning.set(Knob::MatvecWaves, format, Some(16)));
+        let mut refused = Vec::new();
+        let tuned = backend.with_loaded_tuning(tuning, &mut |knob, _, error| {
+            refused.push((knob, BackendError::from(error).to_string()));
+        });
+        let [(Knob::GluSteps, error)] = &refused[..] else { panic!("{refused:?}") };
+        assert!(error.contains("libhiprtc"), "{error}");
+        assert_eq!(tuned.tuning().get(Knob::GluSteps, format), None);
+        assert_eq!(tuned.tuning().get(Knob::MatvecWaves, format), Some(16));
+        Ok(Outputs::new())
+    });
+    outcome.unwrap();
 }
 
 #[test]

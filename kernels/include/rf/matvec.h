@@ -15,21 +15,35 @@
 
 namespace rf {
 
+// Choices that `rf-cli tune` replaces for a card (RF_MATVEC_*, see crates/rf-kernels/src/tuning):
+// the rows of a wave for one token, and the steps of weights that it has on their way while it
+// multiplies those before; 0 steps for none. An AMD SIMD switches between up to 16 waves, an NVIDIA
+// scheduler with so few rows between about four.
+#ifndef RF_MATVEC_ROWS
+#define RF_MATVEC_ROWS 2
+#endif
+#ifndef RF_MATVEC_STEPS
+#if RF_NVIDIA
+#define RF_MATVEC_STEPS 2
+#else
+#define RF_MATVEC_STEPS 0
+#endif
+#endif
+
 // Rows per wave, such that the sums and unpacked weights of all tokens fit in registers. Few for
 // one token: the number of rows is limited, and all processors should be busy.
 template <typename F, u32 TOKENS>
-constexpr u32 MATVEC_ROWS = TOKENS == 1 ? 2 : (TOKENS == 2 ? 4 : 2) / F::PARTS;
+constexpr u32 MATVEC_ROWS = TOKENS == 1 ? RF_MATVEC_ROWS : (TOKENS == 2 ? 4 : 2) / F::PARTS;
 
-// For one token followed by a norm, a workgroup computes a block of 32 rows: `waves` is 16.
+// For one token followed by a norm, a workgroup computes a block of 32 rows: `waves` is 16 with two
+// rows each.
 constexpr u32 MATVEC_WAVES = 8;
 constexpr u32 MATVEC_THREADS = MATVEC_WAVES * WAVE, MATVEC_THREADS_1 = 2 * MATVEC_THREADS;
 
-// Whether the waves of one token stream their rows (stream_rows), with this number of steps of
-// weights at once, as far as registers allow. An AMD SIMD switches between up to 16 waves, an
-// NVIDIA scheduler with so few rows between about four.
-constexpr u32 MATVEC_STEPS = 2;
-template <typename F>
-constexpr bool MATVEC_STREAMS = LOADS_EARLY && F::PARTS == 1;
+// Whether waves with this number of steps stream their rows (stream_rows): as far as registers
+// allow.
+template <typename F, u32 STEPS>
+constexpr bool MATVEC_STREAMS = STEPS > 0 && F::PARTS == 1;
 
 // One block of a row of activations.
 struct ActivationBlock {
@@ -341,7 +355,7 @@ RF_DEVICE float stream_projection(const RfMatvecParams &p, const RfProjection &t
         float bias = to.bias ? to.bias[mine] : 0.0f;
         return residual ? bias + residual[mine] : bias;
     };
-    stream_rows<F, MATVEC_STEPS, ROWS>(
+    stream_rows<F, RF_MATVEC_STEPS, ROWS>(
         count, x, p.columns,
         [&](u32 i, RfWeight(&row_weight)[ROWS]) {
             neighbours<F, ROWS>(row_weight, 0, to.weight, weight_row + i * stride, p.columns / 32);
@@ -373,7 +387,7 @@ RF_DEVICE float stream_projection(const RfMatvecParams &p, const RfProjection &t
 template <typename F, u32 TOKENS>
 RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &projection, u32 row) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
-    constexpr bool STREAMS = TOKENS == 1 && MATVEC_STREAMS<F>;
+    constexpr bool STREAMS = TOKENS == 1 && MATVEC_STREAMS<F, RF_MATVEC_STEPS>;
     if (row >= projection.rows) return 0.0f;
     float sums[ROWS][TOKENS];
     RfWeight row_weight[ROWS];

@@ -15,12 +15,20 @@
 namespace rf {
 
 constexpr u32 GLU_THREADS = 16 * WAVE;
-// More steps at once need more registers than 64, with which a multiprocessor of NVIDIA holds 32
-// waves.
-constexpr u32 GLU_STEPS = 1;
+
+// As RF_MATVEC_STEPS. More steps need more registers than 64, with which a multiprocessor of NVIDIA
+// holds 32 waves.
+#ifndef RF_GLU_STEPS
+#if RF_NVIDIA
+#define RF_GLU_STEPS 1
+#else
+#define RF_GLU_STEPS 0
+#endif
+#endif
 
 template <typename F>
 RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
+    constexpr bool STREAMS = MATVEC_STREAMS<F, RF_GLU_STEPS>;
     RF_SHARED float gates[32], ups[32];
     allow_next_kernel();
     load_grid<F>(p.waves * WAVE);
@@ -31,14 +39,14 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
         await_previous_kernels();
         if (wave() == 0) squares = norm_squares(p.norm_in);
     };
-    if (p.route || !MATVEC_STREAMS<F>) ready();
+    if (p.route || !STREAMS) ready();
     if (p.route) {
         u32 token = slot / p.used;
         first_row += (u32)p.route[token * 2 * p.used + slot % p.used] * p.rows;
         u64 x_row = p.shared_x ? token : slot;
         x = {x.q + x_row * p.columns, x.meta + x_row * (p.columns / 16)};
     }
-    if constexpr (MATVEC_STREAMS<F>) {
+    if constexpr (STREAMS) {
         auto rows_of = [&](u32 i, RfWeight(&row_weight)[2]) {
             u32 row = first_row + i * p.waves + wave();
             row_weight[0] = row_of<F>(p.gate, row, blocks);
@@ -47,7 +55,7 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
         auto ready_once = [&] {
             if (!p.route) ready();
         };
-        stream_rows<F, GLU_STEPS, 2>(32 / p.waves, x, p.columns, rows_of, ready_once, [&](u32 i, const float(&sums)[2][1]) {
+        stream_rows<F, RF_GLU_STEPS, 2>(32 / p.waves, x, p.columns, rows_of, ready_once, [&](u32 i, const float(&sums)[2][1]) {
             float gate = wave_sum(sums[0][0]), up = wave_sum(sums[1][0]);
             if (lane() > 0) return;
             gates[i * p.waves + wave()] = gate;

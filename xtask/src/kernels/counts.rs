@@ -140,6 +140,7 @@ fn only(projection: Projection) -> [Projection; MAX_PROJECTIONS] {
 
 fn matvec(what: &'static str, dtype: DType, tokens: u32) -> Case {
     let (rows, columns) = (256, 4096);
+    let device = MatmulDevice::new(1, TARGET);
     let mut arena = Arena::default();
     let params = MatvecParams {
         projections: only(arena.projection(rows, columns, tokens)),
@@ -149,8 +150,8 @@ fn matvec(what: &'static str, dtype: DType, tokens: u32) -> Case {
         tokens,
         ..MatvecParams::default()
     }
-    .with_waves(&[dtype], MatmulDevice::new(1, TARGET));
-    let launch = params.launch(&[dtype]);
+    .with_waves(&[dtype], device);
+    let launch = params.launch(&[dtype], device);
     Case::new(what, dtype, rows * columns, launch, &params, &arena)
 }
 

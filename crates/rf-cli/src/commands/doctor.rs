@@ -68,15 +68,20 @@ pub(crate) fn doctor(arguments: &DoctorArgs) -> Result<()> {
 /// Returns the number of tuned launches of a GPU, or how to tune it.
 fn tuning(device: &DeviceReport) -> Check {
     let gpu = format!("GPU {}, {}", device.number, device.name.escape_debug());
-    match tuning::find(device) {
-        Some(table) => {
+    match tuning::tables(device) {
+        [_, Some(table)] => {
             let tuned = table.choices.iter().filter(|choice| choice.value.is_some()).count();
             let measured = table.choices.len();
             Check::ok(format!(
                 "{tuned} of {measured} measured launches of {gpu} differ from the defaults"
             ))
         }
-        None => Check::ok(format!(
+        [Some(table), None] => Check::ok(format!(
+            "{} launches of {gpu} were tuned on another card of its kind: `rf-cli tune -m MODEL` \
+             finds more, if there are any",
+            table.choices.len()
+        )),
+        [None, None] => Check::ok(format!(
             "{gpu} is not tuned: `rf-cli tune -m MODEL` finds faster launches, if there are any"
         )),
     }

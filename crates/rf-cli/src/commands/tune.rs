@@ -138,10 +138,14 @@ fn reset(path: &Path) -> Result<()> {
 }
 
 fn show(path: &Path, gpu: &Gpu, export: Option<&Path>) -> Result<()> {
-    if !path.exists() {
+    let table = if path.exists() {
+        TuningTable::read(path, gpu.report())?
+    } else if let Some(table) = TuningTable::embedded(gpu.report()) {
+        terminal::note("the table of the program: `rf-cli tune` measures on this GPU");
+        table
+    } else {
         bail!("{gpu} is not tuned: run `rf-cli tune -m MODEL` first");
-    }
-    let table = TuningTable::read(path, gpu.report())?;
+    };
     let Some(file) = export else { return print(&table) };
     rf_profile::replace_file(file, |out| write!(out, "{}", table.to_toml()))
         .with_context(|| format!("{} is not written", file.display()))?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rf_graph::{DType, KvType};
 use rf_kernels::tune::{Comparison, Subject};
+use rf_kernels::tuning::Knob;
 use serde::{Deserialize, Serialize};
 
 use super::{TuningChoice, TuningFailure, TuningTable};
@@ -13,8 +14,11 @@ use crate::gpu::Gpu;
 use crate::lines::{End, Lines, opening_limit};
 use crate::probe::Prober;
 
-/// The longest time of a trial.
+/// The longest time of a trial of launches.
 const TRIAL_LIMIT: Duration = Duration::from_mins(2);
+
+/// The longest time of a trial of code, which is compiled first.
+const CODE_TRIAL_LIMIT: Duration = Duration::from_mins(6);
 
 /// The measurements of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -179,7 +183,8 @@ impl TuningTable {
                     }
                     Message::Open(_) => ControlFlow::Continue(()),
                     Message::Begin(trial) => {
-                        limit = TRIAL_LIMIT;
+                        let is_of_code = Knob::named(&trial.knob).is_some_and(Knob::is_of_code);
+                        limit = if is_of_code { CODE_TRIAL_LIMIT } else { TRIAL_LIMIT };
                         let observed = observe(self, TuneEvent::Begin(&trial));
                         running = Some(trial);
                         observed

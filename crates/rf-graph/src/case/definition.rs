@@ -155,11 +155,13 @@ impl Case {
         &self.batches[self.batches.len() - 1]
     }
 
-    /// The cost of the op in the timed batch: of all ops of that name, in one copy.
+    /// The cost of the op in the timed batch: of all ops of that name, in one copy; without one, of
+    /// all ops.
     pub fn cost(&self) -> OpCost {
         let program = self.program_with(Values::Zeros);
         let costs = Costs::new(&program);
-        let ops = program.graph.ops().iter().filter(|op| op.name() == self.op());
+        let has_op = program.graph.ops().iter().any(|op| op.name() == self.op());
+        let ops = program.graph.ops().iter().filter(|op| !has_op || op.name() == self.op());
         self.timed_batch().with(|batch| ops.map(|op| costs.of(&program.graph, op, batch)).sum())
     }
 

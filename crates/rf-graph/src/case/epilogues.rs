@@ -3,7 +3,7 @@
 use rf_quant::DType;
 
 use super::bound::Bound;
-use super::definition::{Case, Format};
+use super::definition::{Case, Format, Shape};
 use super::net::Net;
 use super::schedule::Schedule;
 use crate::kv::KvType;
@@ -28,6 +28,27 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
+/// The feed-forward part of a layer: norm, gated unit of `ffn_size` elements, down and residual.
+/// The input of a copy is the output of the one before.
+pub fn feed_forward(dtype: DType, [hidden_size, ffn_size]: [usize; 2], schedule: Schedule) -> Case {
+    let what = (Some(Format::Weight(dtype)), Shape::Program);
+    let name = format!("feed_forward/{dtype}/{hidden_size}x{ffn_size}");
+    Case::new(name, what, bound(dtype), schedule, move |net, copies| {
+        let mut stream = net.input(hidden_size);
+        let wide = net.matrices(2 * copies, dtype, ffn_size, hidden_size);
+        let down = net.matrices(copies, dtype, hidden_size, ffn_size);
+        for (gate_up, down) in wide.chunks_exact(2).zip(down) {
+            let gains = net.norm_weight(hidden_size);
+            let x = net.g.rms_norm(stream, gains, 1e-5);
+            let (gate, up) = (net.g.matmul(x, gate_up[0]), net.g.matmul(x, gate_up[1]));
+            let y = net.g.glu(Activation::Silu, gate, up);
+            let y = net.g.matmul(y, down);
+            stream = net.g.add(stream, y);
+        }
+        stream
+    })
+}
+
 /// Two matmuls of a format, one after the other.
 fn case(
     name: &str,
@@ -35,12 +56,16 @@ fn case(
     schedule: Schedule,
     build: impl Fn(&mut Net) -> ValueId + Send + Sync + 'static,
 ) -> Case {
-    let bound = match Bound::of_matmul(dtype) {
+    let name = format!("epilogue/{dtype}/{name}");
+    Case::program_of(name, Some(Format::Weight(dtype)), bound(dtype), schedule, build)
+}
+
+/// The bound of several matmuls of a format.
+fn bound(dtype: DType) -> Bound {
+    match Bound::of_matmul(dtype) {
         Bound::Float => Bound::FloatModel,
         _ => Bound::Int8Model,
-    };
-    let name = format!("epilogue/{dtype}/{name}");
-    Case::program_of(name, Some(Format::Weight(dtype)), bound, schedule, build)
+    }
 }
 
 /// Gate and up, the gated unit, down.

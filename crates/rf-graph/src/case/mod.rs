@@ -43,6 +43,7 @@ pub use attention::{attention, kv_append};
 pub use bound::Bound;
 pub use definition::{Case, Format, Shape};
 pub use embed::embed;
+pub use epilogues::feed_forward;
 pub use experts::route_of;
 pub use matmul::{gated_unit, matmul};
 pub use net::blocks_like;

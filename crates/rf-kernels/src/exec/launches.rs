@@ -129,13 +129,14 @@ impl StepPlaces<'_> {
             ops.insert(end - 1, params.launch(), params);
         }
 
+        let tuning = &self.program.analysis.matmul_device.tuning;
         let mut output = LaunchList::default();
         let stamp = self.step.stamp(cuts.len());
         let result = self.record_result(key, &program, (block, stamp), &mut output);
         Ok(StepLaunches {
             block,
             input: Recording::load(self.gpu, input)?,
-            ops: Recording::load(self.gpu, ops)?.starting_in_order(),
+            ops: Recording::load_tuned(self.gpu, tuning, ops)?.starting_in_order(),
             output: Recording::load(self.gpu, output)?,
             cuts,
             result,

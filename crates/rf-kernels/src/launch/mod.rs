@@ -15,14 +15,15 @@ use rf_hip::{Context, Event, Function, LaunchConfig, Module, Stream};
 use twox_hash::XxHash3_128;
 
 use crate::error::Error;
-use crate::objects::{Choice, CodeObjects};
+use crate::objects::{Choice, CodeObjects, Variant};
 use crate::params::Launch;
+use crate::tuning::Tuning;
 
 /// A device with its kernels. The first use of a kernel loads its translation unit.
 pub(crate) struct Gpu {
     context: Context,
     code: Mutex<LoadedCode>,
-    kernels: Mutex<HashMap<&'static str, Kernel>>,
+    kernels: Mutex<HashMap<(&'static str, Option<Variant>), Kernel>>,
     /// Compute units over which work is divided.
     compute_units: usize,
 }
@@ -38,7 +39,7 @@ pub(crate) struct Kernel {
 /// The code for the device, and the modules of its translation units.
 struct LoadedCode {
     objects: CodeObjects,
-    modules: HashMap<usize, Module>,
+    modules: HashMap<(usize, Option<Variant>), Module>,
 }
 
 impl Gpu {
@@ -62,20 +63,35 @@ impl Gpu {
 
     /// A kernel by its symbol.
     pub(crate) fn kernel(&self, name: &'static str) -> Result<Kernel, Error> {
+        self.kernel_of(name, None)
+    }
+
+    /// A kernel in a variant of its unit, which is compiled if it is new.
+    pub(crate) fn kernel_of(
+        &self,
+        name: &'static str,
+        variant: Option<Variant>,
+    ) -> Result<Kernel, Error> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = kernels.get(name) {
+        if let Some(kernel) = kernels.get(&(name, variant)) {
             return Ok(kernel.clone());
         }
-        let kernel = self.find(name)?;
-        kernels.insert(name, kernel.clone());
+        let kernel = self.find(name, variant)?;
+        kernels.insert((name, variant), kernel.clone());
         Ok(kernel)
+    }
+
+    /// Returns true if this machine can compile variants of units.
+    pub(crate) fn compiles(&self) -> bool {
+        self.code.lock().unwrap_or_else(PoisonError::into_inner).objects.compiles()
     }
 
     /// The kernels that were used, by name.
     pub(crate) fn used_kernels(&self) -> Vec<&'static str> {
         let kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut names: Vec<_> = kernels.keys().copied().collect();
+        let mut names: Vec<_> = kernels.keys().map(|(name, _)| *name).collect();
         names.sort_unstable();
+        names.dedup();
         names
     }
 
@@ -86,22 +102,27 @@ impl Gpu {
         Some(XxHash3_128::oneshot(&code.objects.unit(unit).ok()?))
     }
 
-    fn find(&self, name: &'static str) -> Result<Kernel, Error> {
+    fn find(&self, name: &'static str, variant: Option<Variant>) -> Result<Kernel, Error> {
         let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
         let LoadedCode { objects, modules } = &mut *code;
         let unit = objects.unit_of(name).ok_or(Error::NoKernel { name })?;
         loop {
-            if let Some(module) = modules.get(&unit) {
+            if let Some(module) = modules.get(&(unit, variant)) {
                 let (function, waits) = (module.function(name)?, objects.waits(unit, name));
                 return Ok(Kernel { function, waits });
             }
-            let loaded = Module::load(&self.context, &objects.unit(unit)?);
+            let loaded = match variant {
+                Some(variant) => Module::load(&self.context, &objects.variant(unit, variant)?),
+                None => Module::load(&self.context, &objects.unit(unit)?),
+            };
             // Some drivers refuse code when its first kernel is looked up.
             match loaded.and_then(|module| module.function(name).map(|_| module)) {
                 Ok(module) => {
-                    modules.insert(unit, module);
+                    modules.insert((unit, variant), module);
                 }
-                Err(error) if error.is_refused_code() => objects.replace(&error)?,
+                Err(error) if error.is_refused_code() && variant.is_none() => {
+                    objects.replace(&error)?;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -184,11 +205,16 @@ impl<P: Pod + Send> Params for P {
 }
 
 impl Recording {
-    /// Loads the kernels of a list.
+    /// Loads the embedded kernels of a list.
     pub(crate) fn load(gpu: &Gpu, list: LaunchList) -> Result<Self, Error> {
+        Self::load_tuned(gpu, &Tuning::NONE, list)
+    }
+
+    /// Loads the kernels of a list, in the variants of a tuning.
+    pub(crate) fn load_tuned(gpu: &Gpu, tuning: &Tuning, list: LaunchList) -> Result<Self, Error> {
         let launches = list.launches.into_iter().map(|(op, launch, params)| {
             let Launch { kernel: name, grid, block, lds_bytes } = launch;
-            let kernel = gpu.kernel(name)?;
+            let kernel = gpu.kernel_of(name, tuning.variant_of(name))?;
             if lds_bytes > 0 {
                 kernel.function.set_max_dynamic_lds_bytes(lds_bytes)?;
             }

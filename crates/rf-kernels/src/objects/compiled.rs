@@ -1,7 +1,8 @@
 //! Compiles the embedded sources on the user's machine once, into a per-user cache.
 //!
-//! The files are `$XDG_CACHE_HOME/rocmforge/kernels/ARCH/UNIT-KEY.co`; `XDG_CACHE_HOME` defaults to
-//! `~/.cache`. The key is a hash of the source, the options and the compiler's version. The source
+//! The files are `$XDG_CACHE_HOME/rocmforge/kernels/ARCH/UNIT-KEY.co`, or `UNIT.VARIANT-KEY.co`;
+//! `XDG_CACHE_HOME` defaults to `~/.cache`. The key is a hash of the source, the options and the
+//! compiler's version. The source
 //! of a damaged file is compiled again. A cache that cannot be written only costs time.
 
 use std::{
@@ -23,23 +24,41 @@ const OPTIONS: [&str; 4] = ["-O3", "-std=c++20", "-ffp-contract=off", "-DRF_RUNT
 /// First bytes of a cache file; each layout has its own number.
 const MAGIC: &[u8; 8] = b"RFKERN2\n";
 
-/// Files kept per unit and architecture, for a few versions of this program and of ROCm.
+/// Files kept per variant of a unit and architecture, for a few versions of this program and of
+/// ROCm.
 const KEPT: usize = 3;
+
+/// Other code of a translation unit, compiled from its source with more options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Variant {
+    /// A part of the names of files.
+    pub(crate) name: &'static str,
+    /// The options of the compiler.
+    pub(crate) options: &'static [&'static str],
+}
 
 /// A compiler: a function from text, name and options of a source to a code object.
 type Compile<'a> = dyn Fn(&str, &str, &[&str]) -> Result<Vec<u8>, rf_hip::Error> + 'a;
 
 /// The units for `arch`, from the cache or from libhiprtc.
 pub(super) fn units(arch: &str) -> Result<Vec<Vec<u8>>, rf_hip::Error> {
-    compile(arch, SOURCES)
+    compile(arch, SOURCES, None)
 }
 
 /// One unit for `arch`, from the cache or from libhiprtc.
-pub(super) fn unit(arch: &str, source: &Source) -> Result<Vec<u8>, rf_hip::Error> {
-    Ok(compile(arch, std::slice::from_ref(source))?.swap_remove(0))
+pub(super) fn unit(
+    arch: &str,
+    source: &Source,
+    variant: Option<Variant>,
+) -> Result<Vec<u8>, rf_hip::Error> {
+    Ok(compile(arch, std::slice::from_ref(source), variant)?.swap_remove(0))
 }
 
-fn compile(arch: &str, sources: &[Source]) -> Result<Vec<Vec<u8>>, rf_hip::Error> {
+fn compile(
+    arch: &str,
+    sources: &[Source],
+    variant: Option<Variant>,
+) -> Result<Vec<Vec<u8>>, rf_hip::Error> {
     let compiler = Compiler::load()?;
     let (major, minor) = compiler.version()?;
     let compile = |text: &str, name: &str, options: &[&str]| {
@@ -49,7 +68,7 @@ fn compile(arch: &str, sources: &[Source]) -> Result<Vec<Vec<u8>>, rf_hip::Error
         folder: cache_folder().map(|folder| folder.join("kernels")),
         version: format!("hiprtc {major}.{minor}"),
     };
-    cache.units(arch, sources, &compile)
+    cache.units(arch, sources, variant, &compile)
 }
 
 /// Returns true if libhiprtc is installed.
@@ -78,16 +97,23 @@ impl Cache {
         &self,
         arch: &str,
         sources: &[Source],
+        variant: Option<Variant>,
         compile: &Compile<'_>,
     ) -> Result<Vec<Vec<u8>>, rf_hip::Error> {
         let target = format!("--offload-arch={arch}");
-        let options: Vec<_> = [&*target].into_iter().chain(OPTIONS).collect();
+        let more = variant.map_or(&[][..], |variant| variant.options);
+        let options: Vec<_> =
+            [&*target].into_iter().chain(OPTIONS).chain(more.iter().copied()).collect();
         let folder = self.folder.as_ref().map(|folder| folder.join(arch));
-        let mut announced = false;
+        // A variant is a single unit: it takes seconds.
+        let mut announced = variant.is_some();
         let unit = |source: &Source| {
             let key = self.key(source, &options);
-            let file =
-                folder.as_ref().map(|folder| folder.join(format!("{}-{key:032x}.co", source.unit)));
+            let stem = match variant {
+                Some(variant) => format!("{}.{}", source.unit, variant.name),
+                None => source.unit.to_owned(),
+            };
+            let file = folder.as_ref().map(|folder| folder.join(format!("{stem}-{key:032x}.co")));
             if let Some(code) = file.as_deref().and_then(|file| read(file, key)) {
                 return Ok(code);
             }
@@ -98,7 +124,7 @@ impl Cache {
             let code = compile(source.text, &format!("{}.hip", source.unit), &options)?;
             if let Some(file) = &file {
                 match write(file, key, &code) {
-                    Ok(()) => remove_old(file, source.unit),
+                    Ok(()) => remove_old(file, &stem),
                     Err(error) => {
                         tracing::warn!(file = %file.display(), %error, "compiled kernels are not kept");
                     }
@@ -154,12 +180,12 @@ fn checksum(key: u128, code: &[u8]) -> u128 {
     XxHash3_128::oneshot_with_seed(key as u64, code)
 }
 
-/// Removes the oldest files of the unit in the folder of `file` and keeps [`KEPT`] of them.
-fn remove_old(file: &Path, unit: &str) {
+/// Removes the oldest files of a variant in the folder of `file` and keeps [`KEPT`] of them.
+fn remove_old(file: &Path, stem: &str) {
     let Some(folder) = file.parent() else { return };
     let key_of = |path: &Path| -> Option<String> {
-        let stem = path.file_stem()?.to_str()?.strip_prefix(unit)?.strip_prefix('-')?;
-        (path.extension()? == "co").then(|| stem.to_owned())
+        let key = path.file_stem()?.to_str()?.strip_prefix(stem)?.strip_prefix('-')?;
+        (path.extension()? == "co").then(|| key.to_owned())
     };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<(SystemTime, PathBuf)> = entries
@@ -186,12 +212,17 @@ mod tests {
     /// Runs the cache with a compiler that counts its calls and writes the source text to the
     /// object.
     fn units(cache: &Cache, arch: &str) -> (Vec<Vec<u8>>, u32) {
+        variants(cache, arch, None)
+    }
+
+    fn variants(cache: &Cache, arch: &str, variant: Option<Variant>) -> (Vec<Vec<u8>>, u32) {
         let calls = Cell::new(0);
         let compile = |text: &str, _: &str, options: &[&str]| {
             calls.set(calls.get() + 1);
-            Ok(format!("\x7fELF {text} {}", options[0]).into_bytes())
+            let more = options[1 + OPTIONS.len()..].concat();
+            Ok(format!("\x7fELF {text} {}{more}", options[0]).into_bytes())
         };
-        (cache.units(arch, SOURCES, &compile).unwrap(), calls.get())
+        (cache.units(arch, SOURCES, variant, &compile).unwrap(), calls.get())
     }
 
     fn cache(folder: &Path) -> Cache {
@@ -224,6 +255,23 @@ mod tests {
         let newer = Cache { version: "hiprtc 7.0".to_owned(), ..cache(folder.path()) };
         assert_eq!(units(&newer, "gfx1036").1, 2);
         assert_eq!(units(&cache(folder.path()), "gfx1036").1, 0);
+    }
+
+    #[test]
+    fn variants_have_separate_files_and_do_not_replace_those_of_the_unit() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = cache(folder.path());
+        let (whole, _) = units(&cache, "gfx1036");
+        for options in [&["-DA=1"][..], &["-DA=2"], &["-DA=3"], &["-DA=4"]] {
+            let variant = Some(Variant { name: "a", options });
+            let (code, calls) = variants(&cache, "gfx1036", variant);
+            assert_eq!(calls, 2);
+            let text = format!("\x7fELF rows --offload-arch=gfx1036{}", options[0]);
+            assert_eq!(code[0], text.as_bytes());
+            assert_eq!(variants(&cache, "gfx1036", variant), (code, 0));
+        }
+        assert_eq!(units(&cache, "gfx1036"), (whole, 0));
+        assert_eq!(files(folder.path()).len(), 2 + 2 * KEPT);
     }
 
     #[test]
@@ -279,6 +327,6 @@ mod tests {
         let refuse = |_: &str, name: &str, _: &[&str]| {
             Err(rf_hip::Error::ZeroByte { name: name.to_owned() })
         };
-        assert!(cache(folder.path()).units("gfx1036", SOURCES, &refuse).is_err());
+        assert!(cache(folder.path()).units("gfx1036", SOURCES, None, &refuse).is_err());
     }
 }

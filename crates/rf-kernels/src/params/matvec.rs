@@ -15,8 +15,11 @@ const BLOCK: u32 = 32;
 /// Waves of a workgroup.
 const WAVES: u32 = 8;
 
-/// Waves of a workgroup that computes a block of rows, two each.
+/// Waves of a workgroup of a sum over experts, which computes a block of rows, two each.
 const BLOCK_WAVES: u32 = 16;
+
+/// Rows of a wave for one token, without a choice for the card.
+const ROWS_PER_WAVE: u32 = 2;
 
 /// Waves of up to 64 registers that a compute unit holds at once.
 const WAVES_PER_UNIT: u32 = 32;
@@ -219,12 +222,13 @@ impl RouterParams {
 
 impl MatvecParams {
     /// The launch; `dtypes` are the formats of the projections.
-    pub fn launch(&self, dtypes: &[DType]) -> Launch {
+    pub fn launch(&self, dtypes: &[DType], device: MatmulDevice) -> Launch {
         let first = dtypes[0];
         let columns = if self.route == 0 { self.tokens } else { 1 };
         let kernel =
             if is_mixed(dtypes) { mixed_kernel(dtypes) } else { kernel_of(first, columns) };
-        let rows_per_group = self.waves * rows_per_wave(first, columns) * self.row_groups;
+        let rows_per_wave = rows_per_wave(dtypes, columns, device);
+        let rows_per_group = self.waves * rows_per_wave * self.row_groups;
         let groups = self.projections[..self.num_projections as usize]
             .iter()
             .map(|p| p.rows.div_ceil(rows_per_group))
@@ -235,10 +239,10 @@ impl MatvecParams {
 
     /// The fewest groups of rows per wave with which the device holds all waves at once, so that
     /// all weights but the first ones are loaded while others are multiplied.
-    fn row_groups(&self, dtype: DType, device: MatmulDevice) -> u32 {
+    fn row_groups(&self, device: MatmulDevice) -> u32 {
         let projections = &self.projections[..self.num_projections as usize];
         let rows: u32 = projections.iter().map(|projection| projection.rows).sum();
-        let waves = rows.div_ceil(rows_per_wave(dtype, 1));
+        let waves = rows.div_ceil(ROWS_PER_WAVE);
         let at_once = device.compute_units as u32 * STREAM_WAVES_PER_UNIT;
         waves.div_ceil(at_once.max(1)).clamp(1, MAX_ROW_GROUPS)
     }
@@ -252,13 +256,14 @@ impl MatvecParams {
         let is_fixed = is_mixed(dtypes) || first.is_float() || self.route == 0 && self.tokens > 1;
         let tuned = device.tuned(Knob::MatvecWaves, first).filter(|_| !is_fixed);
         let has_norm = self.norm_out.squares != 0;
-        let waves = if has_norm { BLOCK_WAVES } else { tuned.unwrap_or(WAVES) };
+        let block_waves = BLOCK / rows_per_wave(dtypes, 1, device);
+        let waves = if has_norm { block_waves } else { tuned.unwrap_or(WAVES) };
         let streams = device.matrix_unit == MatrixUnit::Nvidia
             && !first.is_float()
             && self.route == 0
             && self.tokens == 1
             && !has_norm;
-        let row_groups = if streams { self.row_groups(first, device) } else { 1 };
+        let row_groups = if streams { self.row_groups(device) } else { 1 };
         Self { waves, row_groups, ..self }
     }
 }
@@ -295,12 +300,14 @@ fn mixed_kernel(dtypes: &[DType]) -> &'static str {
 }
 
 /// Rows of a wave: `MATVEC_ROWS` of `rf/matvec.h`, and the equivalent of `rf/matvec_float.h`.
-fn rows_per_wave(dtype: DType, columns: u32) -> u32 {
+fn rows_per_wave(dtypes: &[DType], columns: u32, device: MatmulDevice) -> u32 {
+    let dtype = dtypes[0];
     let float = dtype.is_float();
     // A weight of MXFP6 E3M2 is a sum of two values.
     let parts = if dtype == DType::Mxfp6E3M2 { 2 } else { 1 };
+    let tuned = device.tuned(Knob::MatvecRowsSteps, dtype).filter(|_| !is_mixed(dtypes));
     match columns {
-        0..=1 if !float => 2,
+        0..=1 if !float => tuned.map_or(ROWS_PER_WAVE, |rows_steps| rows_steps / 10),
         0..=4 if float => 4,
         2 => 4 / parts,
         _ => 2 / parts,

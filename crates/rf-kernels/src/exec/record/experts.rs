@@ -181,6 +181,7 @@ impl Recorder<'_> {
 
     /// Records one launch for all slots of all projections.
     fn expert_slots(&mut self, m: &ExpertMatMul, batch: &ExpertBatch) {
+        let device = self.memory.program.analysis.matmul_device;
         let params = MatvecParams {
             projections: self.expert_projections(m),
             x_q8: batch.operand.q8,
@@ -194,8 +195,8 @@ impl Recorder<'_> {
             shared_x: u32::from(batch.shared_x),
             ..MatvecParams::default()
         }
-        .with_waves(&[batch.dtype], self.memory.program.analysis.matmul_device);
-        self.launches.push(params.launch(&[batch.dtype]), params);
+        .with_waves(&[batch.dtype], device);
+        self.launches.push(params.launch(&[batch.dtype], device), params);
     }
 
     /// Records gate, up, activation and quantisation of all slots as one launch.

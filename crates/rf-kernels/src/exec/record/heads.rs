@@ -54,6 +54,7 @@ impl Recorder<'_> {
             };
             self.grouped_matmul(&params, first.dtype, (Slots::Heads(heads), route));
         } else {
+            let device = self.memory.program.analysis.matmul_device;
             let params = MatvecParams {
                 projections,
                 x_q8: operand.q8,
@@ -65,8 +66,8 @@ impl Recorder<'_> {
                 used: slots,
                 ..MatvecParams::default()
             }
-            .with_waves(&[first.dtype], self.memory.program.analysis.matmul_device);
-            self.launches.push(params.launch(&[first.dtype]), params);
+            .with_waves(&[first.dtype], device);
+            self.launches.push(params.launch(&[first.dtype], device), params);
         }
     }
 }

@@ -141,6 +141,7 @@ impl Recorder<'_> {
     fn projections(&mut self, m: &MatMul, x: StoredOperand, rows: usize, norm_out: NormOut) {
         let projections = self.typed_projections(m);
         let columns = self.memory.program.graph.weight(m.projections[0].weight).columns as u32;
+        let device = self.memory.program.analysis.matmul_device;
         let (x_q8, x_f32, tokens) = (x.operand.q8, x.operand.f32, rows as u32);
         let residual = m.residual.map_or(0, |residual| self.memory.address(residual));
         for group in groups(&projections, rows) {
@@ -175,8 +176,8 @@ impl Recorder<'_> {
                     tokens,
                     ..MatvecParams::default()
                 }
-                .with_waves(&dtypes, self.memory.program.analysis.matmul_device);
-                self.launches.push(params.launch(&dtypes), params);
+                .with_waves(&dtypes, device);
+                self.launches.push(params.launch(&dtypes, device), params);
             } else {
                 let params = MatmulParams {
                     projections,
@@ -189,7 +190,7 @@ impl Recorder<'_> {
                     tokens,
                     ..MatmulParams::default()
                 };
-                let (dtype, device) = (group[0].dtype, self.memory.program.analysis.matmul_device);
+                let dtype = group[0].dtype;
                 let scratch = self.memory.program.scratch;
                 let scratch = (scratch.partials, scratch.arrivals);
                 if rows > FEW_TOKENS && device.halves(dtype, columns as usize) {
