@@ -51,8 +51,8 @@ pub enum Knob {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
     /// By format: [`BITS`] bits for each knob, 0 for no value, else 1 and the index of the value in
-    /// [`Knob::values`].
-    values: [u64; FORMATS],
+    /// [`Knob::values`]. The lowest bits are in the first byte.
+    values: [[u8; BYTES]; FORMATS],
 }
 
 /// Weight formats, then types of a KV cache.
@@ -61,7 +61,8 @@ const FORMATS: usize = DType::COUNT + KvType::ALL.len();
 /// Bits of a value.
 const BITS: usize = 3;
 
-const _: () = assert!(BITS * Knob::ALL.len() <= u64::BITS as usize);
+/// Bytes of the values of a format: fewer than eight, since choices are passed by value.
+const BYTES: usize = (BITS * Knob::ALL.len()).div_ceil(8);
 
 impl Knob {
     /// All knobs. Those that most users profit from come first.
@@ -195,11 +196,11 @@ pub fn format_named(name: &str) -> Option<Format> {
 
 impl Tuning {
     /// No choice.
-    pub const NONE: Self = Self { values: [0; FORMATS] };
+    pub const NONE: Self = Self { values: [[0; BYTES]; FORMATS] };
 
     /// The value of a knob for a format.
     pub fn get(&self, knob: Knob, format: Format) -> Option<u32> {
-        let number = (self.values[position(format)?] >> shift(knob)) & MASK;
+        let number = (bits_of(self.values[position(format)?]) >> shift(knob)) & MASK;
         knob.values().get((number as usize).checked_sub(1)?).copied()
     }
 
@@ -219,7 +220,7 @@ impl Tuning {
     pub(crate) fn values(&self) -> impl Iterator<Item = (Knob, Format, u32)> {
         let weights = DType::ALL.map(Format::Weight).into_iter();
         let formats = weights.chain(KvType::ALL.map(Format::Cache));
-        let of_formats = formats.zip(self.values).filter(|(_, values)| *values != 0);
+        let of_formats = formats.zip(self.values).filter(|(_, values)| *values != [0; BYTES]);
         let all = of_formats.flat_map(|(format, _)| Knob::ALL.map(|knob| (knob, format)));
         all.filter_map(|(knob, format)| Some((knob, format, self.get(knob, format)?)))
     }
@@ -232,8 +233,9 @@ impl Tuning {
             Some(value) => knob.values().iter().position(|v| *v == value).map(|at| at as u64 + 1),
         };
         let (Some(at), Some(number)) = (position(format), number) else { return false };
-        let others = self.values[at] & !(MASK << shift(knob));
-        self.values[at] = others | number << shift(knob);
+        let others = bits_of(self.values[at]) & !(MASK << shift(knob));
+        let all = (others | number << shift(knob)).to_le_bytes();
+        self.values[at].copy_from_slice(&all[..BYTES]);
         true
     }
 
@@ -244,8 +246,7 @@ impl Tuning {
 
     /// A digest of all values, for records of measurements.
     pub fn digest(&self) -> u32 {
-        let bytes: Vec<u8> = self.values.iter().flat_map(|values| values.to_le_bytes()).collect();
-        XxHash3_128::oneshot(&bytes) as u32
+        XxHash3_128::oneshot(self.values.as_flattened()) as u32
     }
 
     /// Returns true if every choice is that of the formulas.
@@ -274,6 +275,11 @@ const MASK: u64 = (1 << BITS) - 1;
 /// The place of a knob's value.
 fn shift(knob: Knob) -> usize {
     BITS * knob as usize
+}
+
+/// The values of a format as one number.
+fn bits_of(values: [u8; BYTES]) -> u64 {
+    values.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
 }
 
 fn position(format: Format) -> Option<usize> {
