@@ -38,13 +38,15 @@ RF_DEVICE void float_row_sums(float (&sums)[ROWS][TOKENS], const void *weight, u
     const Element *rows = static_cast<const Element *>(weight) + (u64)row * columns;
     // Steps whose loads are in flight at once. A router has few rows, so few waves run.
     constexpr u32 STEPS = TOKENS == 1 ? 4 : 1;
-    auto fetch = [&]<u32 COUNT>(Piece(&raw)[COUNT][ROWS], u32 piece) {
+    // `loaded` is called between the loads of weights and those of activations.
+    auto add_steps = [&]<u32 COUNT>(Number<COUNT>, u32 first, auto loaded) {
+        Piece raw[COUNT][ROWS];
+        u32 piece = opaque(first);
 #pragma unroll
         for (u32 s = 0; s < COUNT; s++)
 #pragma unroll
             for (u32 r = 0; r < ROWS; r++) raw[s][r] = at<Piece>(rows + (u64)r * columns, piece + s * WAVE);
-    };
-    auto multiply = [&]<u32 COUNT>(const Piece(&raw)[COUNT][ROWS], u32 piece) {
+        loaded();
 #pragma unroll
         for (u32 s = 0; s < COUNT; s++)
 #pragma unroll
@@ -60,30 +62,24 @@ RF_DEVICE void float_row_sums(float (&sums)[ROWS][TOKENS], const void *weight, u
                         sums[r][t] = fma(F::value(raw[s][r][i]), x_piece[i / 4][i % 4], sums[r][t]);
             }
     };
-    auto add_steps = [&]<u32 COUNT>(Number<COUNT>, u32 first) {
-        Piece raw[COUNT][ROWS];
-        u32 piece = opaque(first);
-        fetch(raw, piece);
-        multiply(raw, piece);
-    };
+    auto nothing = [] {};
     u32 first = lane();
     // The same for all lanes.
     bool starts_early = LOADS_EARLY && TOKENS == 1 && columns % N == 0 && columns / N >= STEPS * WAVE;
     if (starts_early) {
-        Piece raw[STEPS][ROWS];
-        fetch(raw, first);
-        ready();
-        multiply(raw, first);
+        add_steps(Number<STEPS>{}, first, ready);
         first += STEPS * WAVE;
     } else {
         ready();
     }
     if (columns % N == 0) {
 #pragma unroll 1
-        for (; first + (STEPS - 1) * WAVE < columns / N; first += STEPS * WAVE) add_steps(Number<STEPS>{}, first);
+        for (; first + (STEPS - 1) * WAVE < columns / N; first += STEPS * WAVE) {
+            add_steps(Number<STEPS>{}, first, nothing);
+        }
         if constexpr (STEPS > 1) {
 #pragma unroll 1
-            for (; first < columns / N; first += WAVE) add_steps(Number<1>{}, first);
+            for (; first < columns / N; first += WAVE) add_steps(Number<1>{}, first, nothing);
         }
     } else {
         for (u32 c = lane(); c < columns; c += WAVE)
@@ -123,8 +119,9 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
         await_previous_kernels();
         if constexpr (TOKENS == 1) squares = norm_squares(p.norm_in);
     };
-    if (TOKENS == 1 && p.route) {
-        ready();
+    bool has_route = TOKENS == 1 && p.route;
+    if (!LOADS_EARLY || has_route) ready();
+    if (has_route) {
         u32 slot = group_y(), token = slot / p.used;
         u32 expert = (u32)p.route[token * 2 * p.used + slot % p.used];
         u64 x_row = p.shared_x ? token : slot;
@@ -134,7 +131,9 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
         write_rows(sums, projection_of(projection, slot, expert), nullptr, row, 1);
         return;
     }
-    float_row_sums<F>(sums, projection.weight.low, row, p.x_f32, p.columns, ready);
+    float_row_sums<F>(sums, projection.weight.low, row, p.x_f32, p.columns, [&] {
+        if constexpr (LOADS_EARLY) ready();
+    });
     if constexpr (TOKENS == 1) apply_norm(sums, p.norm_in, squares, p.columns);
     write_rows(sums, projection, p.residual, row, p.tokens);
 }
