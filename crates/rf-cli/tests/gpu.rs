@@ -221,7 +221,8 @@ fn a_choice_of_code_is_compiled_and_used() {
         Finished::of(command.output().unwrap())
     };
     let tell = ["run", "-n", "3", "--temp", "0", "--raw", "--device", "gpu", "Once upon a time"];
-    let plain = run(folder.path(), &tell);
+    // Without embedded code, the compiler would make all of it.
+    let plain = run(Path::new("/nowhere"), &tell);
     if plain.stderr.contains("carries no kernels") {
         println!("skipped: {}", plain.stderr);
         return;
