@@ -129,6 +129,12 @@ fn applies(knob: Knob, format: Format, device: MatmulDevice) -> bool {
         (SkinnyGroups16 | SkinnyGroups32 | SkinnyGroups64, Format::Weight(dtype)) => {
             device.is_skinny(dtype, COLUMNS)
         }
+        (Knob::SkinnyTokens, Format::Weight(dtype)) => {
+            device.is_skinny(dtype, COLUMNS) && untuned.halves(dtype, COLUMNS)
+        }
+        (Knob::MatvecTokens, Format::Weight(dtype)) => {
+            !dtype.is_float() && device.matrix_unit == MatrixUnit::None
+        }
         (Knob::DecodeGroups | Knob::DecodeKeys, Format::Cache(_)) => true,
         _ => false,
     }
@@ -138,7 +144,7 @@ fn applies(knob: Knob, format: Format, device: MatmulDevice) -> bool {
 fn default_value(knob: Knob, format: Format, device: MatmulDevice) -> Option<u32> {
     let untuned = MatmulDevice { tuning: Tuning::NONE, ..device };
     match (knob, format) {
-        (Knob::MatvecWaves, _) => Some(8),
+        (Knob::MatvecWaves | Knob::MatvecTokens, _) => Some(8),
         (Knob::DecodeKeys, _) => Some(MIN_SPLIT_KEYS as u32),
         (Knob::PrefillBits, Format::Weight(dtype)) => {
             Some(if untuned.halves(dtype, COLUMNS) { 16 } else { 8 })
@@ -147,6 +153,7 @@ fn default_value(knob: Knob, format: Format, device: MatmulDevice) -> Option<u32
         (Knob::SkinnyGroups16, _) => Some(device.skinny_groups(16)),
         (Knob::SkinnyGroups32, _) => Some(device.skinny_groups(32)),
         (Knob::SkinnyGroups64, _) => Some(device.skinny_groups(64)),
+        (Knob::SkinnyTokens, _) => Some(64),
         (Knob::MatvecRowsSteps, _) => Some(20),
         (Knob::GluSteps | Knob::PrefillCuMode, _) => Some(0),
         _ => None,
@@ -185,6 +192,9 @@ impl Trial {
             Subject::Matrix { dtype, rows, columns } => {
                 let tokens = match self.knob {
                     Knob::PrefillBits | Knob::PrefillTile | Knob::PrefillCuMode => 512,
+                    // The fewest for which the value makes a difference: of several values that
+                    // are faster, the smallest has the shortest time.
+                    Knob::SkinnyTokens | Knob::MatvecTokens => 2 * self.value as usize,
                     Knob::SkinnyGroups16 => 8,
                     Knob::SkinnyGroups32 => 32,
                     Knob::SkinnyGroups64 => 64,

@@ -37,6 +37,12 @@ pub enum Knob {
     SkinnyGroups32,
     /// Workgroups per compute unit over which a matmul of 33 to 64 tokens is divided.
     SkinnyGroups64,
+    /// The most tokens of a skinny matmul. More are an f16 matmul with tiles, if all weights of the
+    /// model have this choice.
+    SkinnyTokens,
+    /// The most tokens of a matrix-vector multiplication on a card without matrix units. More are a
+    /// matmul with tiles.
+    MatvecTokens,
     /// Code of a matrix-vector multiplication: ten times the rows of a wave, plus the steps of
     /// weights that are on their way while those before are multiplied.
     MatvecRowsSteps,
@@ -66,7 +72,7 @@ const BYTES: usize = (BITS * Knob::ALL.len()).div_ceil(8);
 
 impl Knob {
     /// All knobs. Those that most users profit from come first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::MatvecWaves,
         Self::GluWaves,
         Self::DecodeGroups,
@@ -76,6 +82,8 @@ impl Knob {
         Self::SkinnyGroups16,
         Self::SkinnyGroups32,
         Self::SkinnyGroups64,
+        Self::SkinnyTokens,
+        Self::MatvecTokens,
         Self::MatvecRowsSteps,
         Self::GluSteps,
         Self::PrefillCuMode,
@@ -96,6 +104,8 @@ impl Knob {
             Self::SkinnyGroups16 => "skinny_groups_16",
             Self::SkinnyGroups32 => "skinny_groups_32",
             Self::SkinnyGroups64 => "skinny_groups_64",
+            Self::SkinnyTokens => "skinny_tokens",
+            Self::MatvecTokens => "matvec_tokens",
             Self::MatvecRowsSteps => "matvec_rows_steps",
             Self::GluSteps => "glu_steps",
             Self::PrefillCuMode => "prefill_cu_mode",
@@ -118,6 +128,8 @@ impl Knob {
             Self::SkinnyGroups16 | Self::SkinnyGroups32 | Self::SkinnyGroups64 => {
                 &[1, 2, 3, 4, 6, 8]
             }
+            Self::SkinnyTokens => &[64, 32, 16],
+            Self::MatvecTokens => &[1, 2, 4, 8],
             Self::MatvecRowsSteps => &[20, 21, 22, 40, 41],
             Self::GluSteps => &[0, 1, 2],
             Self::PrefillCuMode => &[0, 1],
@@ -164,6 +176,9 @@ impl Knob {
             (Self::MatvecWaves | Self::MatvecRowsSteps, Format::Weight(dtype)) => {
                 Some(kernel_name!(dtype, "matvec_", "_q8_f32_n1"))
             }
+            (Self::MatvecTokens, Format::Weight(dtype)) => {
+                Some(kernel_name!(dtype, "matvec_", "_q8_f32_n8"))
+            }
             (Self::GluWaves | Self::GluSteps, Format::Weight(dtype)) => {
                 Some(kernel_name!(dtype, "matvec_glu_", "_q8_n1"))
             }
@@ -172,7 +187,10 @@ impl Knob {
                 Format::Weight(dtype),
             ) => Some(kernel_name!(dtype, "matmul_wide_", "_f16_f32")),
             (
-                Self::SkinnyGroups16 | Self::SkinnyGroups32 | Self::SkinnyGroups64,
+                Self::SkinnyGroups16
+                | Self::SkinnyGroups32
+                | Self::SkinnyGroups64
+                | Self::SkinnyTokens,
                 Format::Weight(dtype),
             ) => Some(kernel_name!(dtype, "matmul_skinny64_", "_f16_f32")),
             (Self::DecodeGroups | Self::DecodeKeys, Format::Cache(kv)) => match kv {

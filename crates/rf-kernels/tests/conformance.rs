@@ -34,22 +34,21 @@ fn large_tiles_pass() {
     });
 }
 
-/// Choices of launches that `rf-cli tune` may make (choices of code: `refused_code.rs`): the
-/// smallest and the largest value of every knob, for matmuls of a few and of many tokens, their
-/// epilogues, and attention. Weights have three formats: the kernels of the others differ in
-/// unpacking only.
+/// Choices of launches that `rf-cli tune` may make (choices of code: `refused_code.rs`): the first
+/// and the last value of every knob, for matmuls of a few and of many tokens, their epilogues, and
+/// attention. Weights have three formats: the kernels of the others differ in unpacking only.
 #[test]
 fn other_choices_pass() {
     let formats = DType::ALL.map(Format::Weight).into_iter();
     let formats: Vec<Format> = formats.chain(KvType::ALL.map(Format::Cache)).collect();
     let families = [DType::F16, DType::Q8_0, DType::Q4K];
     let parts = ["/64x256", "/large", "/glu-Silu", "/rms_norm", "attention/long"];
-    for is_largest in [false, true] {
+    for is_last in [false, true] {
         let mut tuning = Tuning::NONE;
         let knobs = Knob::ALL.iter().filter(|knob| !knob.is_of_code());
         for (knob, format) in knobs.flat_map(|k| formats.iter().map(move |f| (*k, *f))) {
             let values = knob.values();
-            let value = if is_largest { values.last() } else { values.first() };
+            let value = if is_last { values.last() } else { values.first() };
             assert!(tuning.set(knob, format, value.copied()));
         }
         let selects = |case: &Case| {

@@ -31,7 +31,8 @@ use crate::version;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Measures launches with other numbers of waves, tiles and parts than the defaults, for the formats and \
-shapes of a model. A value replaces a default if it is at least 3 % faster in two rounds, and computes \
+shapes of a model, and on AMD cards other code of kernels, if ROCm's libhiprtc is installed to compile \
+it. A value replaces a default if it is at least 3 % faster in two rounds, and computes \
 the same within the error of its arithmetic. Without a model, Q4_K, Q6_K, Q4_0 and Q8_0 are measured \
 with matrices of 4096 x 4096, and f16 and q8_0 caches. Measurements run in a child process: a value that crashes \
 or hangs the driver is reported, kept in the table, and not tried again.

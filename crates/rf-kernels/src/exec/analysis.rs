@@ -6,6 +6,7 @@ use rf_graph::{
 };
 
 use crate::params::{Address, ExpertGroups, ExpertTile, FEW_TOKENS, MatmulDevice, SMALLEST_TILE};
+use crate::tuning::Knob;
 
 /// Spare rows after the last row of an operand. Kernels for several columns read them and ignore
 /// the values.
@@ -39,8 +40,9 @@ pub(super) struct GraphAnalysis {
 pub(super) struct OperandForm {
     /// Those for one row.
     one: Forms,
-    /// Those for 2 to [`FEW_TOKENS`] rows.
+    /// Those for 2 to `few_tokens` rows.
     few: Forms,
+    few_tokens: usize,
     /// Those for more rows.
     many: Forms,
     /// Columns of a row. A value that the experts of each slot read has several rows per token.
@@ -82,7 +84,8 @@ impl Forms {
 }
 
 impl GraphAnalysis {
-    pub(super) fn new(graph: &Graph, matmul_device: MatmulDevice) -> Self {
+    pub(super) fn new(graph: &Graph, device: MatmulDevice) -> Self {
+        let matmul_device = MatmulDevice { few_tokens: few_tokens(graph, device), ..device };
         let mut analysis = Self {
             matmul_device,
             operands: vec![None; graph.values().len()],
@@ -243,6 +246,7 @@ impl OperandForm {
         self.one = self.one.and(other.one);
         self.few = self.few.and(other.few);
         self.many = self.many.and(other.many);
+        self.few_tokens = self.few_tokens.max(other.few_tokens);
     }
 
     /// The forms for any number of rows.
@@ -254,7 +258,7 @@ impl OperandForm {
     pub(super) fn forms(self, rows: usize) -> Forms {
         match rows {
             0..=1 => self.one,
-            2..=FEW_TOKENS => self.few,
+            _ if rows <= self.few_tokens => self.few,
             _ => self.many,
         }
     }
@@ -264,7 +268,7 @@ impl OperandForm {
     pub(super) fn missing_norm(self, rows: usize) -> Option<f32> {
         let is_applied = match rows {
             0..=1 => true,
-            2..=FEW_TOKENS => self.few_lack_norm && self.few == Forms::F16,
+            _ if rows <= self.few_tokens => self.few_lack_norm && self.few == Forms::F16,
             _ => false,
         };
         self.norm_eps.filter(|_| is_applied)
@@ -276,6 +280,23 @@ impl OperandForm {
         let most = self.one.floats(width).max(self.few.floats(width));
         (most + squares).max(self.many.floats(width))
     }
+}
+
+/// The most rows of skinny matmuls. A choice of the card holds if all weights have one, and more
+/// rows have f16 operands: activations have one form for all weights that they are multiplied with.
+fn few_tokens(graph: &Graph, device: MatmulDevice) -> usize {
+    let matmuls = graph.ops().iter().filter_map(|op| match op {
+        Op::MatMul(m) => Some(&m.projections),
+        _ => None,
+    });
+    let weights = matmuls.flatten().map(|projection| graph.weight(projection.weight));
+    let skinny = weights.filter(|weight| device.is_skinny(weight.dtype, weight.columns));
+    let most = |weight: WeightShape| {
+        let tuned = device.tuned(Knob::SkinnyTokens, weight.dtype);
+        let has_tiles = device.halves(weight.dtype, weight.columns);
+        tuned.filter(|_| has_tiles).map_or(FEW_TOKENS, |tokens| tokens as usize)
+    };
+    skinny.map(most).max().unwrap_or(FEW_TOKENS)
 }
 
 /// Returns true if matrix-vector kernels have epilogues for a weight: a quantised format with whole
@@ -302,7 +323,8 @@ pub(super) fn form_of_heads(graph: &Graph, heads: &[WeightId]) -> OperandForm {
 /// The form in which a matmul reads its left operand.
 pub(super) fn form_of(graph: &Graph, m: &MatMul, device: MatmulDevice) -> OperandForm {
     let columns = graph.value(m.prologue.shape_of()).width;
-    let mut form = OperandForm { columns, ..OperandForm::default() };
+    let few_tokens = device.few_tokens;
+    let mut form = OperandForm { few_tokens, columns, ..OperandForm::default() };
     for projection in &m.projections {
         let dtype = graph.weight(projection.weight).dtype;
         let one = if dtype.is_float() { Forms::F32 } else { Forms::Q8 };

@@ -256,8 +256,9 @@ mod tests {
     use crate::exec::step::Shape;
     use crate::exec::weights::WeightPlan;
     use crate::params::{Batch, MatmulDevice};
-    use rf_graph::case::{Case, cases};
-    use rf_graph::{Plan, Program, fuse};
+    use crate::tuning::Knob;
+    use rf_graph::case::{Case, Format, cases};
+    use rf_graph::{DType, Plan, Program, fuse};
 
     /// The launches for `tokens` tokens of one sequence: index and name of the op, and the kernel.
     /// No device is needed.
@@ -275,9 +276,18 @@ mod tests {
         fusions: Fusions,
         tokens: usize,
     ) -> Result<Vec<(usize, &'static str, &'static str)>, Error> {
+        recorded_on(MatmulDevice::new(132, "sm_90"), program, fusions, tokens)
+    }
+
+    fn recorded_on(
+        device: MatmulDevice,
+        program: Program,
+        fusions: Fusions,
+        tokens: usize,
+    ) -> Result<Vec<(usize, &'static str, &'static str)>, Error> {
         let Program { graph, weights, kv, .. } = program;
         let graph = fuse(graph, fusions);
-        let analysis = GraphAnalysis::new(&graph, MatmulDevice::new(132, "sm_90"));
+        let analysis = GraphAnalysis::new(&graph, device);
         let plan = Plan::with_floats(&graph, |id| analysis.floats(&graph, id));
         let program = DeviceProgram {
             weights: WeightPlan::new(&graph, &weights).places(1 << 20),
@@ -375,6 +385,32 @@ mod tests {
         expected.extend(layer);
         expected.extend(TAIL);
         assert_eq!(kernels("model/llama-q4_k", 100), expected);
+    }
+
+    #[test]
+    fn choices_of_the_card_move_the_switches_between_kernels() {
+        let kernels = |arch: &str, choices: &[(Knob, DType, u32)], tokens| {
+            let mut device = MatmulDevice::new(132, arch);
+            for (knob, dtype, value) in choices {
+                assert!(device.tuning.set(*knob, Format::Weight(*dtype), Some(*value)));
+            }
+            let case = cases().into_iter().find(|case| case.name() == "model/llama-q4_k").unwrap();
+            let launches = recorded_on(device, case.program(), FUSIONS, tokens).unwrap();
+            launches.into_iter().map(|(_, _, kernel)| kernel).collect::<Vec<_>>()
+        };
+        let both = |knob, value| [(knob, DType::Q4K, value), (knob, DType::Q6K, value)];
+        let skinny = both(Knob::SkinnyTokens, 32);
+        assert_eq!(kernels("sm_90", &skinny, 40), kernels("sm_90", &[], 100));
+        assert_eq!(kernels("sm_90", &skinny, 32), kernels("sm_90", &[], 32));
+        // All formats of the model must have the choice, and tiles for it.
+        assert_eq!(kernels("sm_90", &skinny[..1], 40), kernels("sm_90", &[], 40));
+        let int8 = [skinny.as_slice(), &both(Knob::PrefillBits, 8)].concat();
+        assert_eq!(kernels("sm_90", &int8, 40), kernels("sm_90", &[], 40));
+
+        let matvec = both(Knob::MatvecTokens, 2);
+        assert!(kernels("gfx1030", &[], 3).contains(&"matvec_q4_k_q8_f32_n4"));
+        assert!(kernels("gfx1030", &matvec, 3).contains(&"matmul_slim16_q4_k_q8_f32"));
+        assert_eq!(kernels("gfx1030", &matvec, 2), kernels("gfx1030", &[], 2));
     }
 
     #[test]

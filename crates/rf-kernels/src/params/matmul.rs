@@ -113,6 +113,8 @@ pub struct MatmulDevice {
     pub matrix_unit: MatrixUnit,
     /// The most LDS of a workgroup.
     pub lds_bytes: u32,
+    /// The most tokens of a skinny matmul, at most [`FEW_TOKENS`].
+    pub few_tokens: usize,
     /// Choices that replace those of the formulas.
     pub tuning: Tuning,
 }
@@ -141,7 +143,8 @@ impl MatmulDevice {
             _ => MatrixUnit::None,
         };
         let lds_bytes = if matrix_unit == MatrixUnit::Nvidia { 227 << 10 } else { 64 << 10 };
-        Self { compute_units, matrix_unit, lds_bytes, tuning: Tuning::default() }
+        let tuning = Tuning::default();
+        Self { compute_units, matrix_unit, lds_bytes, few_tokens: FEW_TOKENS, tuning }
     }
 
     /// Returns true if a workgroup may have this much dynamic LDS, beside a few static values.
@@ -151,7 +154,7 @@ impl MatmulDevice {
     }
 
     /// The value of a knob for matrices of a format; `None` where formulas choose.
-    pub(super) fn tuned(self, knob: Knob, dtype: DType) -> Option<u32> {
+    pub(crate) fn tuned(self, knob: Knob, dtype: DType) -> Option<u32> {
         self.tuning.get(knob, Format::Weight(dtype))
     }
 
@@ -177,7 +180,7 @@ impl MatmulDevice {
 }
 
 /// Largest number of tokens of a matmul whose time is that of loading and unpacking its weights.
-/// Operands of more tokens may be f16.
+/// More have tiles.
 pub const FEW_TOKENS: usize = 64;
 
 /// Tokens of the smallest tile.
@@ -357,6 +360,7 @@ mod tests {
         compute_units: 132,
         matrix_unit: MatrixUnit::Nvidia,
         lds_bytes: 227 << 10,
+        few_tokens: FEW_TOKENS,
         tuning: Tuning::NONE,
     };
 

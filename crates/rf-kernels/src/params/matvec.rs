@@ -18,6 +18,9 @@ const WAVES: u32 = 8;
 /// Waves of a workgroup of a sum over experts, which computes a block of rows, two each.
 const BLOCK_WAVES: u32 = 16;
 
+/// The most rows of x of a matrix-vector kernel.
+const MAX_TOKENS: usize = 8;
+
 /// Rows of a wave for one token, without a choice for the card.
 const ROWS_PER_WAVE: u32 = 2;
 
@@ -265,6 +268,16 @@ impl MatvecParams {
             && !has_norm;
         let row_groups = if streams { self.row_groups(device) } else { 1 };
         Self { waves, row_groups, ..self }
+    }
+}
+
+impl MatmulDevice {
+    /// The most rows of x for matrix-vector kernels with weights of a format, where there is no
+    /// kernel for few rows on matrix units.
+    pub fn matvec_tokens(self, dtype: DType) -> usize {
+        let is_tuned = self.matrix_unit == MatrixUnit::None && !dtype.is_float();
+        let tuned = self.tuned(Knob::MatvecTokens, dtype).filter(|_| is_tuned);
+        tuned.map_or(MAX_TOKENS, |tokens| tokens as usize)
     }
 }
 

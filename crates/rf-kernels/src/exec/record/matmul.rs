@@ -8,13 +8,10 @@ use crate::error::Error;
 use crate::exec::analysis::{OperandForm, form_of, has_fused_rows};
 use crate::exec::program::StoredOperand;
 use crate::params::{
-    Address, FEW_TOKENS, MAX_PROJECTIONS, MatmulParams, MatvecGluParams, MatvecParams, NormOut,
-    Operand, Projection, QuantizeParams, RouteParams, RouterParams, RowMemory, SkinnyParams,
+    Address, MAX_PROJECTIONS, MatmulParams, MatvecGluParams, MatvecParams, NormOut, Operand,
+    Projection, QuantizeParams, RouteParams, RouterParams, RowMemory, SkinnyParams,
     activation_number, record_glu, record_rms_norm,
 };
-
-/// Largest number of rows for which a matmul is a matrix-vector multiplication.
-const MATVEC_ROWS: usize = 8;
 
 /// Largest extent of a grid in y.
 const MAX_GRID: usize = 65535;
@@ -162,7 +159,7 @@ impl Recorder<'_> {
                     ..SkinnyParams::default()
                 };
                 self.skinny(&params, group[0].dtype, norm_out);
-            } else if rows <= MATVEC_ROWS {
+            } else if rows <= device.matvec_tokens(group[0].dtype) {
                 let dtypes: Vec<DType> = group.iter().map(|p| p.dtype).collect();
                 let params = MatvecParams {
                     projections,
@@ -193,7 +190,7 @@ impl Recorder<'_> {
                 let dtype = group[0].dtype;
                 let scratch = self.memory.program.scratch;
                 let scratch = (scratch.partials, scratch.arrivals);
-                if rows > FEW_TOKENS && device.halves(dtype, columns as usize) {
+                if rows > device.few_tokens && device.halves(dtype, columns as usize) {
                     let (params, launch) = params.halves(dtype, device, scratch);
                     self.launches.push(launch, params);
                 } else {

@@ -5,7 +5,7 @@ use rf_graph::{Activation, DType, MatMul, ValueId};
 use super::Recorder;
 use crate::exec::program::StoredOperand;
 use crate::params::{
-    FEW_TOKENS, MAX_PROJECTIONS, NormOut, Projection, RowMemory, SkinnyEpilogue, SkinnyParams,
+    MAX_PROJECTIONS, NormOut, Projection, RowMemory, SkinnyEpilogue, SkinnyParams,
     activation_number,
 };
 
@@ -14,7 +14,7 @@ impl Recorder<'_> {
     /// a kernel for few rows.
     pub(super) fn is_skinny(&self, rows: usize, dtype: DType, columns: u32) -> bool {
         let device = self.memory.program.analysis.matmul_device;
-        (2..=FEW_TOKENS).contains(&rows) && device.is_skinny(dtype, columns as usize)
+        (2..=device.few_tokens).contains(&rows) && device.is_skinny(dtype, columns as usize)
     }
 
     /// Records a matmul of few rows. With `norm_out` it also writes the operand of the matmuls
