@@ -5,7 +5,7 @@
 //! [`tune`](crate::tune). A choice changes the order of sums, and [`Knob::PrefillBits`] the
 //! rounding of operands; results stay within the bounds of the conformance cases with any choice.
 //!
-//! Some choices are in the code of a kernel. ROCm's compiler makes such a [`Variant`] from the
+//! Some choices are in the code of a kernel. ROCm's compiler makes such a variant from the
 //! embedded sources on the user's machine; NVIDIA's driver has no compiler for them.
 
 use rf_graph::KvType;
