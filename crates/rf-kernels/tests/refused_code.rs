@@ -163,7 +163,10 @@ fn choices_of_code_are_compiled_and_pass() {
         let backend = GpuBackend::new(GpuOptions::default()).unwrap();
         for index in 0..5 {
             let mut tuning = Tuning::NONE;
-            for knob in Knob::ALL.into_iter().filter(|knob| knob.is_of_code()) {
+            // The card may have no matrix units, for example.
+            let exists = |knob: &Knob| backend.code_digest(*knob, format).is_some();
+            let knobs = Knob::ALL.into_iter().filter(|knob| knob.is_of_code() && exists(knob));
+            for knob in knobs {
                 let value = knob.values().get(index).or(knob.values().last()).copied();
                 assert!(tuning.set(knob, format, value));
             }
