@@ -50,6 +50,17 @@ fn rocm_with_compiler(folder: &Path) -> Option<PathBuf> {
     built.is_ok_and(|status| status.success()).then_some(clang)
 }
 
+/// The session of a test on a machine with the stand-in for libhiprtc, and with further variables.
+fn session_with_compiler(name: &str, variables: &[(&str, &Path)]) -> Option<Session> {
+    let folder = tempfile::TempDir::new().unwrap();
+    let Some(clang) = rocm_with_compiler(folder.path()) else {
+        println!("skipped: no cc or no clang for kernels");
+        return None;
+    };
+    let compiler = [("ROCM_PATH", folder.path()), ("TEST_HIPRTC_CLANG", &*clang)];
+    session(name, &library(), &[&compiler, variables].concat(), LIMIT)
+}
+
 /// Checks the results of a case, which loads a few units.
 fn run(backend: &GpuBackend) {
     let case = cases().into_iter().find(|case| case.name() == "add").unwrap();
@@ -107,13 +118,7 @@ impl Visit for Text {
 #[test]
 fn refused_code_is_compiled_on_the_machine_and_gives_the_same_results() {
     let name = "refused_code_is_compiled_on_the_machine_and_gives_the_same_results";
-    let folder = tempfile::TempDir::new().unwrap();
-    let Some(clang) = rocm_with_compiler(folder.path()) else {
-        println!("skipped: no cc or no clang for kernels");
-        return;
-    };
-    let variables = [("ROCM_PATH", folder.path()), ("TEST_HIPRTC_CLANG", &*clang)];
-    let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
+    let Some(session) = session_with_compiler(name, &[]) else { return };
     let (code, warnings) = open(&session, "");
     assert!(matches!(code.unwrap(), Choice::Exact { .. }));
     assert_eq!(warnings, [""; 0]);
@@ -141,17 +146,7 @@ fn refused_code_is_compiled_on_the_machine_and_gives_the_same_results() {
 #[test]
 fn choices_of_code_are_compiled_and_pass() {
     let name = "choices_of_code_are_compiled_and_pass";
-    let folder = tempfile::TempDir::new().unwrap();
-    let Some(clang) = rocm_with_compiler(folder.path()) else {
-        println!("skipped: no cc or no clang for kernels");
-        return;
-    };
-    let variables = [
-        ("ROCM_PATH", folder.path()),
-        ("TEST_HIPRTC_CLANG", &*clang),
-        ("XDG_CACHE_HOME", folder.path()),
-    ];
-    let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
+    let Some(session) = session_with_compiler(name, &[]) else { return };
     let format = Format::Weight(DType::Q4K);
     let parts = ["/37x288", "/large", "/glu-Silu", "/rms_norm"];
     let selects = |case: &Case| {
@@ -197,8 +192,7 @@ fn choices_of_code_are_compiled_and_pass() {
 #[test]
 fn a_choice_of_code_without_a_compiler_is_left_out() {
     let name = "a_choice_of_code_without_a_compiler_is_left_out";
-    let folder = tempfile::TempDir::new().unwrap();
-    let variables = [("ROCM_PATH", folder.path()), ("XDG_CACHE_HOME", folder.path())];
+    let variables = [("ROCM_PATH", Path::new("/nowhere"))];
     let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
     if rf_hip::Compiler::load().is_ok() {
         println!("skipped: this machine has libhiprtc");
@@ -250,13 +244,8 @@ fn refused_code_without_a_compiler_is_an_error_with_the_cure() {
 #[test]
 fn a_compiler_that_fails_is_an_error_that_names_it() {
     let name = "a_compiler_that_fails_is_an_error_that_names_it";
-    let folder = tempfile::TempDir::new().unwrap();
-    if rocm_with_compiler(folder.path()).is_none() {
-        println!("skipped: no cc or no clang for kernels");
-        return;
-    }
-    let variables = [("ROCM_PATH", folder.path()), ("TEST_HIPRTC_FAILS", Path::new("1"))];
-    let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
+    let fails = [("TEST_HIPRTC_FAILS", Path::new("1"))];
+    let Some(session) = session_with_compiler(name, &fails) else { return };
     let code = open(&session, "hipModuleLoadData:*:209").0;
     let error = BackendError::from(code.unwrap_err()).to_string();
     assert!(error.contains("could not be compiled on this machine"), "{error}");
