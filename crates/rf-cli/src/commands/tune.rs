@@ -283,7 +283,8 @@ fn measure(
     let has_failed = |failure: &TuningFailure| plan.selects(&failure.knob, &failure.format);
     if is_none && !plan.failures.iter().any(has_failed) {
         return Err(bad_input!(
-            "no knob or format contains the text: rf-cli tune --show has those that were measured"
+            "no knob of this GPU and these formats contains the text: docs/gpu.md has all knobs; \
+             those of code need ROCm's libhiprtc"
         ));
     }
     table.write(path)?;
