@@ -39,8 +39,9 @@ const fn target(name: &'static str, isa: Isa, default_in: DefaultIn) -> Target {
 
 /// An optimised build covers RDNA 2 to 4 and NVIDIA. Besides the generic targets, which ROCm before
 /// 6.4 does not load, it has the architectures of most cards exactly. In PTX for `sm_90` kernels
-/// start before the previous one ends. Any other build covers what its tests can run, to be short.
-pub(crate) const TARGETS: [Target; 17] = [
+/// start before the previous one ends; that for `sm_90a` runs on compute capability 9.0 alone and
+/// uses its matrix unit. Any other build covers what its tests can run, to be short.
+pub(crate) const TARGETS: [Target; 18] = [
     target("gfx9-generic", Isa::GfxGeneric, DefaultIn::NoBuild),
     target("gfx90a", Isa::Gfx, DefaultIn::NoBuild),
     target("gfx942", Isa::Gfx, DefaultIn::NoBuild),
@@ -58,6 +59,7 @@ pub(crate) const TARGETS: [Target; 17] = [
     target("gfx1201", Isa::Gfx, DefaultIn::OptimisedBuilds),
     target("sm_80", Isa::Ptx, DefaultIn::EveryBuild),
     target("sm_90", Isa::Ptx, DefaultIn::OptimisedBuilds),
+    target("sm_90a", Isa::Ptx, DefaultIn::OptimisedBuilds),
 ];
 
 impl Target {

@@ -134,8 +134,12 @@ impl GpuBackend {
 
     /// The device as kernels are chosen for it.
     pub(crate) fn matmul_device(&self) -> MatmulDevice {
-        let info = self.device();
-        let device = MatmulDevice::new(self.gpu.compute_units(), &info.arch);
+        let (info, code) = (self.device(), self.code());
+        let arch = match &code {
+            Choice::Ptx { target } => *target,
+            _ => &info.arch,
+        };
+        let device = MatmulDevice::new(self.gpu.compute_units(), arch);
         MatmulDevice {
             lds_bytes: info.lds_bytes_per_workgroup_opt_in,
             tuning: self.tuning,

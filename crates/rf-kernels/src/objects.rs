@@ -329,11 +329,20 @@ impl Device {
                 .or_else(|| generic.and_then(find).map(|target| Choice::Generic { target })),
             Self::Nvidia { capability } => available
                 .iter()
-                .filter_map(|&target| Some((target.strip_prefix("sm_")?.parse().ok()?, target)))
-                .filter(|&(needed, _): &(u32, _)| needed <= capability)
+                .filter(|target| is_supported(target, capability))
                 .max()
-                .map(|(_, target)| Choice::Ptx { target }),
+                .map(|&target| Choice::Ptx { target }),
         }
+    }
+}
+
+/// Returns true if a device of a compute capability, times ten, runs PTX for a target: `sm_90` from
+/// 90 on, `sm_90a` with 90 alone.
+fn is_supported(target: &str, capability: u32) -> bool {
+    let Some(name) = target.strip_prefix("sm_") else { return false };
+    match name.strip_suffix('a') {
+        Some(only) => only.parse() == Ok(capability),
+        None => name.parse().is_ok_and(|needed: u32| needed <= capability),
     }
 }
 
@@ -388,6 +397,10 @@ mod tests {
         assert_eq!(chosen("sm_86", &all), Some(Choice::Ptx { target: "sm_80" }));
         assert_eq!(chosen("sm_90a", &all), Some(Choice::Ptx { target: "sm_90" }));
         assert_eq!(chosen("sm_120", &all), Some(Choice::Ptx { target: "sm_90" }));
+        let with_exact = ["sm_80", "sm_90", "sm_90a"];
+        assert_eq!(chosen("sm_90", &with_exact), Some(Choice::Ptx { target: "sm_90a" }));
+        assert_eq!(chosen("sm_100", &with_exact), Some(Choice::Ptx { target: "sm_90" }));
+        assert_eq!(chosen("sm_80", &with_exact), Some(Choice::Ptx { target: "sm_80" }));
         assert_eq!(chosen("sm_75", &all), None);
     }
 

@@ -242,7 +242,10 @@ template <typename T>
 RF_DEVICE T *shared_memory() {
 #if RF_NVIDIA
     extern RF_SHARED u32x4 rf_dynamic_lds[];
-    return reinterpret_cast<T *>(rf_dynamic_lds);
+    auto lds = (__attribute__((address_space(3))) u8 *)reinterpret_cast<u8 *>(rf_dynamic_lds);
+    // A launch adds space for larger alignments.
+    u32 padding = alignof(T) > 16 ? -(u32)(u64)lds % alignof(T) : 0;
+    return reinterpret_cast<T *>(reinterpret_cast<u8 *>(rf_dynamic_lds) + padding);
 #else
     RF_SHARED static T memory;
     return &memory;

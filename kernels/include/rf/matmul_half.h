@@ -8,8 +8,15 @@
 // (NVIDIA: activations two stages ahead, by asynchronous copies), while the current stage is
 // multiplied.
 //
-// Per stage and wave of 64 × 32: 32 multiplications of 16 × 16 × 16, and for each of them 1.5
-// operations that unpack weights (Q4_K) and one that reads LDS. The matrix unit limits the speed.
+// On NVIDIA's compute capability 9.0 (`wgmma`) four waves multiply 64 rows with all tokens of the
+// tile. The matrix unit reads both operands from LDS while the waves unpack the next weights, which
+// are loaded two stages before. A tile of 128 × 256 reads 32 KiB of activations and 4.5 (Q4_K) to
+// 16 KiB (F16) of weights per stage, for 1024 cycles of the matrix unit: L2 and the matrix unit
+// limit the speed.
+//
+// Per stage and wave of 64 × 32 on RDNA: 32 multiplications of 16 × 16 × 16, and for each of them
+// 1.5 operations that unpack weights (Q4_K) and one that reads LDS. The matrix unit limits the
+// speed.
 //
 // Tiles rarely fill a device evenly: 384 tiles on 264 places are two rounds, the second of which is
 // half empty. So the grid may have as many workgroups as the device has places. Each computes a
@@ -24,6 +31,7 @@
 #include "rf/halves.h"
 #include "rf/matmul_tile.h"
 #include "rf/mma_f16.h"
+#include "rf/wgmma.h"
 
 #if RF_MATRIX_UNIT
 
@@ -39,8 +47,9 @@ struct HalfShape {
     static constexpr u32 AT_ONCE = AT_ONCE_;
     static constexpr u32 ROW_TILES = WAVE_ROWS / TILE, TOKEN_TILES = WAVE_TOKENS / TILE;
     static constexpr u32 SUMS = ROW_TILES * TOKEN_TILES * 8;
-    // Columns of a stage, and the distance of rows in LDS, which spreads them over the banks.
-    static constexpr u32 BLOCKS = 2, COLUMNS = 32 * BLOCKS, STRIDE = COLUMNS + 8;
+    // Columns of a stage, and the distance of rows in LDS: eight f16 more spread them over the
+    // banks, where the order of their pieces does not.
+    static constexpr u32 BLOCKS = 2, COLUMNS = 32 * BLOCKS, STRIDE = WGMMA ? COLUMNS : COLUMNS + 8;
     static constexpr u32 PIECES = COLUMNS / 8; // of 16 bytes
     static constexpr u32 FETCH_ROWS = ROWS * BLOCKS / THREADS;
     static constexpr u32 FETCH_TOKENS = TOKENS * PIECES / THREADS;
@@ -48,15 +57,37 @@ struct HalfShape {
 };
 
 // More tokens per tile take fewer operations to unpack; for few tokens such a tile is half empty.
-#if RF_NVIDIA
+#if RF_WGMMA
+using HalfWide = HalfShape<16, 256, 8, 1, 1>;
+using HalfMiddle = HalfShape<16, 128, 8, 1, 2>;
+// Those that two stages read, and one or two that are being written.
+constexpr u32 HALF_ROW_BUFFERS = 3;
+template <typename Shape>
+constexpr u32 HALF_TOKEN_BUFFERS = Shape::AT_ONCE == 1 ? 4 : 3;
+#elif RF_NVIDIA
 using HalfWide = HalfShape<64, 64, 2, 4, 1>;
 using HalfMiddle = HalfShape<64, 64, 2, 2, 2>;
-constexpr u32 HALF_ROW_BUFFERS = 2, HALF_TOKEN_BUFFERS = 3;
+constexpr u32 HALF_ROW_BUFFERS = 2;
+template <typename>
+constexpr u32 HALF_TOKEN_BUFFERS = 3;
 #else
 using HalfWide = HalfShape<64, 64, 2, 4, 1>;
 using HalfMiddle = HalfShape<64, 32, 2, 4, 1>;
-constexpr u32 HALF_ROW_BUFFERS = 1, HALF_TOKEN_BUFFERS = 1;
+constexpr u32 HALF_ROW_BUFFERS = 1;
+template <typename>
+constexpr u32 HALF_TOKEN_BUFFERS = 1;
 #endif
+
+// COUNT rows of a stage in LDS.
+template <typename Shape, u32 COUNT>
+struct HalfOperand {
+    alignas(WGMMA ? 1024 : 16) f16 of[COUNT][Shape::STRIDE];
+
+    // 8 columns of a row.
+    RF_DEVICE_MEMBER u32x4 *piece(u32 row, u32 index) {
+        return reinterpret_cast<u32x4 *>(of[row] + (WGMMA ? index ^ row % 8 : index) * 8);
+    }
+};
 
 // The stages of the tiles from `first_tile` on, numbered tile by tile and divided over workgroups.
 struct HalfShares {
@@ -79,15 +110,12 @@ struct HalfShares {
 
 template <typename F, typename Shape>
 struct HalfMatmul {
-    struct Rows {
-        alignas(16) f16 of[Shape::ROWS][Shape::STRIDE];
-    };
-    struct Tokens {
-        alignas(16) f16 of[Shape::TOKENS][Shape::STRIDE];
-    };
+    static constexpr u32 ROW_BUFFERS = HALF_ROW_BUFFERS, TOKEN_BUFFERS = HALF_TOKEN_BUFFERS<Shape>;
+    using Rows = HalfOperand<Shape, Shape::ROWS>;
+    using Tokens = HalfOperand<Shape, Shape::TOKENS>;
     struct Lds {
-        Rows rows[HALF_ROW_BUFFERS];
-        Tokens tokens[HALF_TOKEN_BUFFERS];
+        Rows rows[ROW_BUFFERS];
+        Tokens tokens[TOKEN_BUFFERS];
     };
     using Sums = MatrixTile::Accumulator[Shape::ROW_TILES][Shape::TOKEN_TILES];
     // Tiles of tokens whose operands are in registers: RDNA 3 holds each of them twice, in both
@@ -137,7 +165,7 @@ struct HalfMatmul {
             const f16 *from = x + (u64)x_rows[i] * (blocks * 32) + column;
             bool exists = inside && token < tokens;
             if constexpr (COPY_ASYNC) {
-                copy_async_16(to.of[token] + piece * 8, from, exists);
+                copy_async_16(to.piece(token, piece), from, exists);
             } else {
                 f.tokens[i] = u32x4{0, 0, 0, 0};
                 if (exists) f.tokens[i] = *reinterpret_cast<const u32x4 *>(from);
@@ -146,14 +174,16 @@ struct HalfMatmul {
     }
 
     RF_DEVICE_MEMBER void store_rows(const Fetch &f, Rows &to) const {
-        u32 column = thread % Shape::BLOCKS * 32;
+        u32 piece = thread % Shape::BLOCKS * 4;
 #pragma unroll
         for (u32 i = 0; i < Shape::FETCH_ROWS; i++) {
             u32 words[HALF_WORDS];
             F::halves(f.rows[i], unit, words);
-            u32x4 *at = reinterpret_cast<u32x4 *>(to.of[row_of_fetch(i)] + column);
 #pragma unroll
-            for (u32 j = 0; j < 4; j++) at[j] = u32x4{words[4 * j], words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]};
+            for (u32 j = 0; j < 4; j++) {
+                *to.piece(row_of_fetch(i), piece + j) =
+                    u32x4{words[4 * j], words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]};
+            }
         }
     }
 
@@ -161,7 +191,7 @@ struct HalfMatmul {
         if constexpr (!COPY_ASYNC) {
 #pragma unroll
             for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
-                *reinterpret_cast<u32x4 *>(to.of[token_of_fetch(i)] + thread % Shape::PIECES * 8) = f.tokens[i];
+                *to.piece(token_of_fetch(i), thread % Shape::PIECES) = f.tokens[i];
             }
         }
     }
@@ -193,28 +223,78 @@ struct HalfMatmul {
         }
     }
 
-    // The sums of the stages `first` … `end` of the tile.
+    // The sums of the stages `first` … `end` of the tile. The matrix unit has two stages at a time,
+    // so that it never waits for a barrier, while the weights of the next one are unpacked; those
+    // of RAW_SETS more are on their way.
+    RF_DEVICE_MEMBER void sum_stages_async(Lds &lds, u32 first, u32 end, Sums &sums) const {
+        constexpr u32 AHEAD = TOKEN_BUFFERS - 2, RAW_SETS = Shape::AT_ONCE == 1 ? 2 : 1;
+        u32 group_row = wave() / 4 * 64;
+        float own[Shape::SUMS] = {};
+        Fetch raw[RAW_SETS];
+        // All waves have read the last stage of the tile before.
+        lds_barrier();
+        fetch_rows(raw[0], first);
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; i++) {
+            if (first + i < end) fetch_tokens(raw[0], first + i, lds.tokens[(first + i) % TOKEN_BUFFERS]);
+            copy_async_commit();
+        }
+        store_rows(raw[0], lds.rows[first % ROW_BUFFERS]);
+#pragma unroll
+        for (u32 i = 1; i <= RAW_SETS; i++) {
+            if (first + i < end) fetch_rows(raw[i % RAW_SETS], first + i);
+        }
+#pragma unroll 1
+        for (u32 start = first; start < end; start += RAW_SETS) {
+#pragma unroll
+            for (u32 i = 0; i < RAW_SETS; i++) {
+                u32 s = start + i;
+                if (s >= end) break;
+                Fetch &next = raw[(i + 1) % RAW_SETS];
+                copy_async_wait_but<AHEAD - 1>();
+                publish_lds();
+                lds_barrier();
+                u64 rows = wgmma_operand(lds.rows[s % ROW_BUFFERS].of[group_row]);
+                u64 tokens = wgmma_operand(lds.tokens[s % TOKEN_BUFFERS].of);
+                wgmma_begin();
+#pragma unroll
+                for (u32 k = 0; k < Shape::COLUMNS / TILE; k++) wgmma(own, rows + 2 * k, tokens + 2 * k);
+                wgmma_commit();
+                if (s + AHEAD < end) fetch_tokens(next, s + AHEAD, lds.tokens[(s + AHEAD) % TOKEN_BUFFERS]);
+                copy_async_commit();
+                if (s + 1 < end) store_rows(next, lds.rows[(s + 1) % ROW_BUFFERS]);
+                if (s + 1 + RAW_SETS < end) fetch_rows(next, s + 1 + RAW_SETS);
+                // The stages before this one are done, and the next step may overwrite them.
+                wgmma_wait_but<1>();
+            }
+        }
+        wgmma_wait(own);
+        copy_async_wait_but<0>();
+#pragma unroll
+        for (u32 i = 0; i < Shape::SUMS; i++) sums[0][i / 8][i % 8] = own[i];
+    }
+    // The same on other matrix units.
     RF_DEVICE_MEMBER void sum_stages(Lds &lds, u32 first, u32 end, u32 wave_row, u32 wave_token, Sums &sums) const {
         Fetch next;
         // All waves have read the last stage of the tile before.
         lds_barrier();
         fetch_rows(next, first);
         if constexpr (COPY_ASYNC) {
-            fetch_tokens(next, first, lds.tokens[first % HALF_TOKEN_BUFFERS]);
+            fetch_tokens(next, first, lds.tokens[first % TOKEN_BUFFERS]);
             copy_async_commit();
-            if (first + 1 < end) fetch_tokens(next, first + 1, lds.tokens[(first + 1) % HALF_TOKEN_BUFFERS]);
+            if (first + 1 < end) fetch_tokens(next, first + 1, lds.tokens[(first + 1) % TOKEN_BUFFERS]);
             copy_async_commit();
-            store_rows(next, lds.rows[first % HALF_ROW_BUFFERS]);
+            store_rows(next, lds.rows[first % ROW_BUFFERS]);
 #pragma unroll 1
             for (u32 s = first; s < end; s++) {
                 copy_async_wait_but<1>();
                 lds_barrier();
                 bool more = s + 1 < end;
                 if (more) fetch_rows(next, s + 1);
-                if (s + 2 < end) fetch_tokens(next, s + 2, lds.tokens[(s + 2) % HALF_TOKEN_BUFFERS]);
+                if (s + 2 < end) fetch_tokens(next, s + 2, lds.tokens[(s + 2) % TOKEN_BUFFERS]);
                 copy_async_commit();
-                multiply(lds.rows[s % HALF_ROW_BUFFERS], lds.tokens[s % HALF_TOKEN_BUFFERS], wave_row, wave_token, sums);
-                if (more) store_rows(next, lds.rows[(s + 1) % HALF_ROW_BUFFERS]);
+                multiply(lds.rows[s % ROW_BUFFERS], lds.tokens[s % TOKEN_BUFFERS], wave_row, wave_token, sums);
+                if (more) store_rows(next, lds.rows[(s + 1) % ROW_BUFFERS]);
             }
             copy_async_wait_but<0>();
         } else {
@@ -279,11 +359,19 @@ private:
 #pragma unroll
             for (u32 t = 0; t < Shape::TOKEN_TILES; t++) sums[r][t] = MatrixTile::zero();
         }
-        self.sum_stages(lds, range.first, range.end, wave_row, wave_token, sums);
+        if constexpr (WGMMA) {
+            self.sum_stages_async(lds, range.first, range.end, sums);
+        } else {
+            self.sum_stages(lds, range.first, range.end, wave_row, wave_token, sums);
+        }
         if (range.end - range.first < shares.stages) {
             if (!join(params, shares, index - shares.first_tile, sums)) return;
         }
-        write(params, place, wave_row, wave_token, sums);
+        if constexpr (WGMMA) {
+            write_tokens(params, lds, place, wave_row, sums);
+        } else {
+            write(params, place, wave_row, wave_token, sums);
+        }
     }
 
     // Calls f(n, tile, e) for the sums 4n … 4n + 3 of a lane, which are sums e … e + 3 of a tile of
@@ -337,6 +425,69 @@ private:
         return true;
     }
 
+    // Writes the sums of a tile through LDS: a wave has 128 rows of a token at a time. Each lane
+    // has all tokens of the tile.
+    RF_DEVICE_MEMBER static void write_tokens(const RfMatmulParams &params, Lds &lds, const MatmulPlace &place,
+                                              u32 wave_row, const Sums &sums) {
+        constexpr u32 STRIDE = Shape::ROWS + 4; // in different banks for different tokens
+        constexpr u32 TOGETHER = 8;             // tokens whose residuals are on their way
+        static_assert(Shape::ROWS == 4 * WAVE && sizeof(Lds) >= Shape::TOKENS * STRIDE * sizeof(float));
+        float(*all)[STRIDE] = reinterpret_cast<float(*)[STRIDE]>(&lds);
+        const RfProjection &p = place.projection;
+        // All waves have read the last stage.
+        lds_barrier();
+#pragma unroll
+        for (u32 n = 0; n < Shape::SUMS; n++) {
+            u32 token = n / 8 * TILE + MatrixTile::y_first() + MatrixTile::y_step(n % 8);
+            all[token][wave_row + MatrixTile::x_row(n % 8)] = sums[0][n / 8][n % 8];
+        }
+        lds_barrier();
+        u32 row = place.first_row + 4 * lane(), rest = row < p.rows ? p.rows - row : 0;
+        bool is_aligned = p.rows % 4 == 0;
+        float unit = reciprocal(p.half_unit);
+        auto load = [&](const float *from) {
+            f32x4 v = {0, 0, 0, 0};
+            if (is_aligned) return rest > 0 ? *reinterpret_cast<const f32x4 *>(from) : v;
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) v[i] = i < rest ? from[i] : 0.0f;
+            return v;
+        };
+        f32x4 bias = {0, 0, 0, 0};
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) bias[i] = p.bias && i < rest ? p.bias[row + i] : 0.0f;
+#pragma unroll 1
+        for (u32 first = wave(); first < place.tokens; first += TOGETHER * (Shape::THREADS / WAVE)) {
+            u64 at[TOGETHER];
+            float scale[TOGETHER];
+            f32x4 residual[TOGETHER];
+#pragma unroll
+            for (u32 i = 0; i < TOGETHER; i++) {
+                u32 token = first + i * (Shape::THREADS / WAVE);
+                token = token < place.tokens ? token : first;
+                at[i] = (u64)place.out_row(params, token) * p.rows + row;
+                scale[i] = params.x_f16.scale[place.x_row(params, token)] * unit;
+                residual[i] = f32x4{0, 0, 0, 0};
+                if (params.residual) residual[i] = load(params.residual + at[i]);
+            }
+#pragma unroll
+            for (u32 i = 0; i < TOGETHER; i++) {
+                u32 token = first + i * (Shape::THREADS / WAVE);
+                if (token >= place.tokens) break;
+                f32x4 v = *reinterpret_cast<const f32x4 *>(all[token] + 4 * lane()) * scale[i] + bias + residual[i];
+                float *to = p.out + at[i];
+                if (is_aligned) {
+                    if (rest > 0) *reinterpret_cast<f32x4 *>(to) = v;
+                } else {
+#pragma unroll
+                    for (u32 j = 0; j < 4; j++) {
+                        if (j < rest) to[j] = v[j];
+                    }
+                }
+            }
+        }
+    }
+
+    // Writes the sums of a tile from registers.
     RF_DEVICE_MEMBER static void write(const RfMatmulParams &params, const MatmulPlace &place, u32 wave_row,
                                        u32 wave_token, Sums &sums) {
         const RfProjection &p = place.projection;

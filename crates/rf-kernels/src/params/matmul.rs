@@ -111,6 +111,8 @@ pub struct MatmulDevice {
     pub compute_units: usize,
     /// The matrix units that the code for the device uses.
     pub matrix_unit: MatrixUnit,
+    /// f16 matmuls use `wgmma`: the code is for `sm_90a`.
+    pub has_wgmma: bool,
     /// The most LDS of a workgroup.
     pub lds_bytes: u32,
     /// The most tokens of a skinny matmul, at most [`FEW_TOKENS`].
@@ -133,8 +135,8 @@ pub enum MatrixUnit {
 }
 
 impl MatmulDevice {
-    /// A device with this number of compute units and an architecture such as `gfx1100` or `sm_90`,
-    /// and with the most LDS that devices of its kind have.
+    /// A device with this number of compute units and code for an architecture such as `gfx1100` or
+    /// `sm_90`, and with the most LDS that devices of its kind have.
     pub fn new(compute_units: usize, arch: &str) -> Self {
         let matrix_unit = match arch {
             arch if arch.starts_with("gfx11") => MatrixUnit::Rdna3,
@@ -143,8 +145,14 @@ impl MatmulDevice {
             _ => MatrixUnit::None,
         };
         let lds_bytes = if matrix_unit == MatrixUnit::Nvidia { 227 << 10 } else { 64 << 10 };
-        let tuning = Tuning::default();
-        Self { compute_units, matrix_unit, lds_bytes, few_tokens: FEW_TOKENS, tuning }
+        Self {
+            compute_units,
+            matrix_unit,
+            has_wgmma: arch == "sm_90a",
+            lds_bytes,
+            few_tokens: FEW_TOKENS,
+            tuning: Tuning::default(),
+        }
     }
 
     /// Returns true if a workgroup may have this much dynamic LDS, beside a few static values.
@@ -359,6 +367,7 @@ mod tests {
     const H200: MatmulDevice = MatmulDevice {
         compute_units: 132,
         matrix_unit: MatrixUnit::Nvidia,
+        has_wgmma: false,
         lds_bytes: 227 << 10,
         few_tokens: FEW_TOKENS,
         tuning: Tuning::NONE,

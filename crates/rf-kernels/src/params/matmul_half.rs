@@ -36,27 +36,32 @@ impl HalfTile {
         if tokens > Self::Middle.tokens() { Self::Wide } else { Self::Middle }
     }
 
-    fn threads(self, unit: MatrixUnit) -> u32 {
-        match (self, unit) {
-            (Self::Middle, MatrixUnit::Nvidia) => 128,
+    fn threads(self, device: MatmulDevice) -> u32 {
+        match (self, device.matrix_unit) {
+            (Self::Middle, MatrixUnit::Nvidia) if !device.has_wgmma => 128,
             _ => 256,
         }
     }
 
     /// Workgroups that a compute unit runs at once, as far as registers and LDS allow. A compute
     /// unit of AMD is a workgroup processor here.
-    fn groups_per_unit(self, unit: MatrixUnit) -> u32 {
-        match (self, unit) {
+    fn groups_per_unit(self, device: MatmulDevice) -> u32 {
+        match (self, device.matrix_unit) {
             (Self::Wide, MatrixUnit::Nvidia) => 1,
             (Self::Wide, _) | (Self::Middle, MatrixUnit::Nvidia) => 2,
             (Self::Middle, _) => 3,
         }
     }
 
-    /// LDS that the launch adds: two stages of weights and three of tokens, in rows of 72 f16. On
-    /// AMD the kernel has its LDS.
-    fn dynamic_lds_bytes(self, unit: MatrixUnit) -> u32 {
-        match unit {
+    /// LDS that the launch adds: two stages of weights and three of tokens, in rows of 72 f16. For
+    /// `wgmma` three stages of weights and three or four of tokens, in rows of 64 f16, and space
+    /// for an alignment of 1024. On AMD the kernel has its LDS.
+    fn dynamic_lds_bytes(self, device: MatmulDevice) -> u32 {
+        match device.matrix_unit {
+            MatrixUnit::Nvidia if device.has_wgmma => {
+                let token_stages = if self == Self::Wide { 4 } else { 3 };
+                2 * 64 * (3 * Self::ROWS + token_stages * self.tokens()) + 1024
+            }
             MatrixUnit::Nvidia => 2 * 72 * (2 * Self::ROWS + 3 * self.tokens()),
             _ => 0,
         }
@@ -82,7 +87,7 @@ impl MatmulDevice {
 
     /// Workgroups of an f16 matmul: as many as the device runs at once.
     fn streams(self, tile: HalfTile) -> u32 {
-        self.compute_units as u32 * tile.groups_per_unit(self.matrix_unit)
+        self.compute_units as u32 * tile.groups_per_unit(self)
     }
 
     /// Floats of the partial sums of any f16 matmul: for each workgroup those of a tile that it
@@ -113,7 +118,6 @@ impl MatmulParams {
         device: MatmulDevice,
         scratch: (Address, Address),
     ) -> (Self, Launch) {
-        let unit = device.matrix_unit;
         let tile = self.half_tile(dtype, device);
         let kernel = match tile {
             HalfTile::Wide => kernel_name!(dtype, "matmul_wide_", "_f16_f32"),
@@ -128,8 +132,8 @@ impl MatmulParams {
         let launch = Launch {
             kernel,
             grid: [streams, 1, 1],
-            block: [tile.threads(unit), 1, 1],
-            lds_bytes: tile.dynamic_lds_bytes(unit),
+            block: [tile.threads(device), 1, 1],
+            lds_bytes: tile.dynamic_lds_bytes(device),
         };
         (Self { partials, arrivals, streams, rounds, token_tiles, ..self }, launch)
     }
@@ -139,8 +143,8 @@ impl MatmulParams {
     /// The tile: wide ones for many tokens, on NVIDIA where they are long and halves of them keep
     /// nine tenths of the multiprocessors busy.
     fn half_tile(&self, dtype: DType, device: MatmulDevice) -> HalfTile {
-        let (wide, unit) = (HalfTile::Wide, device.matrix_unit);
-        let fits = device.has_lds(wide.dynamic_lds_bytes(unit));
+        let wide = HalfTile::Wide;
+        let fits = device.has_lds(wide.dynamic_lds_bytes(device));
         if self.tokens <= HalfTile::Middle.tokens() || !fits {
             return HalfTile::Middle;
         }
@@ -149,7 +153,7 @@ impl MatmulParams {
         }
         let tiles = self.tokens.div_ceil(wide.tokens()) * self.row_tiles(HalfTile::ROWS);
         let is_long = self.columns >= MIN_WIDE_COLUMNS && 20 * tiles >= 9 * device.streams(wide);
-        if unit != MatrixUnit::Nvidia || is_long { wide } else { HalfTile::Middle }
+        if device.matrix_unit != MatrixUnit::Nvidia || is_long { wide } else { HalfTile::Middle }
     }
 
     /// Workgroups for less than one tile each. A tile is divided into few parts, since the last
@@ -208,6 +212,16 @@ mod tests {
         let (params, launch) = launched(12288, 512, "gfx1100");
         assert_eq!((launch.kernel, launch.lds_bytes), ("matmul_wide_q4_k_f16_f32", 0));
         assert_eq!((params.streams, params.rounds, params.token_tiles), (264, 0, 2));
+    }
+
+    #[test]
+    fn operands_of_wgmma_fit() {
+        for (tokens, threads, most) in [(512, 256, 1), (100, 256, 2)] {
+            let (_, launch) = launched(12288, tokens, "sm_90a");
+            assert_eq!(launch.block, [threads, 1, 1]);
+            // 1 KiB of a workgroup is the driver's.
+            assert!(most * (launch.lds_bytes + 2048) <= 228 << 10, "{}", launch.lds_bytes);
+        }
     }
 
     #[test]
