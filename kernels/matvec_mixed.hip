@@ -7,8 +7,17 @@
 using namespace rf;
 
 #define COMMA_FORMAT(NAME, FORMAT, NUMBER) , FORMAT
-RF_KERNEL(MATVEC_THREADS) matvec_mixed_q8_f32_n1(RfMatvecParams p) {
-    matvec_mixed<void RF_BLOCK32_FORMATS(COMMA_FORMAT) RF_K_QUANT_FORMATS(COMMA_FORMAT)>(p);
-}
-RF_KERNEL(MATVEC_THREADS) matvec_mixed_q4_k_q6_k_q8_f32_n1(RfMatvecParams p) { matvec_mixed<void, Q4K, Q6K>(p); }
-RF_KERNEL(MATVEC_THREADS) matvec_mixed_q5_k_q6_k_q8_f32_n1(RfMatvecParams p) { matvec_mixed<void, Q5K, Q6K>(p); }
+#define MIXED(N)                                                                                   \
+    RF_KERNEL(MATVEC_THREADS) matvec_mixed_q8_f32_n##N(RfMatvecParams p) {                         \
+        matvec_mixed<N, void RF_BLOCK32_FORMATS(COMMA_FORMAT) RF_K_QUANT_FORMATS(COMMA_FORMAT)>(p); \
+    }                                                                                              \
+    RF_KERNEL(MATVEC_THREADS) matvec_mixed_q4_k_q6_k_q8_f32_n##N(RfMatvecParams p) {               \
+        matvec_mixed<N, void, Q4K, Q6K>(p);                                                        \
+    }                                                                                              \
+    RF_KERNEL(MATVEC_THREADS) matvec_mixed_q5_k_q6_k_q8_f32_n##N(RfMatvecParams p) {               \
+        matvec_mixed<N, void, Q5K, Q6K>(p);                                                        \
+    }
+MIXED(1)
+#if RF_MATVEC_PAIRS
+MIXED(2)
+#endif

@@ -5,13 +5,18 @@
 // activations. Bytes moved: the weights once; activations are in the caches. Work per block and
 // row: 8 dot4, the unpacking (3 operations per 8 weights of 4 bits) and about 4 f32 operations.
 //
-// An RMS norm between two matmuls of one token is divided between them (params/matvec.h): it needs
-// no launch of its own, and no workgroup waits for it.
+// An RMS norm between two matmuls of one or two tokens is divided between them (params/matvec.h):
+// it needs no launch of its own, and no workgroup waits for it. Two tokens read and unpack the
+// weights once, and take 8 dot4 more per block and row.
 #pragma once
 
 #include "rf/estimate.h"
 #include "rf/formats.h"
 #include "rf/params/matvec.h"
+
+// Whether two tokens have matrix-vector kernels with epilogues. On AMD's matrix units 2 columns
+// take as long as 16.
+#define RF_MATVEC_PAIRS (RF_NVIDIA || !RF_MATRIX_UNIT)
 
 namespace rf {
 
@@ -30,13 +35,19 @@ namespace rf {
 #endif
 #endif
 
-// Rows per wave, such that the sums and unpacked weights of all tokens fit in registers. Few for
-// one token: the number of rows is limited, and all processors should be busy.
-template <typename F, u32 TOKENS>
-constexpr u32 MATVEC_ROWS = TOKENS == 1 ? RF_MATVEC_ROWS : (TOKENS == 2 ? 4 : 2) / F::PARTS;
+// The most tokens of kernels with epilogues.
+constexpr u32 FUSED_TOKENS = 2;
 
-// For one token followed by a norm, a workgroup computes a block of 32 rows: `waves` is 16 with two
-// rows each.
+// Rows per wave, such that the sums and unpacked weights of all tokens fit in registers. Few for
+// one token: the number of rows is limited, and all processors should be busy. On NVIDIA two tokens
+// have as few, which leaves registers for the next weights.
+template <typename F, u32 TOKENS>
+constexpr u32 MATVEC_ROWS = TOKENS == 1                ? RF_MATVEC_ROWS
+                            : TOKENS > 2 || LOADS_EARLY ? 2 / F::PARTS
+                                                        : 4 / F::PARTS;
+
+// Before a norm, a workgroup computes a block of 32 rows: `waves` is 16 with two rows each, or 8
+// with four.
 constexpr u32 MATVEC_WAVES = 8;
 constexpr u32 MATVEC_THREADS = MATVEC_WAVES * WAVE, MATVEC_THREADS_1 = 2 * MATVEC_THREADS;
 
@@ -111,21 +122,26 @@ concept Splits = requires(const typename F::Raw &raw, u32 words[8]) { F::split(r
 template <typename F, u32 ROWS, u32 TOKENS>
 RF_DEVICE void accumulate(float (&sums)[ROWS][TOKENS], const typename F::Raw (&raw)[ROWS],
                           const ActivationBlock (&x)[TOKENS]) {
-    if constexpr (Splits<F> && TOKENS == 1) {
-        u32 words[8];
+    if constexpr (Splits<F> && TOKENS <= FUSED_TOKENS) {
+        u32 words[TOKENS][8];
 #pragma unroll
-        for (u32 k = 0; k < 8; k++) words[k] = x[0].pair(k);
+        for (u32 t = 0; t < TOKENS; t++)
+#pragma unroll
+            for (u32 k = 0; k < 8; k++) words[t][k] = x[t].pair(k);
 #pragma unroll
         for (u32 r = 0; r < ROWS; r++) {
             u32 plus[8], minus[8];
             F::split(raw[r], plus, minus);
-            i32 up = 0, down = 0;
 #pragma unroll
-            for (u32 k = 0; k < 8; k++) {
-                up = dot4(plus[k], words[k], up);
-                down = dot4(minus[k], words[k], down);
+            for (u32 t = 0; t < TOKENS; t++) {
+                i32 up = 0, down = 0;
+#pragma unroll
+                for (u32 k = 0; k < 8; k++) {
+                    up = dot4(plus[k], words[t][k], up);
+                    down = dot4(minus[k], words[t][k], down);
+                }
+                sums[r][t] += F::scales(raw[r]).scale[0] * x[t].meta[0] * (float)(up - down);
             }
-            sums[r][0] += F::scales(raw[r]).scale[0] * x[0].meta[0] * (float)(up - down);
         }
         return;
     }
@@ -165,27 +181,31 @@ struct WeightSteps {
         return steps;
     }
 
-    RF_DEVICE_MEMBER void add_to(float (&sums)[ROWS][1], const RfActivations &x, u32 columns, u32 first) const {
+    template <u32 TOKENS>
+    RF_DEVICE_MEMBER void add_to(float (&sums)[ROWS][TOKENS], const RfActivations &x, u32 columns, u32 first) const {
         u32 blocks = columns / 32;
 #pragma unroll
         for (u32 i = 0; i < STEPS; i++) {
             u32 block = first + i * WAVE;
             // The same for all lanes.
             if (block - lane() >= blocks) break;
-            ActivationBlock block_x[1];
+            ActivationBlock block_x[TOKENS];
             fetch_activations(block_x, x, columns, block < blocks ? block : blocks - 1);
-            if (block >= blocks) block_x[0].meta = f32x2{0.0f, 0.0f};
+            if (block >= blocks) {
+#pragma unroll
+                for (u32 t = 0; t < TOKENS; t++) block_x[t].meta = f32x2{0.0f, 0.0f};
+            }
             accumulate<F>(sums, raw[i], block_x);
         }
     }
 };
 
-// The common factor of an operand that is not normalised, or 1: each lane holds a part of the sum
-// of `squares`.
-RF_DEVICE float norm_squares(const RfNormIn &norm) {
+// The common factor of a token of an operand that is not normalised, or 1: each lane holds a part
+// of the sum of `squares`.
+RF_DEVICE float norm_squares(const RfNormIn &norm, u32 token = 0) {
     float squares = 0.0f;
 #pragma unroll 4
-    for (u32 i = lane(); i < norm.count; i += WAVE) squares += norm.squares[i];
+    for (u32 i = lane(); i < norm.count; i += WAVE) squares += norm.squares[token * norm.count + i];
     return squares;
 }
 RF_DEVICE float norm_factor(const RfNormIn &norm, float squares, u32 columns) {
@@ -204,10 +224,11 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
 #pragma unroll
         for (u32 t = 0; t < TOKENS; t++) sums[r][t] = 0.0f;
     u32 first = lane();
-    float squares = 0.0f;
-    if constexpr (TOKENS == 1) {
+    float squares[TOKENS] = {};
+    if constexpr (TOKENS <= FUSED_TOKENS) {
         if constexpr (AWAITS) await_previous_kernels();
-        squares = norm_squares(norm);
+#pragma unroll
+        for (u32 t = 0; t < TOKENS; t++) squares[t] = norm_squares(norm, t);
     }
     for (; first < blocks; first += WAVE) {
         // The offset of every load. Without `opaque` the compiler computes a 64-bit address for
@@ -220,21 +241,22 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
         fetch_activations(block_x, x, columns, block_of_x);
         accumulate<F>(sums, raw, block_x);
     }
-    float factor = TOKENS == 1 ? norm_factor(norm, squares, columns) : 1.0f;
 #pragma unroll
-    for (u32 r = 0; r < ROWS; r++)
+    for (u32 t = 0; t < TOKENS; t++) {
+        float factor = TOKENS <= FUSED_TOKENS ? norm_factor(norm, squares[t], columns) : 1.0f;
 #pragma unroll
-        for (u32 t = 0; t < TOKENS; t++) {
+        for (u32 r = 0; r < ROWS; r++) {
             sums[r][t] = wave_sum(sums[r][t]);
-            if constexpr (TOKENS == 1) sums[r][t] *= factor;
+            if constexpr (TOKENS <= FUSED_TOKENS) sums[r][t] *= factor;
         }
+    }
 }
 
-// The sums of `count` groups of ROWS rows, one after the other, for one token. The first weights of
-// a group are on their way while the last ones of the group before it are multiplied, and those of
-// the first group before `ready` waits for the activations. rows_of(i, row_weight) sets the rows of
-// group i, done(i, sums) gets the sums of each lane.
-template <typename F, u32 STEPS, u32 ROWS, typename RowsOf, typename Ready, typename Done>
+// The sums of `count` groups of ROWS rows, one after the other, for TOKENS tokens. The first
+// weights of a group are on their way while the last ones of the group before it are multiplied,
+// and those of the first group before `ready` waits for the activations. rows_of(i, row_weight)
+// sets the rows of group i, done(i, sums) gets the sums of each lane.
+template <typename F, u32 STEPS, u32 ROWS, u32 TOKENS, typename RowsOf, typename Ready, typename Done>
 RF_DEVICE void stream_rows(u32 count, const RfActivations &x, u32 columns, RowsOf rows_of, Ready ready, Done done) {
     using Steps = WeightSteps<F, STEPS, ROWS>;
     constexpr u32 SPAN = STEPS * WAVE;
@@ -243,7 +265,7 @@ RF_DEVICE void stream_rows(u32 count, const RfActivations &x, u32 columns, RowsO
     rows_of(group, row_weight);
     Steps steps = Steps::fetch(row_weight, first, blocks);
     ready();
-    float sums[ROWS][1] = {};
+    float sums[ROWS][TOKENS] = {};
 #pragma unroll 1
     while (true) {
         u32 current = first;
@@ -263,7 +285,9 @@ RF_DEVICE void stream_rows(u32 count, const RfActivations &x, u32 columns, RowsO
             done(group - 1, sums);
             if (group == count) return;
 #pragma unroll
-            for (u32 r = 0; r < ROWS; r++) sums[r][0] = 0.0f;
+            for (u32 r = 0; r < ROWS; r++)
+#pragma unroll
+                for (u32 t = 0; t < TOKENS; t++) sums[r][t] = 0.0f;
         }
         steps = next;
     }
@@ -278,19 +302,18 @@ RF_DEVICE void neighbours(RfWeight (&row_weight)[ALL], u32 at, const RfWeight &w
     for (u32 r = 1; r < ROWS; r++) row_weight[at + r] = row_of<F>(row_weight[at + r - 1], 1, blocks);
 }
 
-// Lane r of the wave writes row `row + r` of a projection for all tokens and returns the value of
-// the last one.
+// Lane r of the wave writes row `row + r` of a projection for all tokens; `values` are what it
+// wrote.
 template <u32 ROWS, u32 TOKENS>
-RF_DEVICE float write_rows(const float (&sums)[ROWS][TOKENS], const RfProjection &to, const float *residual, u32 row,
-                           u32 tokens) {
+RF_DEVICE void write_rows(const float (&sums)[ROWS][TOKENS], const RfProjection &to, const float *residual, u32 row,
+                          u32 tokens, float (&values)[TOKENS]) {
     u32 mine = row + lane();
-    float value = 0.0f;
-    if (lane() >= ROWS || mine >= to.rows) return value;
+    if (lane() >= ROWS || mine >= to.rows) return;
     float bias = to.bias ? to.bias[mine] : 0.0f;
 #pragma unroll
     for (u32 t = 0; t < TOKENS; t++) {
         if (t >= tokens) break;
-        value = sums[0][t];
+        float value = sums[0][t];
         // The compiler would select between the addresses of two known values, which forces them
         // into memory.
 #pragma unroll
@@ -299,8 +322,8 @@ RF_DEVICE float write_rows(const float (&sums)[ROWS][TOKENS], const RfProjection
         u64 index = (u64)t * to.rows + mine;
         if (residual) value += residual[index];
         to.out[index] = value;
+        values[t] = value;
     }
-    return value;
 }
 
 // Lane i of a wave holds value i of a block of activations.
@@ -342,53 +365,57 @@ RF_DEVICE RfProjection projection_of(const RfProjection &experts, u32 slot, u32 
     return own;
 }
 
-// The groups of rows of one wave for one token, as streams; returns the value that lane r wrote
-// last. `weight_row` is the row of the weights for row `row` of the projection.
-template <typename F, u32 ROWS>
-RF_DEVICE float stream_projection(const RfMatvecParams &p, const RfProjection &to, const RfActivations &x,
-                                  u32 weight_row, u32 row, const float *residual) {
+// The groups of rows of one wave, as streams; `values` are those that lane r wrote last.
+// `weight_row` is the row of the weights for row `row` of the projection.
+template <typename F, u32 ROWS, u32 TOKENS>
+RF_DEVICE void stream_projection(const RfMatvecParams &p, const RfProjection &to, const RfActivations &x,
+                                 u32 weight_row, u32 row, const float *residual, float (&values)[TOKENS]) {
     u32 stride = p.waves * ROWS, left = (to.rows - row + stride - 1) / stride;
     u32 count = p.row_groups < left ? p.row_groups : left;
-    float squares = 0.0f, value = 0.0f, addend = 0.0f, next_addend = 0.0f;
-    auto addend_of = [&](u32 mine) {
-        if (lane() >= ROWS || mine >= to.rows) return 0.0f;
-        float bias = to.bias ? to.bias[mine] : 0.0f;
-        return residual ? bias + residual[mine] : bias;
+    float squares[TOKENS], addends[TOKENS], next_addends[TOKENS] = {};
+    auto load_addends = [&](float(&of)[TOKENS], u32 mine) {
+        bool writes = lane() < ROWS && mine < to.rows;
+        float bias = writes && to.bias ? to.bias[mine] : 0.0f;
+#pragma unroll
+        for (u32 t = 0; t < TOKENS; t++) of[t] = writes && residual ? bias + residual[t * to.rows + mine] : bias;
     };
-    stream_rows<F, RF_MATVEC_STEPS, ROWS>(
+    stream_rows<F, RF_MATVEC_STEPS, ROWS, TOKENS>(
         count, x, p.columns,
         [&](u32 i, RfWeight(&row_weight)[ROWS]) {
             neighbours<F, ROWS>(row_weight, 0, to.weight, weight_row + i * stride, p.columns / 32);
-            if (i > 0) next_addend = addend_of(row + i * stride + lane());
+            if (i > 0) load_addends(next_addends, row + i * stride + lane());
         },
         [&] {
             if (!p.route) await_previous_kernels();
-            squares = norm_squares(p.norm_in);
-            addend = addend_of(row + lane());
-        },
-        [&](u32 i, const float(&sums)[ROWS][1]) {
-            float factor = norm_factor(p.norm_in, squares, p.columns);
-            value = wave_sum(sums[0][0]);
 #pragma unroll
-            for (u32 r = 1; r < ROWS; r++) {
-                float other = wave_sum(sums[r][0]);
-                value = lane() == r ? other : value;
-            }
-            value = fma(value, factor, addend);
+            for (u32 t = 0; t < TOKENS; t++) squares[t] = norm_squares(p.norm_in, t);
+            load_addends(addends, row + lane());
+        },
+        [&](u32 i, const float(&sums)[ROWS][TOKENS]) {
             u32 mine = row + i * stride + lane();
-            if (lane() < ROWS && mine < to.rows) to.out[mine] = value;
-            addend = next_addend;
+#pragma unroll
+            for (u32 t = 0; t < TOKENS; t++) {
+                float factor = norm_factor(p.norm_in, squares[t], p.columns);
+                float value = wave_sum(sums[0][t]);
+#pragma unroll
+                for (u32 r = 1; r < ROWS; r++) {
+                    float other = wave_sum(sums[r][t]);
+                    value = lane() == r ? other : value;
+                }
+                values[t] = fma(value, factor, addends[t]);
+                if (lane() < ROWS && mine < to.rows) to.out[t * to.rows + mine] = values[t];
+                addends[t] = next_addends[t];
+            }
         });
-    return value;
 }
 
-// One wave of a matmul; returns the value that lane r wrote. With a route, group_y is the slot: one
-// token, one expert.
+// One wave of a matmul; `values` are those that lane r wrote. With a route, group_y is the slot:
+// one token, one expert.
 template <typename F, u32 TOKENS>
-RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &projection, u32 row) {
+RF_DEVICE void matvec_rows(const RfMatvecParams &p, const RfProjection &projection, u32 row, float (&values)[TOKENS]) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
-    constexpr bool STREAMS = TOKENS == 1 && MATVEC_STREAMS<F, RF_MATVEC_STEPS>;
-    if (row >= projection.rows) return 0.0f;
+    constexpr bool STREAMS = TOKENS <= FUSED_TOKENS && MATVEC_STREAMS<F, RF_MATVEC_STEPS>;
+    if (row >= projection.rows) return;
     float sums[ROWS][TOKENS];
     RfWeight row_weight[ROWS];
     if (TOKENS == 1 && p.route) {
@@ -399,67 +426,83 @@ RF_DEVICE float matvec_rows(const RfMatvecParams &p, const RfProjection &project
         RfActivations x{p.x_q8.q + x_row * p.columns, p.x_q8.meta + x_row * (p.columns / 16)};
         RfProjection own = projection_of(projection, slot, expert);
         u32 weight_row = expert * projection.rows + row;
-        if constexpr (STREAMS) return stream_projection<F, ROWS>(p, own, x, weight_row, row, nullptr);
-        neighbours<F, ROWS>(row_weight, 0, projection.weight, weight_row, p.columns / 32);
-        row_sums<F, false>(sums, row_weight, x, p.norm_in, p.columns);
-        return write_rows(sums, own, nullptr, row, 1);
+        if constexpr (STREAMS) {
+            stream_projection<F, ROWS>(p, own, x, weight_row, row, nullptr, values);
+        } else {
+            neighbours<F, ROWS>(row_weight, 0, projection.weight, weight_row, p.columns / 32);
+            row_sums<F, false>(sums, row_weight, x, p.norm_in, p.columns);
+            write_rows(sums, own, nullptr, row, 1, values);
+        }
+        return;
     }
-    if constexpr (STREAMS) return stream_projection<F, ROWS>(p, projection, p.x_q8, row, row, p.residual);
-    neighbours<F, ROWS>(row_weight, 0, projection.weight, row, p.columns / 32);
-    row_sums<F, true>(sums, row_weight, p.x_q8, p.norm_in, p.columns);
-    return write_rows(sums, projection, p.residual, row, p.tokens);
+    if constexpr (STREAMS) {
+        stream_projection<F, ROWS>(p, projection, p.x_q8, row, row, p.residual, values);
+    } else {
+        neighbours<F, ROWS>(row_weight, 0, projection.weight, row, p.columns / 32);
+        row_sums<F, true>(sums, row_weight, p.x_q8, p.norm_in, p.columns);
+        write_rows(sums, projection, p.residual, row, p.tokens, values);
+    }
 }
 
-// The weight of the norm for the row that a lane of the first wave writes, read before the sums or
-// by write_normed.
+// The weight of the norm for the row of a lane in the waves that write a token, read before the
+// sums or by write_normed.
+template <u32 TOKENS>
 RF_DEVICE float norm_weight(const RfNormOut &norm) {
-    return LOADS_EARLY && norm.squares && wave() == 0 ? norm.weight[group_x() * 32 + lane()] : 0.0f;
+    return LOADS_EARLY && norm.squares && wave() < TOKENS ? norm.weight[group_x() * 32 + lane()] : 0.0f;
 }
 
-// Writes the 32 rows of a workgroup as the operand of the matmuls that follow a norm.
-RF_DEVICE void write_normed(const RfNormOut &norm, float weight, float value, u32 rows_per_wave, u32 rows) {
-    RF_SHARED float values[32];
-    if (lane() < rows_per_wave) values[wave() * rows_per_wave + lane()] = value;
+// Writes the 32 rows of a workgroup as the operand of the matmuls that follow a norm, a token per
+// wave.
+template <u32 TOKENS>
+RF_DEVICE void write_normed(const RfNormOut &norm, float weight, const float (&values)[TOKENS], u32 rows_per_wave,
+                            u32 rows) {
+    RF_SHARED float all[TOKENS][32];
+    if (lane() < rows_per_wave) {
+#pragma unroll
+        for (u32 t = 0; t < TOKENS; t++) all[t][wave() * rows_per_wave + lane()] = values[t];
+    }
     barrier();
-    if (wave() > 0) return;
-    float x = values[lane()];
+    if (wave() >= TOKENS) return;
+    u32 token = TOKENS == 1 ? 0 : wave();
+    float x = all[token][lane()];
     float squares = wave_sum(x * x);
-    if (lane() == 0) norm.squares[group_x()] = squares;
+    if (lane() == 0) norm.squares[token * (rows / 32) + group_x()] = squares;
     u32 row = group_x() * 32 + lane();
     x *= LOADS_EARLY ? weight : norm.weight[row];
-    if (norm.out.f32) norm.out.f32[row] = x;
-    if (norm.out.q8.q) write_block(x, norm.out.q8, 0, rows, group_x());
+    if (norm.out.f32) norm.out.f32[token * rows + row] = x;
+    if (norm.out.q8.q) write_block(x, norm.out.q8, token, rows, group_x());
 }
 
 // One workgroup of a matmul whose projections have one format.
 template <typename F, u32 TOKENS>
 RF_DEVICE void matvec(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
-    u32 waves = TOKENS == 1 ? p.waves : MATVEC_WAVES, row_groups = TOKENS == 1 ? p.row_groups : 1;
-    if constexpr (TOKENS == 1) allow_next_kernel();
+    constexpr bool FUSES = TOKENS <= FUSED_TOKENS;
+    u32 waves = FUSES ? p.waves : MATVEC_WAVES, row_groups = FUSES ? p.row_groups : 1;
+    if constexpr (FUSES) allow_next_kernel();
     load_grid<F>(waves * WAVE);
     Place place = place_of(p.projections, p.num_projections, group_x(), waves * ROWS * row_groups);
     const RfProjection &projection = p.projections[place.projection];
-    float weight = TOKENS == 1 ? norm_weight(p.norm_out) : 0.0f;
-    float value = matvec_rows<F, TOKENS>(p, projection, place.row + wave() * ROWS);
-    if constexpr (TOKENS == 1) {
-        if (p.norm_out.squares) write_normed(p.norm_out, weight, value, ROWS, projection.rows);
+    float weight = FUSES ? norm_weight<TOKENS>(p.norm_out) : 0.0f, values[TOKENS] = {};
+    matvec_rows<F, TOKENS>(p, projection, place.row + wave() * ROWS, values);
+    if constexpr (FUSES) {
+        if (p.norm_out.squares) write_normed(p.norm_out, weight, values, ROWS, projection.rows);
     }
 }
 
-// The same for one token and projections of several formats. All threads of a workgroup take the
-// same branch. The first argument is void, so that a macro can write the list as `, F` for each
-// format.
-template <typename, typename... FORMATS>
+// The same for projections of several formats. All threads of a workgroup take the same branch. The
+// first format is void, so that a macro can write the list as `, F` for each format.
+template <u32 TOKENS, typename, typename... FORMATS>
 RF_DEVICE void matvec_mixed(const RfMatvecParams &p) {
-    constexpr u32 ROWS = MATVEC_ROWS<Q4_0, 1>;
+    constexpr u32 ROWS = MATVEC_ROWS<Q4_0, TOKENS>;
     allow_next_kernel();
     Place place = place_of(p.projections, p.num_projections, group_x(), MATVEC_WAVES * ROWS * p.row_groups);
     // Copies in registers. Beyond a number of uses, clang copies parameters to scratch memory.
     const RfProjection projection = p.projections[place.projection];
     const RfMatvecParams rest = p;
+    float values[TOKENS];
     (void)((projection.format == FORMATS::NUMBER &&
-            (matvec_rows<FORMATS, 1>(rest, projection, place.row + wave() * ROWS), true)) || ...);
+            (matvec_rows<FORMATS, TOKENS>(rest, projection, place.row + wave() * ROWS, values), true)) || ...);
 }
 
 } // namespace rf

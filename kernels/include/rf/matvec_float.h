@@ -113,7 +113,7 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
     u32 row = place.row + wave() * ROWS;
     allow_next_kernel();
     if (row >= projection.rows) return;
-    float sums[ROWS][TOKENS];
+    float sums[ROWS][TOKENS], values[TOKENS];
     float squares = 0.0f;
     auto ready = [&] {
         await_previous_kernels();
@@ -128,14 +128,14 @@ RF_DEVICE void matvec_float(const RfMatvecParams &p) {
         float_row_sums<F>(sums, projection.weight.low, expert * projection.rows + row, p.x_f32 + x_row * p.columns,
                           p.columns, [] {});
         apply_norm(sums, p.norm_in, squares, p.columns);
-        write_rows(sums, projection_of(projection, slot, expert), nullptr, row, 1);
+        write_rows(sums, projection_of(projection, slot, expert), nullptr, row, 1, values);
         return;
     }
     float_row_sums<F>(sums, projection.weight.low, row, p.x_f32, p.columns, [&] {
         if constexpr (LOADS_EARLY) ready();
     });
     if constexpr (TOKENS == 1) apply_norm(sums, p.norm_in, squares, p.columns);
-    write_rows(sums, projection, p.residual, row, p.tokens);
+    write_rows(sums, projection, p.residual, row, p.tokens, values);
 }
 
 // The logits of one token and the gate of its shared expert, a workgroup per row of the weights

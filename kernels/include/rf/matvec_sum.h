@@ -35,7 +35,7 @@ RF_DEVICE void matvec_sum(const RfMatvecSumParams &p) {
     bool writes = lane() < ROWS;
     u32 own_row = row + lane() % ROWS;
     float residual = p.residual ? p.residual[own_row] : 0.0f;
-    float norm = norm_weight(p.norm_out);
+    float norm = norm_weight<1>(p.norm_out);
     float sums[ROWS][1] = {};
     if (projection.bias && lane() >= slot && lane() < end) {
         const float *bias = projection.bias + (u32)p.route[lane()] * projection.rows + row;
@@ -93,7 +93,8 @@ RF_DEVICE void matvec_sum(const RfMatvecSumParams &p) {
     }
     value += residual;
     if (writes) projection.out[own_row] = value;
-    if (p.norm_out.squares) write_normed(p.norm_out, norm, value, ROWS, projection.rows);
+    const float values[1] = {value};
+    if (p.norm_out.squares) write_normed(p.norm_out, norm, values, ROWS, projection.rows);
 }
 
 } // namespace rf

@@ -10,8 +10,8 @@ use crate::kv::KvType;
 use crate::op::{Activation, Attention};
 use crate::value::ValueId;
 
-/// Batch sizes on both sides of what kernels block by; one row has kernels of its own.
-const TOKENS: [usize; 4] = [1, 3, 13, 33];
+/// Batch sizes on both sides of what kernels block by; one and two rows have kernels of their own.
+const TOKENS: [usize; 5] = [1, 2, 3, 13, 33];
 
 /// Columns that GPUs divide over workgroups.
 const WIDE: usize = 2048;
@@ -82,7 +82,7 @@ fn gated_unit(dtype: DType, activation: Activation) -> Case {
 
 /// Gate and up of many columns, and the gated unit.
 fn wide_gated_unit(dtype: DType) -> Case {
-    case("glu/wide", dtype, Schedule::batches(&[3, 48]), move |net| {
+    case("glu/wide", dtype, Schedule::batches(&[2, 3, 48]), move |net| {
         let x = net.input(WIDE);
         let (gate, up) = (net.matrix(dtype, 96, WIDE), net.matrix(dtype, 96, WIDE));
         let (gate, up) = (net.g.matmul(x, gate), net.g.matmul(x, up));

@@ -40,15 +40,20 @@ pub(super) struct GraphAnalysis {
 pub(super) struct OperandForm {
     /// Those for one row.
     one: Forms,
-    /// Those for 2 to `few_tokens` rows.
+    /// Those for two rows.
+    two: Forms,
+    /// Those for 3 to `few_tokens` rows.
     few: Forms,
     few_tokens: usize,
     /// Those for more rows.
     many: Forms,
     /// Columns of a row. A value that the experts of each slot read has several rows per token.
     pub(super) columns: usize,
-    /// True if the op that writes several rows may leave the factor of the norm out, too.
+    /// True if the op that writes two, or several, rows may leave the factor of the norm out, too.
+    two_lack_norm: bool,
     few_lack_norm: bool,
+    /// True if all readers apply that factor to two rows.
+    two_apply_norm: bool,
     /// `eps` of the norm whose sums of squares are stored with a single row. Such a row lacks the
     /// factor of the norm, which the reading matmul applies.
     pub(super) norm_eps: Option<f32>,
@@ -117,6 +122,8 @@ impl GraphAnalysis {
                 let is_fused = weight.is_some_and(|w| has_fused_rows(w.dtype, w.rows));
                 form.norm_eps = is_fused.then_some(norm.eps);
                 let is_skinny = |w: WeightShape| matmul_device.is_skinny(w.dtype, w.columns);
+                let is_pair = |w: WeightShape| matmul_device.has_fused_matvec(2, w.dtype);
+                form.two_lack_norm = is_matmul && weight.is_some_and(is_pair);
                 form.few_lack_norm = is_matmul && weight.is_some_and(is_skinny);
             }
         }
@@ -238,12 +245,14 @@ impl GraphAnalysis {
 impl OperandForm {
     /// A form with the same forms for any number of rows.
     fn always(forms: Forms, columns: usize) -> Self {
-        Self { one: forms, few: forms, many: forms, columns, ..Self::default() }
+        Self { one: forms, two: forms, few: forms, many: forms, columns, ..Self::default() }
     }
 
     /// Adds the forms of another reader.
     fn add(&mut self, other: Self) {
         self.one = self.one.and(other.one);
+        self.two = self.two.and(other.two);
+        self.two_apply_norm &= other.two_apply_norm;
         self.few = self.few.and(other.few);
         self.many = self.many.and(other.many);
         self.few_tokens = self.few_tokens.max(other.few_tokens);
@@ -251,24 +260,26 @@ impl OperandForm {
 
     /// The forms for any number of rows.
     fn all(self) -> Forms {
-        self.one.and(self.few).and(self.many)
+        self.one.and(self.two).and(self.few).and(self.many)
     }
 
     /// The forms for a number of rows.
     pub(super) fn forms(self, rows: usize) -> Forms {
         match rows {
             0..=1 => self.one,
+            2 => self.two,
             _ if rows <= self.few_tokens => self.few,
             _ => self.many,
         }
     }
 
-    /// The epsilon of a norm whose factor rows lack. Of several rows only the matmuls with f16
-    /// operands apply it.
+    /// The epsilon of a norm whose factor rows lack. Of several rows only matmuls without experts
+    /// apply it: to two, matrix-vector kernels; to more, those with f16 operands.
     pub(super) fn missing_norm(self, rows: usize) -> Option<f32> {
         let is_applied = match rows {
             0..=1 => true,
-            _ if rows <= self.few_tokens => self.few_lack_norm && self.few == Forms::F16,
+            2 if self.two_apply_norm => self.two_lack_norm,
+            _ if rows <= self.few_tokens => self.few_lack_norm && self.forms(rows) == Forms::F16,
             _ => false,
         };
         self.norm_eps.filter(|_| is_applied)
@@ -277,7 +288,7 @@ impl OperandForm {
     /// Floats of a row: the stored forms and sums of squares.
     pub(super) fn floats(self, width: usize) -> usize {
         let squares = if self.norm_eps.is_some() { width / 32 } else { 0 };
-        let most = self.one.floats(width).max(self.few.floats(width));
+        let most = self.one.floats(width).max(self.two.floats(width)).max(self.few.floats(width));
         (most + squares).max(self.many.floats(width))
     }
 }
@@ -324,13 +335,16 @@ pub(super) fn form_of_heads(graph: &Graph, heads: &[WeightId]) -> OperandForm {
 pub(super) fn form_of(graph: &Graph, m: &MatMul, device: MatmulDevice) -> OperandForm {
     let columns = graph.value(m.prologue.shape_of()).width;
     let few_tokens = device.few_tokens;
-    let mut form = OperandForm { few_tokens, columns, ..OperandForm::default() };
+    let none = OperandForm { few_tokens, columns, two_apply_norm: true, ..OperandForm::default() };
+    let mut form = none;
     for projection in &m.projections {
         let dtype = graph.weight(projection.weight).dtype;
         let one = if dtype.is_float() { Forms::F32 } else { Forms::Q8 };
         let few = if device.is_skinny(dtype, columns) { Forms::F16 } else { one };
+        let two_apply_norm = device.has_fused_matvec(2, dtype);
+        let two = if two_apply_norm { one } else { few };
         let many = if device.halves(dtype, columns) { Forms::F16 } else { one };
-        form.add(OperandForm { one, few, many, ..form });
+        form.add(OperandForm { one, two, few, many, two_apply_norm, ..none });
     }
     form
 }

@@ -21,7 +21,10 @@ const BLOCK_WAVES: u32 = 16;
 /// The most rows of x of a matrix-vector kernel.
 const MAX_TOKENS: usize = 8;
 
-/// Rows of a wave for one token, without a choice for the card.
+/// The most rows of x of kernels with epilogues: `FUSED_TOKENS` of `rf/matvec.h`.
+const FUSED_TOKENS: u32 = 2;
+
+/// Rows of a wave for one or two tokens, without a choice for the card.
 const ROWS_PER_WAVE: u32 = 2;
 
 /// Waves of up to 64 registers that a compute unit holds at once.
@@ -34,7 +37,7 @@ const STREAM_WAVES_PER_UNIT: u32 = 16;
 /// The most groups of rows of such a wave. More than fit at once are enough to fill the device.
 const MAX_ROW_GROUPS: u32 = 8;
 
-/// The RMSNorm epilogue of a matmul of one token: it writes `w · x` without the factor
+/// The RMSNorm epilogue of a matmul of one or two tokens: it writes `w · x` without the factor
 /// `1 / √(Σ x² / columns + eps)`, and the sums of squares from which the next matmul computes that
 /// factor.
 #[repr(C)]
@@ -42,9 +45,9 @@ const MAX_ROW_GROUPS: u32 = 8;
 pub struct NormOut {
     /// `[rows]`.
     pub weight: Address,
-    /// `[1, rows]`: int8 and f32, each or null.
+    /// `[tokens, rows]`: int8 and f32, each or null.
     pub out: Operand,
-    /// `[rows / 32]`, or null without this epilogue.
+    /// `[tokens, rows / 32]`, or null without this epilogue.
     pub squares: Address,
 }
 
@@ -52,7 +55,7 @@ pub struct NormOut {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct NormIn {
-    /// `[count]`, as [`NormOut::squares`].
+    /// `[tokens, count]`, as [`NormOut::squares`].
     pub squares: Address,
     /// Number of squares, `columns / 32`; 0 if x is complete.
     pub count: u32,
@@ -76,10 +79,10 @@ pub struct MatvecParams {
     pub residual: Address,
     /// `[tokens, 2 · used]` f32 or null.
     pub route: Address,
-    /// Missing factor of x; only for one token.
+    /// Missing factor of x; only for one or two tokens.
     pub norm_in: NormIn,
-    /// RMSNorm epilogue; only for one token, quantised formats and one projection of whole blocks
-    /// of 32 rows.
+    /// RMSNorm epilogue; only for one or two tokens, quantised formats and one projection of whole
+    /// blocks of 32 rows.
     pub norm_out: NormOut,
     /// Number of projections, 1 to 3.
     pub num_projections: u32,
@@ -99,7 +102,8 @@ pub struct MatvecParams {
     pub reserved: u32,
 }
 
-/// `activation(x · Gᵀ (+ bias)) · (x · Uᵀ (+ bias))` of one token, or of each slot of a route.
+/// `activation(x · Gᵀ (+ bias)) · (x · Uᵀ (+ bias))` of one or two tokens, or of each slot of a
+/// route.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct MatvecGluParams {
@@ -125,7 +129,7 @@ pub struct MatvecGluParams {
     pub rows: u32,
     /// Input features.
     pub columns: u32,
-    /// Rows of x: 1; with a route any number.
+    /// Rows of x: 1 or 2; with a route any number.
     pub tokens: u32,
     /// As in [`GluParams`](super::GluParams).
     pub activation: u32,
@@ -228,8 +232,11 @@ impl MatvecParams {
     pub fn launch(&self, dtypes: &[DType], device: MatmulDevice) -> Launch {
         let first = dtypes[0];
         let columns = if self.route == 0 { self.tokens } else { 1 };
-        let kernel =
-            if is_mixed(dtypes) { mixed_kernel(dtypes) } else { kernel_of(first, columns) };
+        let kernel = if is_mixed(dtypes) {
+            mixed_kernel(dtypes, columns)
+        } else {
+            kernel_of(first, columns)
+        };
         let rows_per_wave = rows_per_wave(dtypes, columns, device);
         let rows_per_group = self.waves * rows_per_wave * self.row_groups;
         let groups = self.projections[..self.num_projections as usize]
@@ -251,20 +258,22 @@ impl MatvecParams {
     }
 
     /// Sets the number of waves of a workgroup. With an RMSNorm epilogue, a workgroup computes
-    /// exactly one block of rows. Kernels for several formats, several tokens or floats have a
-    /// fixed number.
+    /// exactly one block of rows. Kernels for several formats, more than two tokens or floats have
+    /// a fixed number.
     #[must_use]
     pub fn with_waves(self, dtypes: &[DType], device: MatmulDevice) -> Self {
         let first = dtypes[0];
-        let is_fixed = is_mixed(dtypes) || first.is_float() || self.route == 0 && self.tokens > 1;
+        let is_fused = self.route != 0 || self.tokens <= FUSED_TOKENS;
+        let is_fixed = is_mixed(dtypes) || first.is_float() || !is_fused;
         let tuned = device.tuned(Knob::MatvecWaves, first).filter(|_| !is_fixed);
         let has_norm = self.norm_out.squares != 0;
-        let block_waves = BLOCK / rows_per_wave(dtypes, 1, device);
+        let columns = if self.route == 0 { self.tokens } else { 1 };
+        let block_waves = BLOCK / rows_per_wave(dtypes, columns, device);
         let waves = if has_norm { block_waves } else { tuned.unwrap_or(WAVES) };
         let streams = device.matrix_unit == MatrixUnit::Nvidia
             && !first.is_float()
             && self.route == 0
-            && self.tokens == 1
+            && self.tokens <= FUSED_TOKENS
             && !has_norm;
         let row_groups = if streams { self.row_groups(device) } else { 1 };
         Self { waves, row_groups, ..self }
@@ -272,6 +281,18 @@ impl MatvecParams {
 }
 
 impl MatmulDevice {
+    /// Returns true if this many rows of x have the matrix-vector kernels with epilogues for
+    /// weights of a format: one or, where 2 columns do not take as long as 16 on a matrix unit, two
+    /// (`RF_MATVEC_PAIRS` of `rf/matvec.h`).
+    pub fn has_fused_matvec(self, rows: usize, dtype: DType) -> bool {
+        let most = match self.matrix_unit {
+            MatrixUnit::None => self.matvec_tokens(dtype).min(FUSED_TOKENS as usize),
+            MatrixUnit::Nvidia => FUSED_TOKENS as usize,
+            _ => 1,
+        };
+        rows == 1 || !dtype.is_float() && rows <= most
+    }
+
     /// The most rows of x for matrix-vector kernels with weights of a format, where there is no
     /// kernel for few rows on matrix units.
     pub fn matvec_tokens(self, dtype: DType) -> usize {
@@ -300,16 +321,17 @@ fn kernel_of(dtype: DType, columns: u32) -> &'static str {
     }
 }
 
-/// The kernel for projections of several formats.
-fn mixed_kernel(dtypes: &[DType]) -> &'static str {
+/// The kernel for projections of several formats, and 1 or 2 columns.
+fn mixed_kernel(dtypes: &[DType], columns: u32) -> &'static str {
     let all_of = |pair: [DType; 2]| dtypes.iter().all(|dtype| pair.contains(dtype));
-    if all_of([DType::Q4K, DType::Q6K]) {
-        "matvec_mixed_q4_k_q6_k_q8_f32_n1"
+    let [one, two] = if all_of([DType::Q4K, DType::Q6K]) {
+        ["matvec_mixed_q4_k_q6_k_q8_f32_n1", "matvec_mixed_q4_k_q6_k_q8_f32_n2"]
     } else if all_of([DType::Q5K, DType::Q6K]) {
-        "matvec_mixed_q5_k_q6_k_q8_f32_n1"
+        ["matvec_mixed_q5_k_q6_k_q8_f32_n1", "matvec_mixed_q5_k_q6_k_q8_f32_n2"]
     } else {
-        "matvec_mixed_q8_f32_n1"
-    }
+        ["matvec_mixed_q8_f32_n1", "matvec_mixed_q8_f32_n2"]
+    };
+    if columns == 1 { one } else { two }
 }
 
 /// Rows of a wave: `MATVEC_ROWS` of `rf/matvec.h`, and the equivalent of `rf/matvec_float.h`.
@@ -321,26 +343,32 @@ fn rows_per_wave(dtypes: &[DType], columns: u32, device: MatmulDevice) -> u32 {
     let tuned = device.tuned(Knob::MatvecRowsSteps, dtype).filter(|_| !is_mixed(dtypes));
     match columns {
         0..=1 if !float => tuned.map_or(ROWS_PER_WAVE, |rows_steps| rows_steps / 10),
+        2 if !float && device.matrix_unit != MatrixUnit::Nvidia => 4 / parts,
         0..=4 if float => 4,
-        2 => 4 / parts,
         _ => 2 / parts,
     }
 }
 
 impl MatvecGluParams {
-    /// The launch: 32 outputs of a token or slot per workgroup.
+    /// The launch: 32 outputs of all tokens or of a slot per workgroup.
     pub fn launch(&self, dtype: DType) -> Launch {
-        let kernel = kernel_name!(dtype, "matvec_glu_", "_q8_n1");
+        let kernel = match self.tokens {
+            2 if self.route == 0 => kernel_name!(dtype, "matvec_glu_", "_q8_n2"),
+            _ => kernel_name!(dtype, "matvec_glu_", "_q8_n1"),
+        };
         Launch { kernel, grid: self.grid(), block: [32 * self.waves, 1, 1], lds_bytes: 0 }
     }
 
-    /// Sets the number of waves of a workgroup: twice as many for few outputs, if the device holds
-    /// all waves at once.
+    /// Sets the number of waves of a workgroup: twice as many for few outputs of one token, if the
+    /// device holds all waves at once.
     #[must_use]
     pub fn with_waves(self, dtype: DType, device: MatmulDevice) -> Self {
         let [groups, slots, _] = self.grid();
         let waves = groups * slots * 2 * WAVES;
         let fits = waves as usize <= device.compute_units * WAVES_PER_UNIT as usize;
+        if self.route == 0 && self.tokens > 1 {
+            return Self { waves: WAVES, ..self };
+        }
         let tuned = device.tuned(Knob::GluWaves, dtype);
         Self { waves: tuned.unwrap_or(if fits { 2 * WAVES } else { WAVES }), ..self }
     }

@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::exec::analysis::{OperandForm, form_of, has_fused_rows};
 use crate::exec::program::StoredOperand;
 use crate::params::{
-    Address, MAX_PROJECTIONS, MatmulParams, MatvecGluParams, MatvecParams, NormOut, Operand,
-    Projection, QuantizeParams, RouteParams, RouterParams, RowMemory, SkinnyParams,
+    Address, MAX_PROJECTIONS, MatmulDevice, MatmulParams, MatvecGluParams, MatvecParams, NormOut,
+    Operand, Projection, QuantizeParams, RouteParams, RouterParams, RowMemory, SkinnyParams,
     activation_number, record_glu, record_rms_norm,
 };
 
@@ -69,8 +69,11 @@ impl Recorder<'_> {
             }
             Epilogue::Glu { activation, out } => {
                 let weight = self.memory.weight(m.projections[0].weight);
-                if rows == 1 && has_fused_rows(weight.dtype, weight.rows) {
-                    self.gate_and_up(m, x, *activation, *out);
+                let is_fused = device.has_fused_matvec(rows, weight.dtype)
+                    && has_fused_rows(weight.dtype, weight.rows)
+                    && self.memory.output(*out).f16.x == 0;
+                if is_fused {
+                    self.gate_and_up(m, x, rows, (*activation, *out));
                 } else if !self.skinny_glu(m, x, rows, (*activation, *out)) {
                     self.projections(m, x, rows, NormOut::default());
                     let outputs = [0, 1].map(|i| m.projections[i].out);
@@ -141,7 +144,7 @@ impl Recorder<'_> {
         let device = self.memory.program.analysis.matmul_device;
         let (x_q8, x_f32, tokens) = (x.operand.q8, x.operand.f32, rows as u32);
         let residual = m.residual.map_or(0, |residual| self.memory.address(residual));
-        for group in groups(&projections, rows) {
+        for group in groups(&projections, rows, device) {
             let mut projections = [Projection::default(); MAX_PROJECTIONS];
             for (slot, projection) in projections.iter_mut().zip(&group) {
                 *slot = projection.params;
@@ -220,8 +223,14 @@ impl Recorder<'_> {
         self.launches.push(params.launch(place.dtype), params);
     }
 
-    /// Records gate, up, activation and quantisation of one row as one launch.
-    fn gate_and_up(&mut self, m: &MatMul, x: StoredOperand, activation: Activation, out: ValueId) {
+    /// Records gate, up, activation and quantisation of one or two rows as one launch.
+    fn gate_and_up(
+        &mut self,
+        m: &MatMul,
+        x: StoredOperand,
+        rows: usize,
+        (activation, out): (Activation, ValueId),
+    ) {
         let [gate, up] = [0, 1].map(|i| *self.memory.weight(m.projections[i].weight));
         let out = self.memory.output(out);
         let params = MatvecGluParams {
@@ -233,7 +242,7 @@ impl Recorder<'_> {
             norm_in: x.norm.unwrap_or_default(),
             rows: gate.rows as u32,
             columns: self.memory.program.graph.weight(m.projections[0].weight).columns as u32,
-            tokens: 1,
+            tokens: rows as u32,
             activation: activation_number(activation),
             ..MatvecGluParams::default()
         }
@@ -247,15 +256,22 @@ pub(super) fn format_number(dtype: DType) -> u32 {
     DType::ALL.iter().position(|other| *other == dtype).map_or(u32::MAX, |at| at as u32)
 }
 
-/// Projections by launch. Projections of one format share a launch; for one row, mixed formats too.
-fn groups(projections: &[TypedProjection], rows: usize) -> Vec<Vec<TypedProjection>> {
+/// Projections by launch. Projections of one format share a launch; for one or two rows, mixed
+/// formats too.
+fn groups(
+    projections: &[TypedProjection],
+    rows: usize,
+    device: MatmulDevice,
+) -> Vec<Vec<TypedProjection>> {
     let mut groups: Vec<Vec<TypedProjection>> = Vec::new();
     for projection in projections {
         let joins = |group: &&mut Vec<TypedProjection>| {
             let first = group[0].dtype;
             group.len() < MAX_PROJECTIONS
                 && (first == projection.dtype
-                    || (rows == 1 && mixes(first) && mixes(projection.dtype)))
+                    || (device.has_fused_matvec(rows, first)
+                        && mixes(first)
+                        && mixes(projection.dtype)))
         };
         match groups.iter_mut().find(joins) {
             Some(group) => group.push(*projection),

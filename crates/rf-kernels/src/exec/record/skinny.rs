@@ -11,10 +11,12 @@ use crate::params::{
 
 impl Recorder<'_> {
     /// Returns true if a matmul of this many rows with weights of this format has f16 operands and
-    /// a kernel for few rows.
+    /// a kernel for few rows on matrix units.
     pub(super) fn is_skinny(&self, rows: usize, dtype: DType, columns: u32) -> bool {
         let device = self.memory.program.analysis.matmul_device;
-        (2..=device.few_tokens).contains(&rows) && device.is_skinny(dtype, columns as usize)
+        (2..=device.few_tokens).contains(&rows)
+            && !device.has_fused_matvec(rows, dtype)
+            && device.is_skinny(dtype, columns as usize)
     }
 
     /// Records a matmul of few rows. With `norm_out` it also writes the operand of the matmuls
