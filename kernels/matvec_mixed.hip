@@ -18,6 +18,6 @@ using namespace rf;
         matvec_mixed<N, void, Q5K, Q6K>(p);                                                        \
     }
 MIXED(1)
-#if RF_MATVEC_PAIRS
+#if RF_NVIDIA || !RF_MATRIX_UNIT
 MIXED(2)
 #endif

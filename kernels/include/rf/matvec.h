@@ -5,18 +5,14 @@
 // activations. Bytes moved: the weights once; activations are in the caches. Work per block and
 // row: 8 dot4, the unpacking (3 operations per 8 weights of 4 bits) and about 4 f32 operations.
 //
-// An RMS norm between two matmuls of one or two tokens is divided between them (params/matvec.h):
-// it needs no launch of its own, and no workgroup waits for it. Two tokens read and unpack the
-// weights once, and take 8 dot4 more per block and row.
+// An RMS norm between two matmuls is divided between them (params/matvec.h): it needs no launch of
+// its own, and no workgroup waits for it. Several tokens read and unpack the weights once, and take
+// 8 dot4 each per block and row.
 #pragma once
 
 #include "rf/estimate.h"
 #include "rf/formats.h"
 #include "rf/params/matvec.h"
-
-// Whether two tokens have matrix-vector kernels with epilogues. On AMD's matrix units 2 columns
-// take as long as 16.
-#define RF_MATVEC_PAIRS (RF_NVIDIA || !RF_MATRIX_UNIT)
 
 namespace rf {
 
@@ -35,16 +31,16 @@ namespace rf {
 #endif
 #endif
 
-// The most tokens of kernels with epilogues.
-constexpr u32 FUSED_TOKENS = 2;
+// The most tokens of kernels with epilogues. More would spill registers in some formats.
+constexpr u32 FUSED_TOKENS = 4;
 
 // Rows per wave, such that the sums and unpacked weights of all tokens fit in registers. Few for
 // one token: the number of rows is limited, and all processors should be busy. On NVIDIA two tokens
 // have as few, which leaves registers for the next weights.
 template <typename F, u32 TOKENS>
-constexpr u32 MATVEC_ROWS = TOKENS == 1                ? RF_MATVEC_ROWS
-                            : TOKENS > 2 || LOADS_EARLY ? 2 / F::PARTS
-                                                        : 4 / F::PARTS;
+constexpr u32 MATVEC_ROWS = TOKENS == 1                  ? RF_MATVEC_ROWS
+                            : TOKENS == 4 || LOADS_EARLY ? 2
+                                                         : (TOKENS == 2 ? 4 : 2) / F::PARTS;
 
 // Before a norm, a workgroup computes a block of 32 rows: `waves` is 16 with two rows each, or 8
 // with four.
@@ -53,8 +49,8 @@ constexpr u32 MATVEC_THREADS = MATVEC_WAVES * WAVE, MATVEC_THREADS_1 = 2 * MATVE
 
 // Whether waves with this number of steps stream their rows (stream_rows): as far as registers
 // allow.
-template <typename F, u32 STEPS>
-constexpr bool MATVEC_STREAMS = STEPS > 0 && F::PARTS == 1;
+template <typename F, u32 TOKENS, u32 STEPS>
+constexpr bool MATVEC_STREAMS = STEPS > 0 && TOKENS <= 2 && F::PARTS == 1;
 
 // One block of a row of activations.
 struct ActivationBlock {
@@ -122,7 +118,7 @@ concept Splits = requires(const typename F::Raw &raw, u32 words[8]) { F::split(r
 template <typename F, u32 ROWS, u32 TOKENS>
 RF_DEVICE void accumulate(float (&sums)[ROWS][TOKENS], const typename F::Raw (&raw)[ROWS],
                           const ActivationBlock (&x)[TOKENS]) {
-    if constexpr (Splits<F> && TOKENS <= FUSED_TOKENS) {
+    if constexpr (Splits<F>) {
         u32 words[TOKENS][8];
 #pragma unroll
         for (u32 t = 0; t < TOKENS; t++)
@@ -217,7 +213,7 @@ RF_DEVICE float norm_factor(const RfNormIn &norm, float squares, u32 columns) {
 // AWAITS the activations are those of a previous kernel, which may not be done.
 template <typename F, bool AWAITS, u32 ROWS, u32 TOKENS>
 RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight)[ROWS], const RfActivations &x,
-                        const RfNormIn &norm, u32 columns) {
+                        u32 tokens, const RfNormIn &norm, u32 columns) {
     u32 blocks = columns / 32;
 #pragma unroll
     for (u32 r = 0; r < ROWS; r++)
@@ -225,10 +221,10 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
         for (u32 t = 0; t < TOKENS; t++) sums[r][t] = 0.0f;
     u32 first = lane();
     float squares[TOKENS] = {};
+    if constexpr (AWAITS) await_previous_kernels();
     if constexpr (TOKENS <= FUSED_TOKENS) {
-        if constexpr (AWAITS) await_previous_kernels();
 #pragma unroll
-        for (u32 t = 0; t < TOKENS; t++) squares[t] = norm_squares(norm, t);
+        for (u32 t = 0; t < TOKENS; t++) squares[t] = norm_squares(norm, TOKENS == 1 || t >= tokens ? 0 : t);
     }
     for (; first < blocks; first += WAVE) {
         // The offset of every load. Without `opaque` the compiler computes a 64-bit address for
@@ -414,7 +410,7 @@ RF_DEVICE void stream_projection(const RfMatvecParams &p, const RfProjection &to
 template <typename F, u32 TOKENS>
 RF_DEVICE void matvec_rows(const RfMatvecParams &p, const RfProjection &projection, u32 row, float (&values)[TOKENS]) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
-    constexpr bool STREAMS = TOKENS <= FUSED_TOKENS && MATVEC_STREAMS<F, RF_MATVEC_STEPS>;
+    constexpr bool STREAMS = MATVEC_STREAMS<F, TOKENS, RF_MATVEC_STEPS>;
     if (row >= projection.rows) return;
     float sums[ROWS][TOKENS];
     RfWeight row_weight[ROWS];
@@ -430,7 +426,7 @@ RF_DEVICE void matvec_rows(const RfMatvecParams &p, const RfProjection &projecti
             stream_projection<F, ROWS>(p, own, x, weight_row, row, nullptr, values);
         } else {
             neighbours<F, ROWS>(row_weight, 0, projection.weight, weight_row, p.columns / 32);
-            row_sums<F, false>(sums, row_weight, x, p.norm_in, p.columns);
+            row_sums<F, false>(sums, row_weight, x, 1, p.norm_in, p.columns);
             write_rows(sums, own, nullptr, row, 1, values);
         }
         return;
@@ -439,7 +435,7 @@ RF_DEVICE void matvec_rows(const RfMatvecParams &p, const RfProjection &projecti
         stream_projection<F, ROWS>(p, projection, p.x_q8, row, row, p.residual, values);
     } else {
         neighbours<F, ROWS>(row_weight, 0, projection.weight, row, p.columns / 32);
-        row_sums<F, true>(sums, row_weight, p.x_q8, p.norm_in, p.columns);
+        row_sums<F, true>(sums, row_weight, p.x_q8, p.tokens, p.norm_in, p.columns);
         write_rows(sums, projection, p.residual, row, p.tokens, values);
     }
 }
@@ -454,15 +450,15 @@ RF_DEVICE float norm_weight(const RfNormOut &norm) {
 // Writes the 32 rows of a workgroup as the operand of the matmuls that follow a norm, a token per
 // wave.
 template <u32 TOKENS>
-RF_DEVICE void write_normed(const RfNormOut &norm, float weight, const float (&values)[TOKENS], u32 rows_per_wave,
-                            u32 rows) {
+RF_DEVICE void write_normed(const RfNormOut &norm, float weight, const float (&values)[TOKENS], u32 tokens,
+                            u32 rows_per_wave, u32 rows) {
     RF_SHARED float all[TOKENS][32];
     if (lane() < rows_per_wave) {
 #pragma unroll
         for (u32 t = 0; t < TOKENS; t++) all[t][wave() * rows_per_wave + lane()] = values[t];
     }
     barrier();
-    if (wave() >= TOKENS) return;
+    if (wave() >= (TOKENS == 1 ? 1 : tokens)) return;
     u32 token = TOKENS == 1 ? 0 : wave();
     float x = all[token][lane()];
     float squares = wave_sum(x * x);
@@ -477,16 +473,14 @@ RF_DEVICE void write_normed(const RfNormOut &norm, float weight, const float (&v
 template <typename F, u32 TOKENS>
 RF_DEVICE void matvec(const RfMatvecParams &p) {
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
-    constexpr bool FUSES = TOKENS <= FUSED_TOKENS;
-    u32 waves = FUSES ? p.waves : MATVEC_WAVES, row_groups = FUSES ? p.row_groups : 1;
-    if constexpr (FUSES) allow_next_kernel();
-    load_grid<F>(waves * WAVE);
-    Place place = place_of(p.projections, p.num_projections, group_x(), waves * ROWS * row_groups);
+    allow_next_kernel();
+    load_grid<F>(p.waves * WAVE);
+    Place place = place_of(p.projections, p.num_projections, group_x(), p.waves * ROWS * p.row_groups);
     const RfProjection &projection = p.projections[place.projection];
-    float weight = FUSES ? norm_weight<TOKENS>(p.norm_out) : 0.0f, values[TOKENS] = {};
+    float weight = norm_weight<TOKENS>(p.norm_out), values[TOKENS] = {};
     matvec_rows<F, TOKENS>(p, projection, place.row + wave() * ROWS, values);
-    if constexpr (FUSES) {
-        if (p.norm_out.squares) write_normed(p.norm_out, weight, values, ROWS, projection.rows);
+    if constexpr (TOKENS <= FUSED_TOKENS) {
+        if (p.norm_out.squares) write_normed(p.norm_out, weight, values, p.tokens, ROWS, projection.rows);
     }
 }
 

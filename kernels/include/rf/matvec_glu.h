@@ -14,8 +14,8 @@
 
 namespace rf {
 
-// With two tokens a workgroup has 8 waves.
-constexpr u32 GLU_THREADS = 16 * WAVE, GLU_THREADS_2 = 8 * WAVE;
+// With several tokens a workgroup has 8 waves.
+constexpr u32 GLU_THREADS = 16 * WAVE, GLU_THREADS_FEW = 8 * WAVE;
 
 // As RF_MATVEC_STEPS. More steps need more registers than 64, with which a multiprocessor of NVIDIA
 // holds 32 waves.
@@ -29,18 +29,18 @@ constexpr u32 GLU_THREADS = 16 * WAVE, GLU_THREADS_2 = 8 * WAVE;
 
 template <typename F, u32 TOKENS>
 RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
-    constexpr bool STREAMS = MATVEC_STREAMS<F, RF_GLU_STEPS>;
+    constexpr bool STREAMS = MATVEC_STREAMS<F, TOKENS, RF_GLU_STEPS>;
     RF_SHARED float gates[TOKENS][32], ups[TOKENS][32];
     allow_next_kernel();
     load_grid<F>(p.waves * WAVE);
     // That of the wave at the end.
-    u32 token = TOKENS == 1 ? 0 : wave();
+    u32 token = TOKENS == 1 ? 0 : wave(), tokens = TOKENS == 1 ? 1 : p.tokens;
     u32 blocks = p.columns / 32, slot = group_y(), first_row = group_x() * 32;
     float squares = 0.0f;
     RfActivations x = p.x_q8;
     auto ready = [&] {
         await_previous_kernels();
-        if (wave() < TOKENS) squares = norm_squares(p.norm_in, token);
+        if (wave() < tokens) squares = norm_squares(p.norm_in, token);
     };
     if (TOKENS > 1 ? !STREAMS : p.route || !STREAMS) ready();
     if (TOKENS == 1 && p.route) {
@@ -74,10 +74,11 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
             u32 row = first_row + own;
             RfWeight row_weight[2] = {row_of<F>(p.gate, row, blocks), row_of<F>(p.up, row, blocks)};
             float sums[2][TOKENS];
-            row_sums<F, false>(sums, row_weight, x, RfNormIn{}, p.columns);
+            row_sums<F, false>(sums, row_weight, x, tokens, RfNormIn{}, p.columns);
             if (lane() == 0) {
 #pragma unroll
                 for (u32 t = 0; t < TOKENS; t++) {
+                    if (t >= tokens) break;
                     gates[t][own] = sums[0][t];
                     ups[t][own] = sums[1][t];
                 }
@@ -85,7 +86,7 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
         }
     }
     barrier();
-    if (wave() >= TOKENS) return;
+    if (wave() >= tokens) return;
     // Once for all 32 outputs: the factor of the norm, biases and the activation.
     float factor = norm_factor(p.norm_in, squares, p.columns);
     float gate = gates[token][lane()] * factor, up = ups[token][lane()] * factor;
@@ -98,25 +99,23 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
 
 } // namespace rf
 
-// Matrix units multiply 2 (NVIDIA: 3) to 64 columns: rf/matmul_skinny.h.
-#if RF_MATVEC_PAIRS
-#define RF_MATVEC_PAIR(NAME, FORMAT)                                                               \
-    RF_KERNEL(rf::MATVEC_THREADS_1) matvec_##NAME##_q8_f32_n2(RfMatvecParams p) {                  \
-        rf::matvec<rf::FORMAT, 2>(p);                                                              \
+// Matrix units multiply 2 (NVIDIA: 3) to 64 columns: rf/matmul_skinny.h. On AMD's, 2 columns take
+// as long as 16.
+#define RF_MATVEC_FUSED(NAME, FORMAT, N)                                                           \
+    RF_KERNEL(rf::MATVEC_THREADS_1) matvec_##NAME##_q8_f32_n##N(RfMatvecParams p) {                \
+        rf::matvec<rf::FORMAT, N>(p);                                                              \
     }                                                                                              \
-    RF_KERNEL_AT_ONCE(rf::GLU_THREADS_2, 3) matvec_glu_##NAME##_q8_n2(RfMatvecGluParams p) {       \
-        rf::matvec_glu<rf::FORMAT, 2>(p);                                                          \
+    RF_KERNEL_AT_ONCE(rf::GLU_THREADS_FEW, 3) matvec_glu_##NAME##_q8_n##N(RfMatvecGluParams p) {   \
+        rf::matvec_glu<rf::FORMAT, N>(p);                                                          \
     }
-#else
-#define RF_MATVEC_PAIR(NAME, FORMAT)
-#endif
-#if RF_MATRIX_UNIT
+#if RF_NVIDIA
+#define RF_MATVEC_FEW(NAME, FORMAT) RF_MATVEC_FUSED(NAME, FORMAT, 2)
+#elif RF_MATRIX_UNIT
 #define RF_MATVEC_FEW(NAME, FORMAT)
 #else
 #define RF_MATVEC_FEW(NAME, FORMAT)                                                                \
-    RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_q8_f32_n4(RfMatvecParams p) {                    \
-        rf::matvec<rf::FORMAT, 4>(p);                                                              \
-    }                                                                                              \
+    RF_MATVEC_FUSED(NAME, FORMAT, 2)                                                               \
+    RF_MATVEC_FUSED(NAME, FORMAT, 4)                                                               \
     RF_KERNEL(rf::MATVEC_THREADS) matvec_##NAME##_q8_f32_n8(RfMatvecParams p) {                    \
         rf::matvec<rf::FORMAT, 8>(p);                                                              \
     }
@@ -127,7 +126,6 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
     RF_KERNEL(rf::MATVEC_THREADS_1) matvec_##NAME##_q8_f32_n1(RfMatvecParams p) {                  \
         rf::matvec<rf::FORMAT, 1>(p);                                                              \
     }                                                                                              \
-    RF_MATVEC_PAIR(NAME, FORMAT)                                                                   \
     RF_MATVEC_FEW(NAME, FORMAT)                                                                    \
     RF_KERNEL_AT_ONCE(rf::GLU_THREADS, 2) matvec_glu_##NAME##_q8_n1(RfMatvecGluParams p) {         \
         rf::matvec_glu<rf::FORMAT, 1>(p);                                                             \

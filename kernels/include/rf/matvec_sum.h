@@ -94,7 +94,7 @@ RF_DEVICE void matvec_sum(const RfMatvecSumParams &p) {
     value += residual;
     if (writes) projection.out[own_row] = value;
     const float values[1] = {value};
-    if (p.norm_out.squares) write_normed(p.norm_out, norm, values, ROWS, projection.rows);
+    if (p.norm_out.squares) write_normed(p.norm_out, norm, values, 1, ROWS, projection.rows);
 }
 
 } // namespace rf

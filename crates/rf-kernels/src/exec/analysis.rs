@@ -49,11 +49,12 @@ pub(super) struct OperandForm {
     many: Forms,
     /// Columns of a row. A value that the experts of each slot read has several rows per token.
     pub(super) columns: usize,
-    /// True if the op that writes two, or several, rows may leave the factor of the norm out, too.
-    two_lack_norm: bool,
+    /// The most rows that the op that writes them may leave without the factor of the norm, and to
+    /// which all readers apply it, in matrix-vector kernels.
+    lacking_rows: usize,
+    applied_rows: usize,
+    /// True if the op that writes several rows as f16 may leave the factor of the norm out, too.
     few_lack_norm: bool,
-    /// True if all readers apply that factor to two rows.
-    two_apply_norm: bool,
     /// `eps` of the norm whose sums of squares are stored with a single row. Such a row lacks the
     /// factor of the norm, which the reading matmul applies.
     pub(super) norm_eps: Option<f32>,
@@ -122,8 +123,8 @@ impl GraphAnalysis {
                 let is_fused = weight.is_some_and(|w| has_fused_rows(w.dtype, w.rows));
                 form.norm_eps = is_fused.then_some(norm.eps);
                 let is_skinny = |w: WeightShape| matmul_device.is_skinny(w.dtype, w.columns);
-                let is_pair = |w: WeightShape| matmul_device.has_fused_matvec(2, w.dtype);
-                form.two_lack_norm = is_matmul && weight.is_some_and(is_pair);
+                let weight_rows = |w: WeightShape| matmul_device.fused_matvec_tokens(w.dtype);
+                form.lacking_rows = if is_matmul { weight.map_or(1, weight_rows) } else { 1 };
                 form.few_lack_norm = is_matmul && weight.is_some_and(is_skinny);
             }
         }
@@ -252,7 +253,7 @@ impl OperandForm {
     fn add(&mut self, other: Self) {
         self.one = self.one.and(other.one);
         self.two = self.two.and(other.two);
-        self.two_apply_norm &= other.two_apply_norm;
+        self.applied_rows = self.applied_rows.min(other.applied_rows);
         self.few = self.few.and(other.few);
         self.many = self.many.and(other.many);
         self.few_tokens = self.few_tokens.max(other.few_tokens);
@@ -274,11 +275,11 @@ impl OperandForm {
     }
 
     /// The epsilon of a norm whose factor rows lack. Of several rows only matmuls without experts
-    /// apply it: to two, matrix-vector kernels; to more, those with f16 operands.
+    /// apply it: matrix-vector kernels, and those with f16 operands.
     pub(super) fn missing_norm(self, rows: usize) -> Option<f32> {
         let is_applied = match rows {
             0..=1 => true,
-            2 if self.two_apply_norm => self.two_lack_norm,
+            _ if rows <= self.applied_rows => rows <= self.lacking_rows,
             _ if rows <= self.few_tokens => self.few_lack_norm && self.forms(rows) == Forms::F16,
             _ => false,
         };
@@ -335,16 +336,16 @@ pub(super) fn form_of_heads(graph: &Graph, heads: &[WeightId]) -> OperandForm {
 pub(super) fn form_of(graph: &Graph, m: &MatMul, device: MatmulDevice) -> OperandForm {
     let columns = graph.value(m.prologue.shape_of()).width;
     let few_tokens = device.few_tokens;
-    let none = OperandForm { few_tokens, columns, two_apply_norm: true, ..OperandForm::default() };
-    let mut form = none;
+    let none = OperandForm { few_tokens, columns, ..OperandForm::default() };
+    let mut form = OperandForm { applied_rows: usize::MAX, ..none };
     for projection in &m.projections {
         let dtype = graph.weight(projection.weight).dtype;
         let one = if dtype.is_float() { Forms::F32 } else { Forms::Q8 };
         let few = if device.is_skinny(dtype, columns) { Forms::F16 } else { one };
-        let two_apply_norm = device.has_fused_matvec(2, dtype);
-        let two = if two_apply_norm { one } else { few };
+        let applied_rows = device.fused_matvec_tokens(dtype);
+        let two = if applied_rows >= 2 { one } else { few };
         let many = if device.halves(dtype, columns) { Forms::F16 } else { one };
-        form.add(OperandForm { one, two, few, many, two_apply_norm, ..none });
+        form.add(OperandForm { one, two, few, many, applied_rows, ..none });
     }
     form
 }

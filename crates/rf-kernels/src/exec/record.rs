@@ -347,11 +347,11 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_of_two_tokens_has_the_epilogues_of_one() {
-        let matmuls = |arch| {
+    fn a_layer_of_few_tokens_has_the_epilogues_of_one() {
+        let matmuls = |arch, tokens| {
             let case = cases().into_iter().find(|case| case.name() == "model/llama-q4_k").unwrap();
             let device = MatmulDevice::new(48, arch);
-            let launches = recorded_on(device, case.program(), FUSIONS, 2).unwrap();
+            let launches = recorded_on(device, case.program(), FUSIONS, tokens).unwrap();
             let kernels = launches.into_iter().map(|(_, _, kernel)| kernel).skip(1);
             kernels.filter(|kernel| !kernel.contains("attention")).collect::<Vec<_>>()
         };
@@ -363,10 +363,22 @@ mod tests {
             "matvec_q6_k_q8_f32_n2",
         ];
         let expected = [&[layer; 2].concat()[..], &TAIL].concat();
-        assert_eq!(matmuls("sm_90"), expected);
-        assert_eq!(matmuls("gfx1030"), expected);
+        assert_eq!(matmuls("sm_90", 2), expected);
+        assert_eq!(matmuls("gfx1030", 2), expected);
         // Two columns take a matrix unit of AMD as long as 16.
-        assert_eq!(matmuls("gfx1100")[0], "matmul_skinny16_q4_k_f16_f32");
+        assert_eq!(matmuls("gfx1100", 2)[0], "matmul_skinny16_q4_k_f16_f32");
+        let layer = [
+            "matvec_q4_k_q8_f32_n4",
+            "matvec_q6_k_q8_f32_n4",
+            "rope_append_f32",
+            "matvec_q4_k_q8_f32_n4",
+            "matvec_glu_q4_k_q8_n4",
+            "matvec_q6_k_q8_f32_n4",
+        ];
+        for tokens in [3, 4] {
+            let expected = [&[layer; 2].concat()[..], &TAIL].concat();
+            assert_eq!(matmuls("gfx1030", tokens), expected);
+        }
     }
 
     #[test]

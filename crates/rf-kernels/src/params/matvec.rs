@@ -22,9 +22,12 @@ const BLOCK_WAVES: u32 = 16;
 const MAX_TOKENS: usize = 8;
 
 /// The most rows of x of kernels with epilogues: `FUSED_TOKENS` of `rf/matvec.h`.
-const FUSED_TOKENS: u32 = 2;
+const FUSED_TOKENS: u32 = 4;
 
-/// Rows of a wave for one or two tokens, without a choice for the card.
+/// The most rows of x of kernels for several formats.
+const MIXED_TOKENS: usize = 2;
+
+/// Rows of a wave for one token, without a choice for the card, and on NVIDIA for two.
 const ROWS_PER_WAVE: u32 = 2;
 
 /// Waves of up to 64 registers that a compute unit holds at once.
@@ -37,7 +40,7 @@ const STREAM_WAVES_PER_UNIT: u32 = 16;
 /// The most groups of rows of such a wave. More than fit at once are enough to fill the device.
 const MAX_ROW_GROUPS: u32 = 8;
 
-/// The RMSNorm epilogue of a matmul of one or two tokens: it writes `w · x` without the factor
+/// The RMSNorm epilogue of a matmul of 1 to 4 tokens: it writes `w · x` without the factor
 /// `1 / √(Σ x² / columns + eps)`, and the sums of squares from which the next matmul computes that
 /// factor.
 #[repr(C)]
@@ -79,9 +82,9 @@ pub struct MatvecParams {
     pub residual: Address,
     /// `[tokens, 2 · used]` f32 or null.
     pub route: Address,
-    /// Missing factor of x; only for one or two tokens.
+    /// Missing factor of x; only for one token, or up to 4 with quantised formats.
     pub norm_in: NormIn,
-    /// RMSNorm epilogue; only for one or two tokens, quantised formats and one projection of whole
+    /// RMSNorm epilogue; only for up to 4 tokens, quantised formats and one projection of whole
     /// blocks of 32 rows.
     pub norm_out: NormOut,
     /// Number of projections, 1 to 3.
@@ -102,7 +105,7 @@ pub struct MatvecParams {
     pub reserved: u32,
 }
 
-/// `activation(x · Gᵀ (+ bias)) · (x · Uᵀ (+ bias))` of one or two tokens, or of each slot of a
+/// `activation(x · Gᵀ (+ bias)) · (x · Uᵀ (+ bias))` of 1 to 4 tokens, or of each slot of a
 /// route.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
@@ -129,7 +132,7 @@ pub struct MatvecGluParams {
     pub rows: u32,
     /// Input features.
     pub columns: u32,
-    /// Rows of x: 1 or 2; with a route any number.
+    /// Rows of x: 1 to 4; with a route any number.
     pub tokens: u32,
     /// As in [`GluParams`](super::GluParams).
     pub activation: u32,
@@ -258,7 +261,7 @@ impl MatvecParams {
     }
 
     /// Sets the number of waves of a workgroup. With an RMSNorm epilogue, a workgroup computes
-    /// exactly one block of rows. Kernels for several formats, more than two tokens or floats have
+    /// exactly one block of rows. Kernels for several formats, more than 4 tokens or floats have
     /// a fixed number.
     #[must_use]
     pub fn with_waves(self, dtypes: &[DType], device: MatmulDevice) -> Self {
@@ -273,7 +276,7 @@ impl MatvecParams {
         let streams = device.matrix_unit == MatrixUnit::Nvidia
             && !first.is_float()
             && self.route == 0
-            && self.tokens <= FUSED_TOKENS
+            && self.tokens <= 2
             && !has_norm;
         let row_groups = if streams { self.row_groups(device) } else { 1 };
         Self { waves, row_groups, ..self }
@@ -281,16 +284,21 @@ impl MatvecParams {
 }
 
 impl MatmulDevice {
-    /// Returns true if this many rows of x have the matrix-vector kernels with epilogues for
-    /// weights of a format: one or, where 2 columns do not take as long as 16 on a matrix unit, two
-    /// (`RF_MATVEC_PAIRS` of `rf/matvec.h`).
-    pub fn has_fused_matvec(self, rows: usize, dtype: DType) -> bool {
-        let most = match self.matrix_unit {
+    /// The most rows of x that have the matrix-vector kernels with epilogues for weights of a
+    /// format. On matrix units of AMD, 2 columns take as long as 16.
+    pub fn fused_matvec_tokens(self, dtype: DType) -> usize {
+        match self.matrix_unit {
+            _ if dtype.is_float() => 1,
             MatrixUnit::None => self.matvec_tokens(dtype).min(FUSED_TOKENS as usize),
-            MatrixUnit::Nvidia => FUSED_TOKENS as usize,
+            MatrixUnit::Nvidia => 2,
             _ => 1,
-        };
-        rows == 1 || !dtype.is_float() && rows <= most
+        }
+    }
+
+    /// Returns true if projections of several formats have a kernel for this many rows of x, where
+    /// each of these has a matrix-vector kernel.
+    pub fn mixes_matvec(self, rows: usize, dtype: DType) -> bool {
+        rows <= self.fused_matvec_tokens(dtype).min(MIXED_TOKENS)
     }
 
     /// The most rows of x for matrix-vector kernels with weights of a format, where there is no
@@ -341,10 +349,12 @@ fn rows_per_wave(dtypes: &[DType], columns: u32, device: MatmulDevice) -> u32 {
     // A weight of MXFP6 E3M2 is a sum of two values.
     let parts = if dtype == DType::Mxfp6E3M2 { 2 } else { 1 };
     let tuned = device.tuned(Knob::MatvecRowsSteps, dtype).filter(|_| !is_mixed(dtypes));
+    let nvidia = device.matrix_unit == MatrixUnit::Nvidia;
     match columns {
         0..=1 if !float => tuned.map_or(ROWS_PER_WAVE, |rows_steps| rows_steps / 10),
-        2 if !float && device.matrix_unit != MatrixUnit::Nvidia => 4 / parts,
         0..=4 if float => 4,
+        2 if !nvidia => 4 / parts,
+        2..=FUSED_TOKENS => 2,
         _ => 2 / parts,
     }
 }
@@ -354,6 +364,7 @@ impl MatvecGluParams {
     pub fn launch(&self, dtype: DType) -> Launch {
         let kernel = match self.tokens {
             2 if self.route == 0 => kernel_name!(dtype, "matvec_glu_", "_q8_n2"),
+            3 | 4 if self.route == 0 => kernel_name!(dtype, "matvec_glu_", "_q8_n4"),
             _ => kernel_name!(dtype, "matvec_glu_", "_q8_n1"),
         };
         Launch { kernel, grid: self.grid(), block: [32 * self.waves, 1, 1], lds_bytes: 0 }

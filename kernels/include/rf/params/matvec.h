@@ -5,7 +5,7 @@
 #include "rf/params/matmul.h"
 #include "rf/params/rows.h"
 
-// The RMS norm between two matmuls of one or two tokens, x̂ = w · x / √(Σ x² / columns + eps),
+// The RMS norm between two matmuls of 1 to 4 tokens, x̂ = w · x / √(Σ x² / columns + eps),
 // divided between them: the first writes w · x and the sums of squares of each 32 rows; the second
 // multiplies its sums by the remaining factor, which is common to all of x̂.
 struct RfNormOut {
@@ -30,8 +30,8 @@ struct RfMatvecParams {
     const float *x_f32;
     const float *residual;
     const float *route; // [tokens, 2·used] or null: see Op::Route
-    RfNormIn norm_in;   // with one or two tokens
-    RfNormOut norm_out; // with one or two tokens and one quantised projection whose rows are a multiple of 32
+    RfNormIn norm_in;   // with one token, or up to 4 of quantised formats
+    RfNormOut norm_out; // with up to 4 tokens and one quantised projection whose rows are a multiple of 32
     unsigned num_projections;
     unsigned columns;
     unsigned tokens;
@@ -44,7 +44,7 @@ struct RfMatvecParams {
 
 enum RfActivation : unsigned { RF_SILU = 0, RF_GELU_TANH = 1, RF_CLAMPED_SWIGLU = 2 };
 
-// out = activation(x · Gᵀ (+ bias)) · (x · Uᵀ (+ bias)): the gated unit of one or two tokens, as
+// out = activation(x · Gᵀ (+ bias)) · (x · Uᵀ (+ bias)): the gated unit of 1 to 4 tokens, as
 // f32 and as int8 for the next matmul. With a route as in RfMatvecParams, of each slot; `rows` is
 // that of one expert. Only experts have biases.
 struct RfMatvecGluParams {
@@ -56,7 +56,7 @@ struct RfMatvecGluParams {
     const float *route;   // [tokens, 2·used] or null
     float *out_f32;       // [slots, rows] or null
     RfActivations out_q8; // the same or null
-    RfNormIn norm_in;     // with one or two tokens
+    RfNormIn norm_in;
     unsigned rows;
     unsigned columns;
     unsigned tokens;

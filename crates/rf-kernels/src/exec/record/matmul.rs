@@ -69,7 +69,7 @@ impl Recorder<'_> {
             }
             Epilogue::Glu { activation, out } => {
                 let weight = self.memory.weight(m.projections[0].weight);
-                let is_fused = device.has_fused_matvec(rows, weight.dtype)
+                let is_fused = rows <= device.fused_matvec_tokens(weight.dtype)
                     && has_fused_rows(weight.dtype, weight.rows)
                     && self.memory.output(*out).f16.x == 0;
                 if is_fused {
@@ -223,7 +223,7 @@ impl Recorder<'_> {
         self.launches.push(params.launch(place.dtype), params);
     }
 
-    /// Records gate, up, activation and quantisation of one or two rows as one launch.
+    /// Records gate, up, activation and quantisation of few rows as one launch.
     fn gate_and_up(
         &mut self,
         m: &MatMul,
@@ -269,7 +269,7 @@ fn groups(
             let first = group[0].dtype;
             group.len() < MAX_PROJECTIONS
                 && (first == projection.dtype
-                    || (device.has_fused_matvec(rows, first)
+                    || (device.mixes_matvec(rows, first)
                         && mixes(first)
                         && mixes(projection.dtype)))
         };

@@ -15,7 +15,7 @@ impl Recorder<'_> {
     pub(super) fn is_skinny(&self, rows: usize, dtype: DType, columns: u32) -> bool {
         let device = self.memory.program.analysis.matmul_device;
         (2..=device.few_tokens).contains(&rows)
-            && !device.has_fused_matvec(rows, dtype)
+            && rows > device.fused_matvec_tokens(dtype)
             && device.is_skinny(dtype, columns as usize)
     }
 
