@@ -425,8 +425,8 @@ private:
         return true;
     }
 
-    // Writes the sums of a tile through LDS: a wave has 128 rows of a token at a time. Each lane
-    // has all tokens of the tile.
+    // Writes the sums of a tile, of which each lane has some of every token, through LDS: a wave
+    // writes 128 rows of a token at a time.
     RF_DEVICE_MEMBER static void write_tokens(const RfMatmulParams &params, Lds &lds, const MatmulPlace &place,
                                               u32 wave_row, const Sums &sums) {
         constexpr u32 STRIDE = Shape::ROWS + 4; // in different banks for different tokens

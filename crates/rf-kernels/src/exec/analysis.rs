@@ -49,14 +49,15 @@ pub(super) struct OperandForm {
     many: Forms,
     /// Columns of a row. A value that the experts of each slot read has several rows per token.
     pub(super) columns: usize,
-    /// The most rows that the op that writes them may leave without the factor of the norm, and to
-    /// which all readers apply it, in matrix-vector kernels.
+    /// The most rows that the op that writes them may leave without the factor of the norm.
     lacking_rows: usize,
+    /// The most rows to which all readers apply that factor in matrix-vector kernels.
     applied_rows: usize,
     /// True if the op that writes several rows as f16 may leave the factor of the norm out, too.
     few_lack_norm: bool,
-    /// `eps` of the norm whose sums of squares are stored with a single row. Such a row lacks the
-    /// factor of the norm, which the reading matmul applies.
+    /// `eps` of the norm whose sums of squares are stored with rows. A single row, and few where
+    /// [`missing_norm`](Self::missing_norm) says so, lacks the factor of the norm, which the
+    /// reading matmul applies.
     pub(super) norm_eps: Option<f32>,
 }
 

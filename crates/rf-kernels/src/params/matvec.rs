@@ -233,8 +233,7 @@ impl RouterParams {
 impl MatvecParams {
     /// The launch; `dtypes` are the formats of the projections.
     pub fn launch(&self, dtypes: &[DType], device: MatmulDevice) -> Launch {
-        let first = dtypes[0];
-        let columns = if self.route == 0 { self.tokens } else { 1 };
+        let (first, columns) = (dtypes[0], self.columns_at_once());
         let kernel = if is_mixed(dtypes) {
             mixed_kernel(dtypes, columns)
         } else {
@@ -250,6 +249,11 @@ impl MatvecParams {
         Launch { kernel, grid: [groups, slots, 1], block: [32 * self.waves, 1, 1], lds_bytes: 0 }
     }
 
+    /// Rows of x that a workgroup multiplies: all, or that of a slot.
+    fn columns_at_once(&self) -> u32 {
+        if self.route == 0 { self.tokens } else { 1 }
+    }
+
     /// The fewest groups of rows per wave with which the device holds all waves at once, so that
     /// all weights but the first ones are loaded while others are multiplied.
     fn row_groups(&self, device: MatmulDevice) -> u32 {
@@ -261,22 +265,20 @@ impl MatvecParams {
     }
 
     /// Sets the number of waves of a workgroup. With an RMSNorm epilogue, a workgroup computes
-    /// exactly one block of rows. Kernels for several formats, more than 4 tokens or floats have
+    /// exactly one block of rows. Kernels for several formats, several tokens or floats have
     /// a fixed number.
     #[must_use]
     pub fn with_waves(self, dtypes: &[DType], device: MatmulDevice) -> Self {
-        let first = dtypes[0];
-        let is_fused = self.route != 0 || self.tokens <= FUSED_TOKENS;
-        let is_fixed = is_mixed(dtypes) || first.is_float() || !is_fused;
+        let (first, columns) = (dtypes[0], self.columns_at_once());
+        let is_fixed = is_mixed(dtypes) || first.is_float() || columns > 1;
         let tuned = device.tuned(Knob::MatvecWaves, first).filter(|_| !is_fixed);
         let has_norm = self.norm_out.squares != 0;
-        let columns = if self.route == 0 { self.tokens } else { 1 };
         let block_waves = BLOCK / rows_per_wave(dtypes, columns, device);
         let waves = if has_norm { block_waves } else { tuned.unwrap_or(WAVES) };
         let streams = device.matrix_unit == MatrixUnit::Nvidia
             && !first.is_float()
             && self.route == 0
-            && self.tokens <= 2
+            && columns as usize <= device.fused_matvec_tokens(first)
             && !has_norm;
         let row_groups = if streams { self.row_groups(device) } else { 1 };
         Self { waves, row_groups, ..self }
@@ -374,12 +376,12 @@ impl MatvecGluParams {
     /// device holds all waves at once.
     #[must_use]
     pub fn with_waves(self, dtype: DType, device: MatmulDevice) -> Self {
-        let [groups, slots, _] = self.grid();
-        let waves = groups * slots * 2 * WAVES;
-        let fits = waves as usize <= device.compute_units * WAVES_PER_UNIT as usize;
         if self.route == 0 && self.tokens > 1 {
             return Self { waves: WAVES, ..self };
         }
+        let [groups, slots, _] = self.grid();
+        let waves = groups * slots * 2 * WAVES;
+        let fits = waves as usize <= device.compute_units * WAVES_PER_UNIT as usize;
         let tuned = device.tuned(Knob::GluWaves, dtype);
         Self { waves: tuned.unwrap_or(if fits { 2 * WAVES } else { WAVES }), ..self }
     }
