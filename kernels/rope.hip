@@ -1,6 +1,8 @@
-// RoPE, per-head norms, and writes of keys and values to the cache: see rf/heads.h.
+// RoPE, per-head norms, and writes of keys and values to the cache: see rf/heads.h and
+// rf/head_chunks.h.
 //
 // A wave per head, four waves per workgroup. Grid: x = groups of four heads of a token, y = token.
+#include "rf/head_chunks.h"
 #include "rf/heads.h"
 #include "rf/params/latent.h"
 
@@ -57,6 +59,66 @@ RF_DEVICE void rope_append(const RfRopeAppendParams &p, float (&exchange)[MAX_HE
         head.write(p.q_out + row * head_dim);
     } else {
         head.template append<KvHalf::Key>(p.batch, p.cache, token, kv_head);
+    }
+}
+
+// Writes a head as f32.
+template <u32 LANES, u32 PARTS>
+RF_DEVICE void write_chunks(const Chunks<PARTS> &x, const ChunkPlaces<LANES, PARTS> &places, float *row) {
+    store_chunks<RF_KV_F32, LANES, PARTS, true>(x, places, reinterpret_cast<u8 *>(row), nullptr);
+}
+
+// The heads of queries, keys and values of a token, in this order: HEADS for each LANES lanes.
+template <u32 LANES, u32 PARTS>
+RF_DEVICE void rope_append_chunks(const RfRopeAppendParams &p) {
+    constexpr u32 HEADS = PARTS == 1 ? 4 : 2, AT_ONCE = WAVE / LANES;
+    const RfKvCache &cache = p.cache;
+    u32 kv_heads = cache.num_kv_heads, head_dim = cache.head_dim, token = group_y();
+    u32 keys = p.num_heads, values = keys + kv_heads, end = values + kv_heads;
+    u32 first = head_index() * (HEADS * AT_ONCE) + lane() / LANES;
+    auto places = ChunkPlaces<LANES, PARTS>::of(head_dim);
+
+    Chunks<PARTS> x[HEADS][1];
+#pragma unroll
+    for (u32 h = 0; h < HEADS; h++) {
+        // No branch around a load: beyond the end the last head is read again.
+        u32 head = first + h * AT_ONCE;
+        head = head < end ? head : end - 1;
+        const float *from = head < keys ? p.q : head < values ? p.heads.k : p.heads.v;
+        u32 in_kind = head < keys ? head : head < values ? head - keys : head - values;
+        u64 index = (u64)token * (head < keys ? p.num_heads : kv_heads) + in_kind;
+        read_chunks<PARTS>(x[h][0], from + index * head_dim, places.chunk);
+    }
+    u32 position = p.batch.positions[token];
+    auto turns = ChunkTurns<PARTS>::read(p.heads.rope, position, places.chunk);
+    const u32 *table = p.batch.pages + p.batch.spans[p.batch.span_of[token]].first_page;
+    u32 slot = kv_slot(cache, position);
+    u8 *page = kv_page_of(cache, table, position);
+#pragma unroll
+    for (u32 h = 0; h < HEADS; h++) {
+        u32 head = first + h * AT_ONCE;
+        if (head >= end) continue;
+        if (head < values) {
+            turn_heads<LANES, PARTS>(x[h], places, turns, head < keys ? p.heads.q_norm : p.heads.k_norm, p.heads.eps,
+                                     head_dim);
+        }
+        const Chunks<PARTS> &own = x[h][0];
+        if (head < keys) {
+            write_chunks(own, places, p.q_out + ((u64)token * p.num_heads + head) * head_dim);
+            continue;
+        }
+        bool is_key = head < values;
+        u32 kv_head = is_key ? head - keys : head - values;
+        u8 *row = page + (is_key ? kv_row_offset<KvHalf::Key>(cache, kv_head, slot)
+                                 : kv_row_offset<KvHalf::Value>(cache, kv_head, slot));
+        auto scales = reinterpret_cast<f16 *>(page + (is_key ? kv_scale_offset<KvHalf::Key>(cache, kv_head, slot)
+                                                             : kv_scale_offset<KvHalf::Value>(cache, kv_head, slot)));
+        switch (cache.type) {
+        case RF_KV_F32: store_chunks<RF_KV_F32, LANES, PARTS, true>(own, places, row, scales); break;
+        case RF_KV_F16: store_chunks<RF_KV_F16, LANES, PARTS, true>(own, places, row, scales); break;
+        case RF_KV_FP8: store_chunks<RF_KV_FP8, LANES, PARTS, true>(own, places, row, scales); break;
+        default: store_chunks<RF_KV_Q8_0, LANES, PARTS, true>(own, places, row, scales);
+        }
     }
 }
 
@@ -122,5 +184,20 @@ RF_KERNEL(HEAD_THREADS) rope_append_f32(RfRopeAppendParams p) {
         rope_append<8>(p, exchange[wave()]);
     } else {
         rope_append<16>(p, exchange[wave()]);
+    }
+}
+
+// As rope_append_f32, for heads of whole chunks: lanes read and write 32 bytes of a head, and have
+// several heads on their way. Grid: x = heads of four waves, y = token.
+RF_KERNEL(HEAD_THREADS) rope_append_chunks_f32(RfRopeAppendParams p) {
+    follow_previous_kernels();
+    if (p.cache.head_dim <= 64) {
+        rope_append_chunks<8, 1>(p);
+    } else if (p.cache.head_dim <= 128) {
+        rope_append_chunks<16, 1>(p);
+    } else if (p.cache.head_dim <= 256) {
+        rope_append_chunks<32, 1>(p);
+    } else {
+        rope_append_chunks<32, 2>(p);
     }
 }

@@ -1,5 +1,6 @@
 // Heads on their way into attention, where LANES lanes hold a head in chunks of eight elements:
-// norm, RoPE, and the write to the cache. rf/heads.h does the same with a wave per head.
+// norm, RoPE, and the write to the cache. rf/heads.h does the same with a wave per head and smaller
+// accesses to memory.
 //
 // A lane has PARTS chunks. RF_ROPE_NEOX pairs the elements of two chunks, and RF_ROPE_NORMAL those
 // of one, if 16 · n elements are rotated; the host uses rf/heads.h for others.
@@ -141,14 +142,15 @@ RF_DEVICE void turn_heads(Chunks<PARTS> (&x)[HEADS], const ChunkPlaces<LANES, PA
     }
 }
 
-// Stores a head in a row of the cache; `scales` are those of q8_0.
-template <RfKvType TYPE, u32 LANES, u32 PARTS>
+// Stores a head in a row of the cache; `scales` are those of q8_0. Lanes after the first LANES have
+// heads of their own, or else store nothing.
+template <RfKvType TYPE, u32 LANES, u32 PARTS, bool OWN_HEADS = false>
 RF_DEVICE void store_chunks(const Chunks<PARTS> &x, const ChunkPlaces<LANES, PARTS> &places, u8 *row, f16 *scales) {
 #pragma unroll
     for (u32 part = 0; part < PARTS; part++) {
         const float *own = x + part * KV_CHUNK;
         u32 chunk = places.chunk[part];
-        bool inside = places.inside[part] && lane() < LANES;
+        bool inside = places.inside[part] && (OWN_HEADS || lane() < LANES);
         u8 *to = row + chunk * (KV_CHUNK * KvRow<TYPE>::BYTES);
         if constexpr (TYPE == RF_KV_F32) {
             if (inside) reinterpret_cast<f32x4 *>(to)[0] = f32x4{own[0], own[1], own[2], own[3]};

@@ -357,7 +357,7 @@ mod tests {
         };
         let layer = [
             "matvec_mixed_q4_k_q6_k_q8_f32_n2",
-            "rope_append_f32",
+            "rope_append_chunks_f32",
             "matvec_q4_k_q8_f32_n2",
             "matvec_glu_q4_k_q8_n2",
             "matvec_q6_k_q8_f32_n2",
@@ -370,7 +370,7 @@ mod tests {
         let layer = [
             "matvec_q4_k_q8_f32_n4",
             "matvec_q6_k_q8_f32_n4",
-            "rope_append_f32",
+            "rope_append_chunks_f32",
             "matvec_q4_k_q8_f32_n4",
             "matvec_glu_q4_k_q8_n4",
             "matvec_q6_k_q8_f32_n4",
@@ -386,7 +386,7 @@ mod tests {
         let layer = [
             "matmul_skinny64_q4_k_f16_f32",
             "matmul_skinny64_q6_k_f16_f32",
-            "rope_append_f32",
+            "rope_append_chunks_f32",
             "attention_prefill_f16_d64",
             "matmul_skinny64_q4_k_f16_f32",
             "matmul_skinny64_q4_k_f16_f32",
@@ -406,7 +406,7 @@ mod tests {
         let layer = [
             "matmul_middle_q4_k_f16_f32",
             "matmul_middle_q6_k_f16_f32",
-            "rope_append_f32",
+            "rope_append_chunks_f32",
             "attention_prefill_f16_d64",
             "matmul_middle_q4_k_f16_f32",
             "rms_norm_f32_q8",
@@ -534,7 +534,7 @@ mod tests {
         for (tokens, kernel) in
             [(2, "attention_decode_q8_0_d64_g1"), (40, "attention_prefill_q8_0_d64")]
         {
-            assert_eq!(kernels_of_op(name, tokens), ["rope_append_f32", kernel]);
+            assert_eq!(kernels_of_op(name, tokens), ["rope_append_chunks_f32", kernel]);
         }
     }
 

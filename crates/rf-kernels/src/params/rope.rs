@@ -7,8 +7,11 @@ use super::{Address, Batch, KvCache, Launch};
 /// Largest head size of the kernels.
 pub const MAX_HEAD_DIM: usize = 512;
 
-/// Waves of a workgroup; each computes one head.
+/// Waves of a workgroup; each computes one head or several.
 const HEAD_WAVES: u32 = 4;
+
+/// Elements of a chunk of a head.
+const CHUNK: u32 = 8;
 
 /// The table of cos and sin of a RoPE.
 #[repr(C)]
@@ -89,8 +92,8 @@ pub struct NewHeads {
 }
 
 impl NewHeads {
-    /// Returns true if attention can take heads with this RoPE: its lanes have chunks of eight
-    /// elements, and those of a pair are in two whole chunks.
+    /// Returns true if lanes can have chunks of eight elements of heads with this RoPE: those of a
+    /// pair are in two whole chunks.
     pub(crate) fn has_whole_chunks(&self) -> bool {
         self.rope.dims.is_multiple_of(16)
     }
@@ -117,9 +120,22 @@ pub struct RopeAppendParams {
 }
 
 impl RopeAppendParams {
-    /// The launch.
+    /// The launch: a wave has several heads where these consist of whole chunks.
     pub fn launch(&self) -> Launch {
-        by_head("rope_append_f32", self.num_heads + 2 * self.cache.num_kv_heads, &self.batch)
+        let heads = self.num_heads + 2 * self.cache.num_kv_heads;
+        let head_dim = self.cache.head_dim;
+        if !self.heads.has_whole_chunks() || !head_dim.is_multiple_of(CHUNK) {
+            return by_head("rope_append_f32", heads, &self.batch);
+        }
+        // As in `kernels/rope.hip`: the lanes of a head, and the heads of each such group of lanes.
+        let (lanes, heads_of_lanes) = match head_dim {
+            0..=64 => (8, 4),
+            65..=128 => (16, 4),
+            129..=256 => (32, 4),
+            _ => (32, 2),
+        };
+        let waves = heads.div_ceil(32 / lanes * heads_of_lanes);
+        by_head("rope_append_chunks_f32", waves, &self.batch)
     }
 }
 
@@ -128,4 +144,31 @@ fn by_head(kernel: &'static str, heads: u32, batch: &Batch) -> Launch {
     let groups = heads.div_ceil(HEAD_WAVES);
     let block = [HEAD_WAVES * 32, 1, 1];
     Launch { kernel, grid: [groups, batch.num_tokens, 1], block, lds_bytes: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waves_have_several_heads_of_whole_chunks() {
+        let launch = |head_dim, dims| {
+            let rope = RopeTable { dims, ..RopeTable::default() };
+            let params = RopeAppendParams {
+                batch: Batch { num_tokens: 5, ..Batch::default() },
+                cache: KvCache { num_kv_heads: 8, head_dim, ..KvCache::default() },
+                heads: NewHeads { rope, ..NewHeads::default() },
+                num_heads: 32,
+                ..RopeAppendParams::default()
+            };
+            let launch = params.launch();
+            (launch.kernel, launch.grid)
+        };
+        // 48 heads; 64, 32, 16 or 8 of them per workgroup.
+        for (head_dim, groups) in [(64, 1), (80, 2), (128, 2), (256, 3), (512, 6)] {
+            assert_eq!(launch(head_dim, 64), ("rope_append_chunks_f32", [groups, 5, 1]));
+        }
+        assert_eq!(launch(32, 24), ("rope_append_f32", [12, 5, 1]));
+        assert_eq!(launch(84, 64), ("rope_append_f32", [12, 5, 1]));
+    }
 }
