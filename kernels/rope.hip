@@ -1,7 +1,8 @@
 // RoPE, per-head norms, and writes of keys and values to the cache: see rf/heads.h and
 // rf/head_chunks.h.
 //
-// A wave per head, four waves per workgroup. Grid: x = groups of four heads of a token, y = token.
+// A wave per head, but for `rope_append_chunks_f32`, and four waves per workgroup. Grid: x = groups
+// of four heads of a token, y = token.
 #include "rf/head_chunks.h"
 #include "rf/heads.h"
 #include "rf/params/latent.h"
@@ -62,12 +63,6 @@ RF_DEVICE void rope_append(const RfRopeAppendParams &p, float (&exchange)[MAX_HE
     }
 }
 
-// Writes a head as f32.
-template <u32 LANES, u32 PARTS>
-RF_DEVICE void write_chunks(const Chunks<PARTS> &x, const ChunkPlaces<LANES, PARTS> &places, float *row) {
-    store_chunks<RF_KV_F32, LANES, PARTS, true>(x, places, reinterpret_cast<u8 *>(row), nullptr);
-}
-
 // The heads of queries, keys and values of a token, in this order: HEADS for each LANES lanes.
 template <u32 LANES, u32 PARTS>
 RF_DEVICE void rope_append_chunks(const RfRopeAppendParams &p) {
@@ -104,7 +99,8 @@ RF_DEVICE void rope_append_chunks(const RfRopeAppendParams &p) {
         }
         const Chunks<PARTS> &own = x[h][0];
         if (head < keys) {
-            write_chunks(own, places, p.q_out + ((u64)token * p.num_heads + head) * head_dim);
+            float *row = p.q_out + ((u64)token * p.num_heads + head) * head_dim;
+            store_chunks<RF_KV_F32, LANES, PARTS, true>(own, places, reinterpret_cast<u8 *>(row), nullptr);
             continue;
         }
         bool is_key = head < values;
