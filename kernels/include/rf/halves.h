@@ -52,6 +52,8 @@ struct Halves : F {
     RF_DEVICE_MEMBER static void halves(const typename F::Raw &raw, float unit, u32 (&out)[HALF_WORDS]);
     // Prepares `halves` in a workgroup of `threads` threads.
     RF_DEVICE_MEMBER static void prepare(u32 threads) { load_grid<F>(threads); }
+    // How many threads should load a block, such that a wave reads whole sectors of memory.
+    static constexpr u32 BLOCK_THREADS = 1;
 };
 
 template <typename F>
@@ -133,35 +135,52 @@ struct FloatHalves {
     }
     RF_DEVICE_MEMBER static void prepare(u32) {}
 
-    // Calls f(even, odd, first, second) for two words of the result and the words of the columns
-    // (0, 1) and (2, 3) from which they come.
-    template <typename Function>
-    RF_DEVICE_MEMBER static void for_words(const Raw &raw, u32 (&out)[HALF_WORDS], Function f) {
+    // The columns of words 4j … 4j + 3 of the result, for j of BLOCK_THREADS.
+    static constexpr u32 BLOCK_THREADS = 4;
+    struct Part {
+        u32x2 half[2];
+    };
+    RF_DEVICE_MEMBER static Part fetch_part(const RfWeight &weight, u32 row_block, u32 block, u32 j) {
+        const u8 *from = static_cast<const u8 *>(weight.low) + (block * LOW + 8 * j) + (u64)row_block * LOW;
+        return {{at<u32x2>(from, 0), at<u32x2>(from, 4)}};
+    }
+};
+// Weights of 16 bits, of which `pairs` makes the word of the even and that of the odd columns from
+// those of the columns (0, 1) and (2, 3).
+template <typename Format>
+struct FloatHalvesOf : FloatHalves {
+    RF_DEVICE_MEMBER static u32x4 part_halves(const Part &part, float unit) {
+        u32x2 first = Format::pairs(part.half[0], unit), second = Format::pairs(part.half[1], unit);
+        return u32x4{first[0], second[0], first[1], second[1]};
+    }
+    RF_DEVICE_MEMBER static void halves(const Raw &raw, float unit, u32 (&out)[HALF_WORDS]) {
 #pragma unroll
-        for (u32 i = 0; i < 8; i++) {
-            u32 h = i / 4, j = i % 4, word = 8 * h + 2 * j;
-            f(out[4 * j + h], out[4 * j + 2 + h], raw.part[word / 4][word % 4], raw.part[word / 4][word % 4 + 1]);
+        for (u32 j = 0; j < 4; j++) {
+            u32x2 half[2];
+#pragma unroll
+            for (u32 h = 0; h < 2; h++) {
+                u32 word = 8 * h + 2 * j;
+                half[h] = u32x2{raw.part[word / 4][word % 4], raw.part[word / 4][word % 4 + 1]};
+            }
+            u32x4 words = part_halves(Part{{half[0], half[1]}}, unit);
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) out[4 * j + i] = words[i];
         }
     }
 };
 // Exact; the unit is 1.
-struct F16Halves : FloatHalves {
-    RF_DEVICE_MEMBER static void halves(const Raw &raw, float, u32 (&out)[HALF_WORDS]) {
-        for_words(raw, out, [](u32 &even, u32 &odd, u32 first, u32 second) {
-            even = detail::select_bytes(second, first, 0x05040100u);
-            odd = detail::select_bytes(second, first, 0x07060302u);
-        });
+struct F16Halves : FloatHalvesOf<F16Halves> {
+    RF_DEVICE_MEMBER static u32x2 pairs(u32x2 words, float) {
+        return u32x2{detail::select_bytes(words[1], words[0], 0x05040100u),
+                     detail::select_bytes(words[1], words[0], 0x07060302u)};
     }
 };
 // Exact for weights whose eight bits a normal f16 has.
-struct Bf16Halves : FloatHalves {
-    RF_DEVICE_MEMBER static void halves(const Raw &raw, float unit, u32 (&out)[HALF_WORDS]) {
-        for_words(raw, out, [unit](u32 &even, u32 &odd, u32 first, u32 second) {
-            auto low = [unit](u32 word) { return bf16_value((u16)word) * unit; };
-            auto high = [unit](u32 word) { return bf16_value((u16)(word >> 16)) * unit; };
-            even = pack_f16(low(first), low(second));
-            odd = pack_f16(high(first), high(second));
-        });
+struct Bf16Halves : FloatHalvesOf<Bf16Halves> {
+    RF_DEVICE_MEMBER static u32x2 pairs(u32x2 words, float unit) {
+        auto low = [unit](u32 word) { return bf16_value((u16)word) * unit; };
+        auto high = [unit](u32 word) { return bf16_value((u16)(word >> 16)) * unit; };
+        return u32x2{pack_f16(low(words[0]), low(words[1])), pack_f16(high(words[0]), high(words[1]))};
     }
 };
 

@@ -3,10 +3,10 @@
 // f32.
 //
 // A workgroup computes tiles of Shape::ROWS × Shape::TOKENS. It processes the columns in stages of
-// two blocks of 32: each thread loads Shape::FETCH_ROWS blocks of weights, unpacks them to LDS, and
-// copies Shape::FETCH_TOKENS pieces of 16 bytes of activations. Memory is read a stage ahead
-// (NVIDIA: activations two stages ahead, by asynchronous copies), while the current stage is
-// multiplied.
+// two blocks of 32: each thread loads FETCH_ROWS blocks of weights (of floats on NVIDIA quarters),
+// unpacks them to LDS, and copies Shape::FETCH_TOKENS pieces of 16 bytes of activations.
+// Memory is read a stage ahead (NVIDIA: activations two stages ahead, by asynchronous copies),
+// while the current stage is multiplied.
 //
 // On NVIDIA's compute capability 9.0 (`wgmma`) four waves multiply 64 rows with all tokens of the
 // tile. The matrix unit reads both operands from LDS while the waves unpack the next weights, which
@@ -24,13 +24,16 @@
 // "Stream-K", 2023). A tile that several workgroups share is finished by the last of them to
 // arrive, which adds the sums in the order of the columns.
 //
-// The experts of a mixture are one launch, as in matmul.h.
+// Gate and up of a gated unit share tiles, in which 16 rows of gate and the same 16 of up take
+// turns. The epilogue writes the gated unit as the f16 operand of the next matmul.
 #pragma once
 
+#include "rf/activation.h"
 #include "rf/copy_async.h"
 #include "rf/halves.h"
 #include "rf/matmul_tile.h"
 #include "rf/mma_f16.h"
+#include "rf/rows.h"
 #include "rf/wgmma.h"
 
 #if RF_MATRIX_UNIT
@@ -51,9 +54,8 @@ struct HalfShape {
     // banks, where the order of their pieces does not.
     static constexpr u32 BLOCKS = 2, COLUMNS = 32 * BLOCKS, STRIDE = WGMMA ? COLUMNS : COLUMNS + 8;
     static constexpr u32 PIECES = COLUMNS / 8; // of 16 bytes
-    static constexpr u32 FETCH_ROWS = ROWS * BLOCKS / THREADS;
     static constexpr u32 FETCH_TOKENS = TOKENS * PIECES / THREADS;
-    static_assert(FETCH_ROWS * THREADS == ROWS * BLOCKS && FETCH_TOKENS * THREADS == TOKENS * PIECES);
+    static_assert(FETCH_TOKENS * THREADS == TOKENS * PIECES);
 };
 
 // More tokens per tile take fewer operations to unpack; for few tokens such a tile is half empty.
@@ -77,6 +79,12 @@ constexpr u32 HALF_ROW_BUFFERS = 1;
 template <typename>
 constexpr u32 HALF_TOKEN_BUFFERS = 1;
 #endif
+
+// A tile of gate and up in rows of the gated unit.
+template <typename Shape>
+struct GatedShape {
+    static constexpr u32 ROWS = Shape::ROWS / 2, TOKENS = Shape::TOKENS;
+};
 
 // COUNT rows of a stage in LDS.
 template <typename Shape, u32 COUNT>
@@ -123,49 +131,65 @@ struct HalfMatmul {
     static constexpr bool ROOM_FOR_ALL = Shape::TOKEN_TILES * sizeof(MatrixTile::Fragment) <= 64;
     static constexpr u32 TILES_AT_ONCE = ROOM_FOR_ALL ? Shape::TOKEN_TILES : 2;
 
+    // Threads that load a block of weights, and a row of a stage; the rows that a thread loads. AMD
+    // has no registers for several rows.
+    static constexpr bool DIVIDES_BLOCKS = LOADS_EARLY && Shape::THREADS / F::BLOCK_THREADS >= 2 * WAVE;
+    static constexpr u32 BLOCK_THREADS = DIVIDES_BLOCKS ? F::BLOCK_THREADS : 1;
+    static constexpr u32 ROW_THREADS = Shape::BLOCKS * BLOCK_THREADS;
+    static constexpr u32 FETCH_ROWS = Shape::ROWS * ROW_THREADS / Shape::THREADS;
+    static_assert(FETCH_ROWS * Shape::THREADS == Shape::ROWS * ROW_THREADS);
+
+    // Block `block` of the row that starts at block `row`, or a part of it.
+    RF_DEVICE_MEMBER static auto fetch_block(const RfWeight &weight, u32 row, u32 block, [[maybe_unused]] u32 part) {
+        if constexpr (BLOCK_THREADS == 1) {
+            return F::fetch(weight, row + block);
+        } else {
+            return F::fetch_part(weight, row, block, part);
+        }
+    }
+    using Raw = decltype(fetch_block(RfWeight{}, 0, 0, 0));
+
     struct Fetch {
-        typename F::Raw rows[Shape::FETCH_ROWS];
+        Raw rows[FETCH_ROWS];
         u32x4 tokens[COPY_ASYNC ? 1 : Shape::FETCH_TOKENS];
     };
 
-    // The operands of a tile. The weights start at its first row.
+    // The operands of a tile. The weights start at its first row; those of a gated unit are gate or
+    // up, depending on the wave.
     RfWeight weight;
-    const f16 *x;
+    const f16 *x; // from the first token of this tile on
     u32 blocks;
-    u32 last_row; // the last valid one of this tile
-    u32 tokens;   // of this tile
     u32 thread;
-    float unit;   // of the weights
-    u32 x_rows[Shape::FETCH_TOKENS];
+    float unit; // of the weights
+    u32 row_blocks[FETCH_ROWS];       // the first block of each row that this thread loads
+    u32 x_bytes[Shape::FETCH_TOKENS]; // where its pieces of the first stage begin
 
     RF_DEVICE_MEMBER u32 row_of_fetch(u32 i) const {
-        return thread / Shape::BLOCKS + i * (Shape::THREADS / Shape::BLOCKS);
+        return thread / ROW_THREADS + i * (Shape::THREADS / ROW_THREADS);
     }
     RF_DEVICE_MEMBER u32 token_of_fetch(u32 i) const {
         return thread / Shape::PIECES + i * (Shape::THREADS / Shape::PIECES);
     }
 
     RF_DEVICE_MEMBER void fetch_rows(Fetch &f, u32 stage) const {
-        u32 block = stage * Shape::BLOCKS + thread % Shape::BLOCKS;
+        u32 block = stage * Shape::BLOCKS + thread / BLOCK_THREADS % Shape::BLOCKS;
         block = block < blocks ? block : blocks - 1;
 #pragma unroll
-        for (u32 i = 0; i < Shape::FETCH_ROWS; i++) {
-            u32 row = row_of_fetch(i);
-            f.rows[i] = F::fetch(weight, (row < last_row ? row : last_row) * blocks + block);
+        for (u32 i = 0; i < FETCH_ROWS; i++) {
+            f.rows[i] = fetch_block(weight, row_blocks[i], block, thread % BLOCK_THREADS);
         }
     }
 
     // Columns after the last one are zeros here, whatever the weights are.
     RF_DEVICE_MEMBER void fetch_tokens(Fetch &f, u32 stage, Tokens &to) const {
-        u32 piece = thread % Shape::PIECES, column = stage * Shape::COLUMNS + piece * 8;
-        bool inside = column < blocks * 32;
+        u32 piece = thread % Shape::PIECES;
+        bool exists = stage * Shape::COLUMNS + piece * 8 < blocks * 32;
+        const u8 *start = reinterpret_cast<const u8 *>(x + stage * Shape::COLUMNS);
 #pragma unroll
         for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
-            u32 token = token_of_fetch(i);
-            const f16 *from = x + (u64)x_rows[i] * (blocks * 32) + column;
-            bool exists = inside && token < tokens;
+            const u8 *from = start + x_bytes[i];
             if constexpr (COPY_ASYNC) {
-                copy_async_16(to.piece(token, piece), from, exists);
+                copy_async_16(to.piece(token_of_fetch(i), piece), from, exists);
             } else {
                 f.tokens[i] = u32x4{0, 0, 0, 0};
                 if (exists) f.tokens[i] = *reinterpret_cast<const u32x4 *>(from);
@@ -174,15 +198,19 @@ struct HalfMatmul {
     }
 
     RF_DEVICE_MEMBER void store_rows(const Fetch &f, Rows &to) const {
-        u32 piece = thread % Shape::BLOCKS * 4;
 #pragma unroll
-        for (u32 i = 0; i < Shape::FETCH_ROWS; i++) {
-            u32 words[HALF_WORDS];
-            F::halves(f.rows[i], unit, words);
+        for (u32 i = 0; i < FETCH_ROWS; i++) {
+            u32 row = row_of_fetch(i);
+            if constexpr (BLOCK_THREADS == 1) {
+                u32 words[HALF_WORDS];
+                F::halves(f.rows[i], unit, words);
 #pragma unroll
-            for (u32 j = 0; j < 4; j++) {
-                *to.piece(row_of_fetch(i), piece + j) =
-                    u32x4{words[4 * j], words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]};
+                for (u32 j = 0; j < 4; j++) {
+                    *to.piece(row, thread % Shape::BLOCKS * 4 + j) =
+                        u32x4{words[4 * j], words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]};
+                }
+            } else {
+                *to.piece(row, thread % Shape::PIECES) = F::part_halves(f.rows[i], unit);
             }
         }
     }
@@ -254,8 +282,8 @@ struct HalfMatmul {
                 copy_async_wait_but<AHEAD - 1>();
                 publish_lds();
                 lds_barrier();
-                u64 rows = wgmma_operand(lds.rows[s % ROW_BUFFERS].of[group_row]);
-                u64 tokens = wgmma_operand(lds.tokens[s % TOKEN_BUFFERS].of);
+                u32 rows = wgmma_operand(lds.rows[s % ROW_BUFFERS].of[group_row]);
+                u32 tokens = wgmma_operand(lds.tokens[s % TOKEN_BUFFERS].of);
                 wgmma_begin();
 #pragma unroll
                 for (u32 k = 0; k < Shape::COLUMNS / TILE; k++) wgmma(own, rows + 2 * k, tokens + 2 * k);
@@ -318,7 +346,8 @@ struct HalfMatmul {
         Lds &lds = *shared_memory<Lds>();
         F::prepare(Shape::THREADS);
         u32 stages = (params.columns / 32 + Shape::BLOCKS - 1) / Shape::BLOCKS;
-        HalfShares shares = HalfShares::of(params, params.token_tiles * row_tiles<Shape>(params), stages);
+        u32 rows = params.glu.x ? row_tiles<GatedShape<Shape>>(params) : row_tiles<Shape>(params);
+        HalfShares shares = HalfShares::of(params, params.token_tiles * rows, stages);
         u32 unit = shares.first(group_x()), end = shares.first(group_x() + 1);
 #pragma unroll 1
         for (u32 round = 0; round < params.rounds || unit < end; round++) {
@@ -332,26 +361,45 @@ struct HalfMatmul {
     }
 
 private:
+    RF_DEVICE_MEMBER static MatmulPlace place_of(const RfMatmulParams &params, u32 index) {
+        MatmulTile at = {index % params.token_tiles, index / params.token_tiles};
+        return params.glu.x ? place_of_tile<GatedShape<Shape>>(params, at) : place_of_tile<Shape>(params, at);
+    }
+
     // Sums the stages `range` of a tile and writes them, or passes them on if other workgroups have
     // the rest.
     RF_DEVICE_MEMBER static void tile(const RfMatmulParams &params, Lds &lds, u32 index, MatmulStages range,
                                       const HalfShares &shares) {
         u32 wave_row = wave() % Shape::ROW_WAVES * Shape::WAVE_ROWS;
         u32 wave_token = wave() / Shape::ROW_WAVES * Shape::WAVE_TOKENS;
-        MatmulTile at = {index % params.token_tiles, index / params.token_tiles};
-        MatmulPlace place = place_of_tile<Shape>(params, at);
-        const RfProjection &p = place.projection;
+        bool is_gated = params.glu.x;
+        MatmulPlace place = place_of(params, index);
+        // All rows that a wave loads are of gate, or of up.
+        constexpr u32 TILE_WAVES = TILE * ROW_THREADS / WAVE;
+        static_assert(Shape::THREADS / ROW_THREADS % (2 * TILE) == 0);
+        bool is_up = is_gated && wave() / TILE_WAVES % 2 == 1;
+        RfProjection p = chosen(is_up, params.projections[1], place.projection);
         if (place.first_row >= p.rows || place.tokens == 0) return;
         HalfMatmul self;
         self.thread = computed_here(thread_x());
         self.blocks = params.columns / 32;
         self.weight = row_of<F>(p.weight, place.weight_row, self.blocks);
-        self.x = static_cast<const f16 *>(params.x_f16.x);
-        self.last_row = p.rows - 1 - place.first_row;
-        self.tokens = place.tokens;
+        self.x = static_cast<const f16 *>(params.x_f16.x) + (u64)place.first_token * params.columns;
         self.unit = p.half_unit;
 #pragma unroll
-        for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) self.x_rows[i] = place.x_row(params, self.token_of_fetch(i));
+        for (u32 i = 0; i < FETCH_ROWS; i++) {
+            u32 row = self.row_of_fetch(i), last = p.rows - 1 - place.first_row;
+            row = is_gated ? row / (2 * TILE) * TILE + row % TILE : row;
+            // The last row in place of those that do not exist.
+            self.row_blocks[i] = (row < last ? row : last) * self.blocks;
+        }
+#pragma unroll
+        for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
+            u32 token = self.token_of_fetch(i), last = place.tokens - 1;
+            // The last token in place of those that do not exist.
+            u32 column = (token < last ? token : last) * params.columns + self.thread % Shape::PIECES * 8;
+            self.x_bytes[i] = column * sizeof(f16);
+        }
 
         Sums sums;
 #pragma unroll
@@ -367,8 +415,12 @@ private:
         if (range.end - range.first < shares.stages) {
             if (!join(params, shares, index - shares.first_tile, sums)) return;
         }
+        // Again, since its registers are needed in between.
+        place = place_of(params, computed_here(index));
         if constexpr (WGMMA) {
             write_tokens(params, lds, place, wave_row, sums);
+        } else if (is_gated) {
+            write_gated(params, lds, place, wave_row, wave_token, sums);
         } else {
             write(params, place, wave_row, wave_token, sums);
         }
@@ -425,6 +477,25 @@ private:
         return true;
     }
 
+    // The gated unit of sums that are not scaled.
+    struct GatedUnit {
+        u32 activation;
+        float gate_scale, up_scale;
+
+        RF_DEVICE_MEMBER explicit GatedUnit(const RfMatmulParams &params)
+            : activation(params.activation), gate_scale(reciprocal(params.projections[0].half_unit)),
+              up_scale(reciprocal(params.projections[1].half_unit)) {}
+        RF_DEVICE_MEMBER float of(float gate, float up, float x_scale) const {
+            return gated_unit(activation, gate * (gate_scale * x_scale), up * (up_scale * x_scale));
+        }
+        RF_DEVICE_MEMBER f32x4 of(f32x4 gate, f32x4 up, float x_scale) const {
+            f32x4 v;
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) v[i] = of(gate[i], up[i], x_scale);
+            return v;
+        }
+    };
+
     // Writes the sums of a tile, of which each lane has some of every token, through LDS: a wave
     // writes 128 rows of a token at a time.
     RF_DEVICE_MEMBER static void write_tokens(const RfMatmulParams &params, Lds &lds, const MatmulPlace &place,
@@ -436,12 +507,35 @@ private:
         const RfProjection &p = place.projection;
         // All waves have read the last stage.
         lds_barrier();
+        // Gate and up after each other.
+        u32 half = Shape::ROWS / 2, gated_row = wave() % 2 * half + wave_row / 2 / TILE * TILE;
+        u32 lds_row = params.glu.x ? gated_row : wave_row;
 #pragma unroll
         for (u32 n = 0; n < Shape::SUMS; n++) {
             u32 token = n / 8 * TILE + MatrixTile::y_first() + MatrixTile::y_step(n % 8);
-            all[token][wave_row + MatrixTile::x_row(n % 8)] = sums[0][n / 8][n % 8];
+            all[token][lds_row + MatrixTile::x_row(n % 8)] = sums[0][n / 8][n % 8];
         }
         lds_barrier();
+        if (params.glu.x) {
+            // A wave writes 64 columns of two tokens at a time.
+            const GatedUnit unit(params);
+            u32 at = lane() % TILE * 4, column = place.first_row + at;
+            u32 first = 2 * wave() + lane() / TILE, step = 2 * (Shape::THREADS / WAVE);
+            auto scale_of = [&](u32 token) {
+                return params.x_f16.scale[place.first_token + (token < place.tokens ? token : 0)];
+            };
+            float next_scale = scale_of(first);
+#pragma unroll 1
+            for (u32 token = first; token < place.tokens; token += step) {
+                float scale = next_scale;
+                next_scale = scale_of(token + step);
+                f32x4 gate = *reinterpret_cast<const f32x4 *>(all[token] + at);
+                f32x4 up = *reinterpret_cast<const f32x4 *>(all[token] + half + at);
+                f32x4 v = unit.of(gate, up, scale);
+                if (column < p.rows) store_f16_fixed(params.glu, place.first_token + token, p.rows, column / 4, v);
+            }
+            return;
+        }
         u32 row = place.first_row + 4 * lane(), rest = row < p.rows ? p.rows - row : 0;
         bool is_aligned = p.rows % 4 == 0;
         float unit = reciprocal(p.half_unit);
@@ -464,8 +558,8 @@ private:
             for (u32 i = 0; i < TOGETHER; i++) {
                 u32 token = first + i * (Shape::THREADS / WAVE);
                 token = token < place.tokens ? token : first;
-                at[i] = (u64)place.out_row(params, token) * p.rows + row;
-                scale[i] = params.x_f16.scale[place.x_row(params, token)] * unit;
+                at[i] = (u64)(place.first_token + token) * p.rows + row;
+                scale[i] = params.x_f16.scale[place.first_token + token] * unit;
                 residual[i] = f32x4{0, 0, 0, 0};
                 if (params.residual) residual[i] = load(params.residual + at[i]);
             }
@@ -484,6 +578,55 @@ private:
                     }
                 }
             }
+        }
+    }
+
+    // Writes the gated unit of a tile: tiles of the matrix unit are of gate and up in turns. A wave
+    // passes 16 tokens at a time through LDS. The code for a vector is long, hence there once.
+    RF_DEVICE_MEMBER static void write_gated(const RfMatmulParams &params, Lds &lds, const MatmulPlace &place,
+                                             u32 wave_row, u32 wave_token, const Sums &sums) {
+        constexpr u32 COLUMNS = Shape::WAVE_ROWS / 2, VECTORS = COLUMNS / 4, STRIDE = 2 * COLUMNS + 4;
+        constexpr u32 WAVES = Shape::THREADS / WAVE;
+        static_assert(sizeof(Lds) >= WAVES * TILE * STRIDE * sizeof(float));
+        float(*own)[STRIDE] = reinterpret_cast<float(*)[STRIDE]>(&lds) + wave() * TILE;
+        const GatedUnit unit(params);
+        u32 rows = place.projection.rows, column = place.first_row + wave_row / 2 + lane() % VECTORS * 4;
+        // All waves have read the last stage.
+        lds_barrier();
+        constexpr u32 STEPS = TILE * VECTORS / WAVE;
+        auto token_of = [&](u32 step) {
+            return wave_token + step / STEPS * TILE + step % STEPS * (WAVE / VECTORS) + lane() / VECTORS;
+        };
+        auto scale_of = [&](u32 token) {
+            return params.x_f16.scale[place.first_token + (token < place.tokens ? token : 0)];
+        };
+        float next_scale = scale_of(token_of(0));
+#pragma unroll 1
+        for (u32 step = 0; step < STEPS * Shape::TOKEN_TILES; step++) {
+            if (step % STEPS == 0) {
+                wave_barrier();
+#pragma unroll
+                for (u32 t = 0; t < Shape::TOKEN_TILES; t++) {
+                    if (t != step / STEPS) continue;
+#pragma unroll
+                    for (u32 r = 0; r < Shape::ROW_TILES; r++) {
+#pragma unroll
+                        for (u32 e = 0; e < 8; e++) {
+                            u32 at = r % 2 * COLUMNS + r / 2 * TILE + MatrixTile::x_row(e);
+                            own[MatrixTile::y_first() + MatrixTile::y_step(e)][at] = sums[r][t][e];
+                        }
+                    }
+                }
+                wave_barrier();
+            }
+            u32 token = token_of(step);
+            float scale = next_scale;
+            next_scale = scale_of(token_of(step + 1));
+            const float *gate = own[token % TILE] + lane() % VECTORS * 4;
+            f32x4 v = unit.of(*reinterpret_cast<const f32x4 *>(gate),
+                              *reinterpret_cast<const f32x4 *>(gate + COLUMNS), scale);
+            if (token < place.tokens && column < rows)
+                store_f16_fixed(params.glu, place.first_token + token, rows, column / 4, v);
         }
     }
 
@@ -506,8 +649,9 @@ private:
                 if (MatrixTile::lane_row(n % 8) > 0) continue;
                 u32 t = n / 8, i = MatrixTile::y_index(n % 8);
                 u32 token = first_token + (first + t) * TILE + MatrixTile::y_step(n % 8);
-                out_rows[t][i] = token < place.tokens ? place.out_row(params, token) : NO_ROW;
-                scales[t][i] = params.x_f16.scale[place.x_row(params, token)] * reciprocal(p.half_unit);
+                out_rows[t][i] = token < place.tokens ? place.first_token + token : NO_ROW;
+                token = token < place.tokens ? token : place.tokens - 1;
+                scales[t][i] = params.x_f16.scale[place.first_token + token] * reciprocal(p.half_unit);
             }
 #pragma unroll
             for (u32 t = 0; t < TILES; t++) {

@@ -26,12 +26,14 @@ namespace rf {
 #if RF_WGMMA
 constexpr bool WGMMA = true;
 
-// The descriptor of an operand. Its next 16 columns begin 32 bytes further.
-RF_DEVICE u64 wgmma_operand(const void *lds) {
+// The low word of the descriptor of an operand. Its next 16 columns begin 32 bytes further, which
+// adds 2. The high word is the distance of eight rows, 1024 bytes, with the swizzling.
+RF_DEVICE u32 wgmma_operand(const void *lds) {
     u32 address = (u32)(u64)(__attribute__((address_space(3))) const u8 *)static_cast<const u8 *>(lds);
-    constexpr u64 EIGHT_ROWS = 1024 / 16, SWIZZLE_128 = 1;
-    return (address & 0x3ffffu) / 16 | (u64)1 << 16 | EIGHT_ROWS << 32 | SWIZZLE_128 << 62;
+    return (address & 0x3ffffu) / 16 | 1u << 16;
 }
+#define RF_OPERANDS(rows, tokens)                                                                                      \
+    ".reg .b64 rows, tokens; mov.b64 rows, {" rows ", 0x40000040}; mov.b64 tokens, {" tokens ", 0x40000040}; "
 
 // Makes the LDS writes of this thread visible to the matrix unit after the next barrier.
 RF_DEVICE void publish_lds() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -72,30 +74,31 @@ RF_DEVICE void wgmma_wait(float (&sums)[SUMS]) {
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 // Starts a multiplication of 64 rows × TOKENS tokens × 16 columns.
-RF_DEVICE void wgmma(float (&sums)[64], u64 rows, u64 tokens) {
-    asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; "
+RF_DEVICE void wgmma(float (&sums)[64], u32 rows, u32 tokens) {
+    asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; " RF_OPERANDS("%64", "%65")
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" RF_REGISTERS_64
-                 "}, %64, %65, add, 1, 1, 0, 0;}"
+                 "}, rows, tokens, add, 1, 1, 0, 0;}"
                  : RF_SUMS_64(0)
-                 : "l"(rows), "l"(tokens)
+                 : "r"(rows), "r"(tokens)
                  : "memory");
 }
-RF_DEVICE void wgmma(float (&sums)[128], u64 rows, u64 tokens) {
-    asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; "
+RF_DEVICE void wgmma(float (&sums)[128], u32 rows, u32 tokens) {
+    asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; " RF_OPERANDS("%128", "%129")
                  "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" RF_REGISTERS_128
-                 "}, %128, %129, add, 1, 1, 0, 0;}"
+                 "}, rows, tokens, add, 1, 1, 0, 0;}"
                  : RF_SUMS_64(0), RF_SUMS_64(64)
-                 : "l"(rows), "l"(tokens)
+                 : "r"(rows), "r"(tokens)
                  : "memory");
 }
 
+#undef RF_OPERANDS
 #undef RF_SUMS_8
 #undef RF_SUMS_64
 #undef RF_REGISTERS_64
 #undef RF_REGISTERS_128
 #else
 constexpr bool WGMMA = false;
-RF_DEVICE u64 wgmma_operand(const void *) { return 0; }
+RF_DEVICE u32 wgmma_operand(const void *) { return 0; }
 RF_DEVICE void publish_lds() {}
 RF_DEVICE void wgmma_begin() {}
 RF_DEVICE void wgmma_commit() {}
@@ -104,7 +107,7 @@ RF_DEVICE void wgmma_wait_but() {}
 template <u32 SUMS>
 RF_DEVICE void wgmma_wait(float (&)[SUMS]) {}
 template <u32 SUMS>
-RF_DEVICE void wgmma(float (&)[SUMS], u64, u64) {}
+RF_DEVICE void wgmma(float (&)[SUMS], u32, u32) {}
 #endif
 
 } // namespace rf

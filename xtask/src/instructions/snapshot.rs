@@ -214,7 +214,7 @@ mod tests {
         for part in ["valu", "<rf_cpu::Isa as X>::run::{{closure}}"] {
             let written = snapshot(&[
                 ("a gfx1030", &[(part, 2)]),
-                ("a gfx1100, loop 1", &[(part, 3)]),
+                ("a gfx1100 loop 1", &[(part, 3)]),
                 ("b", &[("f", 1)]),
             ]);
             let read: Snapshot = toml::from_str(&format!("# Header.\n{written}")).unwrap();

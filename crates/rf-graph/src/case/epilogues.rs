@@ -4,6 +4,7 @@ use rf_quant::DType;
 
 use super::bound::Bound;
 use super::definition::{Case, Format, Shape};
+use super::matmul::MANY_TOKENS;
 use super::net::Net;
 use super::schedule::Schedule;
 use crate::kv::KvType;
@@ -24,6 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
     }
     for dtype in [DType::Q4K, DType::Q8_0, DType::F16] {
         cases.extend([norm(dtype, "rms_norm/wide", WIDE), wide_gated_unit(dtype)]);
+        cases.push(large_gated_unit(dtype));
     }
     cases
 }
@@ -88,6 +90,20 @@ fn wide_gated_unit(dtype: DType) -> Case {
         let (gate, up) = (net.g.matmul(x, gate), net.g.matmul(x, up));
         let y = net.g.glu(Activation::Silu, gate, up);
         let down = net.matrix(DType::F32, 37, 96);
+        net.g.matmul(y, down)
+    })
+}
+
+/// Gate and up of many tokens, the gated unit, down.
+fn large_gated_unit(dtype: DType) -> Case {
+    case("glu/large", dtype, Schedule::batches(&MANY_TOKENS), move |net| {
+        // Not a multiple of 64 where the format allows it.
+        let ffn_size = if dtype.block_elements() == 256 { 256 } else { 96 };
+        let x = net.input(512);
+        let (gate, up) = (net.matrix(dtype, ffn_size, 512), net.matrix(dtype, ffn_size, 512));
+        let (gate, up) = (net.g.matmul(x, gate), net.g.matmul(x, up));
+        let y = net.g.glu(Activation::Silu, gate, up);
+        let down = net.matrix(dtype, 37, ffn_size);
         net.g.matmul(y, down)
     })
 }

@@ -13,7 +13,7 @@ use crate::value::ValueId;
 const TOKENS: [usize; 7] = [1, 2, 3, 5, 13, 20, 33];
 
 /// Batch sizes above the largest tile, with the last tile partly filled.
-const MANY_TOKENS: [usize; 2] = [70, 140];
+pub(super) const MANY_TOKENS: [usize; 2] = [70, 140];
 
 /// `x [tokens, columns] · Wᵀ`, `W [rows, columns]` in a format. Copies read the same `x`.
 pub fn matmul(dtype: DType, rows: usize, columns: usize, schedule: Schedule) -> Case {

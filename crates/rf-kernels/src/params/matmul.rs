@@ -102,6 +102,14 @@ pub struct MatmulParams {
     pub rounds: u32,
     /// Tiles of an f16 matmul along the tokens.
     pub token_tiles: u32,
+    /// `[tokens, rows]` or null: instead of its own output, an f16 matmul writes the gated unit of
+    /// projections 0 (gate) and 1 (up), which have no bias.
+    /// [`num_projections`](Self::num_projections) is 1 then.
+    pub glu: Halves,
+    /// The activation of the gated unit.
+    pub activation: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// The device properties that the choice of a tile depends on.

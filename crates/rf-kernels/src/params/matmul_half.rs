@@ -124,7 +124,7 @@ impl MatmulParams {
             HalfTile::Middle => kernel_name!(dtype, "matmul_middle_", "_f16_f32"),
         };
         let token_tiles = self.tokens.div_ceil(tile.tokens());
-        let tiles = token_tiles * self.row_tiles(HalfTile::ROWS);
+        let tiles = token_tiles * self.half_row_tiles();
         let places = device.streams(tile).max(1);
         let rounds = tiles / places;
         let streams = if rounds == 0 { self.streams_of_parts(tiles, places) } else { places };
@@ -140,6 +140,11 @@ impl MatmulParams {
 }
 
 impl MatmulParams {
+    /// Tiles along the rows. Gate and up of a gated unit share one.
+    fn half_row_tiles(&self) -> u32 {
+        self.row_tiles(if self.glu.x == 0 { HalfTile::ROWS } else { HalfTile::ROWS / 2 })
+    }
+
     /// The tile: wide ones for many tokens, on NVIDIA where they are long and halves of them keep
     /// nine tenths of the multiprocessors busy.
     fn half_tile(&self, dtype: DType, device: MatmulDevice) -> HalfTile {
@@ -151,7 +156,7 @@ impl MatmulParams {
         if let Some(tokens) = device.tuned(Knob::PrefillTile, dtype) {
             return HalfTile::of(tokens);
         }
-        let tiles = self.tokens.div_ceil(wide.tokens()) * self.row_tiles(HalfTile::ROWS);
+        let tiles = self.tokens.div_ceil(wide.tokens()) * self.half_row_tiles();
         let is_long = self.columns >= MIN_WIDE_COLUMNS && 20 * tiles >= 9 * device.streams(wide);
         if device.matrix_unit != MatrixUnit::Nvidia || is_long { wide } else { HalfTile::Middle }
     }
@@ -176,7 +181,7 @@ mod tests {
     use rf_graph::case::Format;
 
     use super::*;
-    use crate::params::Projection;
+    use crate::params::{Halves, Projection};
 
     fn params(rows: u32, tokens: u32) -> MatmulParams {
         let mut params =
@@ -200,6 +205,22 @@ mod tests {
         let (_, launch) = params.halves(DType::Q4K, device, (1, 2));
         assert_eq!(launch.kernel, "matmul_middle_q4_k_f16_f32");
         assert!(launch.lds_bytes <= device.lds_bytes);
+    }
+
+    #[test]
+    fn gate_and_up_have_as_many_tiles_in_one_as_apart() {
+        let mut apart = params(11008, 512);
+        apart.projections[1] = apart.projections[0];
+        let gated = MatmulParams { glu: Halves { x: 1, scale: 2 }, ..apart };
+        let apart = MatmulParams { num_projections: 2, ..apart };
+        for arch in ["sm_90a", "gfx1100"] {
+            let shares = |params: MatmulParams| {
+                let (params, launch) =
+                    params.halves(DType::Q4K, MatmulDevice::new(132, arch), (1, 2));
+                (params.streams, params.rounds, params.token_tiles, launch)
+            };
+            assert_eq!(shares(gated), shares(apart), "{arch}");
+        }
     }
 
     #[test]

@@ -57,4 +57,9 @@ struct RfMatmulParams {
     RfHalves x_f16;       // [tokens, columns]
     unsigned rounds;      // whole tiles of each workgroup; rounds · streams is at most the number of tiles
     unsigned token_tiles; // ⌈tokens / TOKENS⌉, or the tiles of the groups
+    // [tokens, rows] or null: in place of out, the gated unit of projections 0 (gate) and 1 (up),
+    // with scale FIXED_HALF_SCALE. Both have no bias, and num_projections is 1 then.
+    RfHalves glu;
+    unsigned activation;  // of the gated unit
+    unsigned reserved;
 };

@@ -8,9 +8,9 @@ use crate::error::Error;
 use crate::exec::analysis::{OperandForm, form_of, has_fused_rows};
 use crate::exec::program::StoredOperand;
 use crate::params::{
-    Address, MAX_PROJECTIONS, MatmulDevice, MatmulParams, MatvecGluParams, MatvecParams, NormOut,
-    Operand, Projection, QuantizeParams, RouteParams, RouterParams, RowMemory, SkinnyParams,
-    activation_number, record_glu, record_rms_norm,
+    Address, Halves, MAX_PROJECTIONS, MatmulDevice, MatmulParams, MatvecGluParams, MatvecParams,
+    NormOut, Operand, Projection, QuantizeParams, RouteParams, RouterParams, RowMemory,
+    SkinnyParams, activation_number, record_glu, record_rms_norm,
 };
 
 /// Largest extent of a grid in y.
@@ -27,6 +27,15 @@ fn mixes(dtype: DType) -> bool {
 pub(super) struct TypedProjection {
     pub(super) dtype: DType,
     pub(super) params: Projection,
+}
+
+/// Gate and up of one format without biases, whose gated unit is an f16 operand.
+pub(super) struct GatedMatmul {
+    pub(super) dtype: DType,
+    pub(super) projections: [Projection; MAX_PROJECTIONS],
+    pub(super) columns: u32,
+    pub(super) activation: u32,
+    pub(super) out: Halves,
 }
 
 impl Recorder<'_> {
@@ -74,7 +83,7 @@ impl Recorder<'_> {
                     && self.memory.output(*out).f16.x == 0;
                 if is_fused {
                     self.gate_and_up(m, x, rows, (*activation, *out));
-                } else if !self.skinny_glu(m, x, rows, (*activation, *out)) {
+                } else if !self.half_glu(m, x, rows, (*activation, *out)) {
                     self.projections(m, x, rows, NormOut::default());
                     let outputs = [0, 1].map(|i| m.projections[i].out);
                     record_glu(*activation, outputs, *out, &self.memory, &mut self.launches);
@@ -82,6 +91,65 @@ impl Recorder<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Records gate, up and activation as one launch, if there is one with f16 operands.
+    fn half_glu(
+        &mut self,
+        m: &MatMul,
+        x: StoredOperand,
+        rows: usize,
+        (activation, out): (Activation, ValueId),
+    ) -> bool {
+        let typed = self.typed_projections(m);
+        let [gate, up] = typed[..] else { return false };
+        let out = self.memory.output(out);
+        let is_plain = gate.params.bias == 0 && up.params.bias == 0 && gate.dtype == up.dtype;
+        let is_f16_alone = out.f16.x != 0 && out.q8.q == 0 && out.f32 == 0;
+        if !is_plain || !is_f16_alone {
+            return false;
+        }
+        let mut projections = [Projection::default(); MAX_PROJECTIONS];
+        projections[..2].copy_from_slice(&[gate.params, up.params]);
+        let gated = GatedMatmul {
+            dtype: gate.dtype,
+            projections,
+            columns: self.memory.program.graph.weight(m.projections[0].weight).columns as u32,
+            activation: activation_number(activation),
+            out: out.f16,
+        };
+        if self.is_skinny(rows, gated.dtype, gated.columns) {
+            self.skinny_glu(&gated, x, rows);
+        } else if self.has_half_tiles(rows, gated.dtype, gated.columns) {
+            let params = MatmulParams {
+                projections,
+                num_projections: 1,
+                glu: gated.out,
+                activation: gated.activation,
+                columns: gated.columns,
+                tokens: rows as u32,
+                x_f16: x.operand.f16,
+                ..MatmulParams::default()
+            };
+            self.half_tiles(&params, gated.dtype);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Returns true if a matmul of this many rows with weights of this format has f16 operands and
+    /// large tiles.
+    fn has_half_tiles(&self, rows: usize, dtype: DType, columns: u32) -> bool {
+        let device = self.memory.program.analysis.matmul_device;
+        rows > device.few_tokens && device.halves(dtype, columns as usize)
+    }
+
+    fn half_tiles(&mut self, params: &MatmulParams, dtype: DType) {
+        let device = self.memory.program.analysis.matmul_device;
+        let scratch = self.memory.program.scratch;
+        let (params, launch) = params.halves(dtype, device, (scratch.partials, scratch.arrivals));
+        self.launches.push(launch, params);
     }
 
     /// The norm that the matmul before it writes; `None` if the norm has a launch of its own.
@@ -191,12 +259,11 @@ impl Recorder<'_> {
                     ..MatmulParams::default()
                 };
                 let dtype = group[0].dtype;
-                let scratch = self.memory.program.scratch;
-                let scratch = (scratch.partials, scratch.arrivals);
-                if rows > device.few_tokens && device.halves(dtype, columns as usize) {
-                    let (params, launch) = params.halves(dtype, device, scratch);
-                    self.launches.push(launch, params);
+                if self.has_half_tiles(rows, dtype, columns) {
+                    self.half_tiles(&params, dtype);
                 } else {
+                    let scratch = self.memory.program.scratch;
+                    let scratch = (scratch.partials, scratch.arrivals);
                     let params = params.divided(dtype, device, scratch);
                     self.launches.push(params.launch(dtype, device), params);
                 }

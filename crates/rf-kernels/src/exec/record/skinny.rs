@@ -1,13 +1,11 @@
 //! Matmuls of 2 to 64 rows on matrix units, with their epilogues.
 
-use rf_graph::{Activation, DType, MatMul, ValueId};
+use rf_graph::DType;
 
 use super::Recorder;
+use super::matmul::GatedMatmul;
 use crate::exec::program::StoredOperand;
-use crate::params::{
-    MAX_PROJECTIONS, NormOut, Projection, RowMemory, SkinnyEpilogue, SkinnyParams,
-    activation_number,
-};
+use crate::params::{NormOut, SkinnyEpilogue, SkinnyParams};
 
 impl Recorder<'_> {
     /// Returns true if a matmul of this many rows with weights of this format has f16 operands and
@@ -36,38 +34,20 @@ impl Recorder<'_> {
         self.push_skinny(&params, dtype, epilogue);
     }
 
-    /// Records gate, up and activation of few rows as one launch, if there is a kernel for it.
-    pub(super) fn skinny_glu(
-        &mut self,
-        m: &MatMul,
-        x: StoredOperand,
-        rows: usize,
-        (activation, out): (Activation, ValueId),
-    ) -> bool {
-        let projections = self.typed_projections(m);
-        let [gate, up] = projections[..] else { return false };
-        let columns = self.memory.program.graph.weight(m.projections[0].weight).columns as u32;
-        let out = self.memory.output(out);
-        let is_plain = gate.params.bias == 0 && up.params.bias == 0 && gate.dtype == up.dtype;
-        let is_f16_alone = out.f16.x != 0 && out.q8.q == 0 && out.f32 == 0;
-        if !self.is_skinny(rows, gate.dtype, columns) || !is_plain || !is_f16_alone {
-            return false;
-        }
-        let mut projections = [Projection::default(); MAX_PROJECTIONS];
-        projections[..2].copy_from_slice(&[gate.params, up.params]);
+    /// Records gate, up and activation of few rows.
+    pub(super) fn skinny_glu(&mut self, gated: &GatedMatmul, x: StoredOperand, rows: usize) {
         let params = SkinnyParams {
-            projections,
+            projections: gated.projections,
             x: x.operand.f16,
             norm_in: x.norm.unwrap_or_default(),
-            out: out.f16,
+            out: gated.out,
             num_projections: 2,
-            columns,
+            columns: gated.columns,
             tokens: rows as u32,
-            activation: activation_number(activation),
+            activation: gated.activation,
             ..SkinnyParams::default()
         };
-        self.push_skinny(&params, gate.dtype, SkinnyEpilogue::Glu);
-        true
+        self.push_skinny(&params, gated.dtype, SkinnyEpilogue::Glu);
     }
 
     fn push_skinny(&mut self, params: &SkinnyParams, dtype: DType, epilogue: SkinnyEpilogue) {
