@@ -477,6 +477,12 @@ private:
         return true;
     }
 
+    // The scale of a token of a tile, or of its first one in place of one that does not exist. With
+    // a lambda that captures `params`, LLVM 19 loads by flat instructions on AMD.
+    RF_DEVICE_MEMBER static float x_scale(const RfMatmulParams &params, const MatmulPlace &place, u32 token) {
+        return params.x_f16.scale[place.first_token + (token < place.tokens ? token : 0)];
+    }
+
     // The gated unit of sums that are not scaled.
     struct GatedUnit {
         u32 activation;
@@ -521,14 +527,11 @@ private:
             const GatedUnit unit(params);
             u32 at = lane() % TILE * 4, column = place.first_row + at;
             u32 first = 2 * wave() + lane() / TILE, step = 2 * (Shape::THREADS / WAVE);
-            auto scale_of = [&](u32 token) {
-                return params.x_f16.scale[place.first_token + (token < place.tokens ? token : 0)];
-            };
-            float next_scale = scale_of(first);
+            float next_scale = x_scale(params, place, first);
 #pragma unroll 1
             for (u32 token = first; token < place.tokens; token += step) {
                 float scale = next_scale;
-                next_scale = scale_of(token + step);
+                next_scale = x_scale(params, place, token + step);
                 f32x4 gate = *reinterpret_cast<const f32x4 *>(all[token] + at);
                 f32x4 up = *reinterpret_cast<const f32x4 *>(all[token] + half + at);
                 f32x4 v = unit.of(gate, up, scale);
@@ -597,10 +600,7 @@ private:
         auto token_of = [&](u32 step) {
             return wave_token + step / STEPS * TILE + step % STEPS * (WAVE / VECTORS) + lane() / VECTORS;
         };
-        auto scale_of = [&](u32 token) {
-            return params.x_f16.scale[place.first_token + (token < place.tokens ? token : 0)];
-        };
-        float next_scale = scale_of(token_of(0));
+        float next_scale = x_scale(params, place, token_of(0));
 #pragma unroll 1
         for (u32 step = 0; step < STEPS * Shape::TOKEN_TILES; step++) {
             if (step % STEPS == 0) {
@@ -621,7 +621,7 @@ private:
             }
             u32 token = token_of(step);
             float scale = next_scale;
-            next_scale = scale_of(token_of(step + 1));
+            next_scale = x_scale(params, place, token_of(step + 1));
             const float *gate = own[token % TILE] + lane() % VECTORS * 4;
             f32x4 v = unit.of(*reinterpret_cast<const f32x4 *>(gate),
                               *reinterpret_cast<const f32x4 *>(gate + COLUMNS), scale);
