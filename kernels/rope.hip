@@ -5,6 +5,7 @@
 // of four heads of a token, y = token.
 #include "rf/head_chunks.h"
 #include "rf/heads.h"
+#include "rf/lanes.h"
 #include "rf/params/latent.h"
 
 using namespace rf;
@@ -91,29 +92,30 @@ RF_DEVICE void rope_append_chunks(const RfRopeAppendParams &p) {
     u8 *page = kv_page_of(cache, table, position);
 #pragma unroll
     for (u32 h = 0; h < HEADS; h++) {
+        // Lanes of a wave may have heads of several kinds, but exchange values together.
         u32 head = first + h * AT_ONCE;
-        if (head >= end) continue;
-        if (head < values) {
-            turn_heads<LANES, PARTS>(x[h], places, turns, head < keys ? p.heads.q_norm : p.heads.k_norm, p.heads.eps,
-                                     head_dim);
+        bool is_query = head < keys, is_key = !is_query && head < values, is_value = head >= values && head < end;
+        Chunks<PARTS> &own = x[h][0];
+        if (any_lane(head < values)) {
+            const float *norm = is_query ? p.heads.q_norm : p.heads.k_norm;
+            turn_heads<LANES, PARTS>(x[h], places, turns, norm, p.heads.eps, head_dim, head < values);
         }
-        const Chunks<PARTS> &own = x[h][0];
-        if (head < keys) {
+        if (any_lane(is_query)) {
             float *row = p.q_out + ((u64)token * p.num_heads + head) * head_dim;
-            store_chunks<RF_KV_F32, LANES, PARTS, true>(own, places, reinterpret_cast<u8 *>(row), nullptr);
-            continue;
+            store_chunks<RF_KV_F32>(own, places, is_query, reinterpret_cast<u8 *>(row), nullptr);
         }
-        bool is_key = head < values;
+        bool appends = is_key || is_value;
+        if (!any_lane(appends)) continue;
         u32 kv_head = is_key ? head - keys : head - values;
         u8 *row = page + (is_key ? kv_row_offset<KvHalf::Key>(cache, kv_head, slot)
                                  : kv_row_offset<KvHalf::Value>(cache, kv_head, slot));
         auto scales = reinterpret_cast<f16 *>(page + (is_key ? kv_scale_offset<KvHalf::Key>(cache, kv_head, slot)
                                                              : kv_scale_offset<KvHalf::Value>(cache, kv_head, slot)));
         switch (cache.type) {
-        case RF_KV_F32: store_chunks<RF_KV_F32, LANES, PARTS, true>(own, places, row, scales); break;
-        case RF_KV_F16: store_chunks<RF_KV_F16, LANES, PARTS, true>(own, places, row, scales); break;
-        case RF_KV_FP8: store_chunks<RF_KV_FP8, LANES, PARTS, true>(own, places, row, scales); break;
-        default: store_chunks<RF_KV_Q8_0, LANES, PARTS, true>(own, places, row, scales);
+        case RF_KV_F32: store_chunks<RF_KV_F32>(own, places, appends, row, scales); break;
+        case RF_KV_F16: store_chunks<RF_KV_F16>(own, places, appends, row, scales); break;
+        case RF_KV_FP8: store_chunks<RF_KV_FP8>(own, places, appends, row, scales); break;
+        default: store_chunks<RF_KV_Q8_0>(own, places, appends, row, scales);
         }
     }
 }

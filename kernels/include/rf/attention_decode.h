@@ -412,7 +412,7 @@ RF_DEVICE void append_token(const RfAttentionParams &p, const ChunkPlaces<LANES,
                             : kv_row_offset<KvHalf::Value>(cache, kv_head, slot);
         u32 scales = is_key ? kv_scale_offset<KvHalf::Key>(cache, kv_head, slot)
                             : kv_scale_offset<KvHalf::Value>(cache, kv_head, slot);
-        store_chunks<TYPE>(x[0], places, page + offset, reinterpret_cast<f16 *>(page + scales));
+        store_chunks<TYPE>(x[0], places, lane() < LANES, page + offset, reinterpret_cast<f16 *>(page + scales));
     }
 }
 

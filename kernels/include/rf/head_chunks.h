@@ -100,10 +100,12 @@ struct ChunkTurns {
     }
 };
 
-// rope(x / √(mean(x²) + eps) · weight), or rope(x) without weights, of HEADS heads.
+// rope(x / √(mean(x²) + eps) · weight), or rope(x) without weights, of HEADS heads, where `changes`
+// is set. For all lanes of a wave.
 template <u32 LANES, u32 PARTS, u32 HEADS>
 RF_DEVICE void turn_heads(Chunks<PARTS> (&x)[HEADS], const ChunkPlaces<LANES, PARTS> &places,
-                          const ChunkTurns<PARTS> &turns, const float *weight, float eps, u32 head_dim) {
+                          const ChunkTurns<PARTS> &turns, const float *weight, float eps, u32 head_dim,
+                          bool changes = true) {
     if (weight) {
         Chunks<PARTS> own;
         read_chunks<PARTS>(own, weight, places.chunk);
@@ -116,7 +118,7 @@ RF_DEVICE void turn_heads(Chunks<PARTS> (&x)[HEADS], const ChunkPlaces<LANES, PA
             }
             float scale = rsqrt(wave_sum<LANES>(sum) * reciprocal_estimate((float)head_dim) + eps);
 #pragma unroll
-            for (u32 i = 0; i < PARTS * KV_CHUNK; i++) x[h][i] *= scale * own[i];
+            for (u32 i = 0; i < PARTS * KV_CHUNK; i++) x[h][i] *= changes ? scale * own[i] : 1.0f;
         }
     }
     // The lanes that hold the same head.
@@ -138,19 +140,22 @@ RF_DEVICE void turn_heads(Chunks<PARTS> (&x)[HEADS], const ChunkPlaces<LANES, PA
             }
         }
 #pragma unroll
-        for (u32 i = 0; i < PARTS * KV_CHUNK; i++) x[h][i] = fma(x[h][i], turns.cos[i], pair[i] * turns.sin[i]);
+        for (u32 i = 0; i < PARTS * KV_CHUNK; i++) {
+            x[h][i] = changes ? fma(x[h][i], turns.cos[i], pair[i] * turns.sin[i]) : x[h][i];
+        }
     }
 }
 
-// Stores a head in a row of the cache; `scales` are those of q8_0. Lanes after the first LANES have
-// heads of their own, or else store nothing.
-template <RfKvType TYPE, u32 LANES, u32 PARTS, bool OWN_HEADS = false>
-RF_DEVICE void store_chunks(const Chunks<PARTS> &x, const ChunkPlaces<LANES, PARTS> &places, u8 *row, f16 *scales) {
+// Stores a head in a row of the cache, where `writes` is set; `scales` are those of q8_0. For all
+// lanes of a wave.
+template <RfKvType TYPE, u32 LANES, u32 PARTS>
+RF_DEVICE void store_chunks(const Chunks<PARTS> &x, const ChunkPlaces<LANES, PARTS> &places, bool writes, u8 *row,
+                            f16 *scales) {
 #pragma unroll
     for (u32 part = 0; part < PARTS; part++) {
         const float *own = x + part * KV_CHUNK;
         u32 chunk = places.chunk[part];
-        bool inside = places.inside[part] && (OWN_HEADS || lane() < LANES);
+        bool inside = places.inside[part] && writes;
         u8 *to = row + chunk * (KV_CHUNK * KvRow<TYPE>::BYTES);
         if constexpr (TYPE == RF_KV_F32) {
             if (inside) reinterpret_cast<f32x4 *>(to)[0] = f32x4{own[0], own[1], own[2], own[3]};
