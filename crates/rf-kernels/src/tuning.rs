@@ -130,8 +130,8 @@ impl Knob {
             }
             Self::SkinnyTokens => &[64, 32, 16],
             Self::MatvecTokens => &[1, 2, 4, 8],
-            Self::MatvecRowsSteps => &[20, 21, 22, 40, 41],
-            Self::GluSteps => &[0, 1, 2],
+            Self::MatvecRowsSteps => &[20, 22, 24, 40, 42],
+            Self::GluSteps => &[0, 2, 4],
             Self::PrefillCuMode => &[0, 1],
         }
     }
@@ -145,14 +145,14 @@ impl Knob {
     /// The code of a value on an AMD card; `None` for the embedded code.
     pub(crate) fn variant(self, value: u32) -> Option<Variant> {
         let (name, options): (_, &[_]) = match (self, value) {
-            (Self::MatvecRowsSteps, 21) => ("rows2-steps1", &["-DRF_MATVEC_STEPS=1"]),
             (Self::MatvecRowsSteps, 22) => ("rows2-steps2", &["-DRF_MATVEC_STEPS=2"]),
+            (Self::MatvecRowsSteps, 24) => ("rows2-steps4", &["-DRF_MATVEC_STEPS=4"]),
             (Self::MatvecRowsSteps, 40) => ("rows4", &["-DRF_MATVEC_ROWS=4"]),
-            (Self::MatvecRowsSteps, 41) => {
-                ("rows4-steps1", &["-DRF_MATVEC_ROWS=4", "-DRF_MATVEC_STEPS=1"])
+            (Self::MatvecRowsSteps, 42) => {
+                ("rows4-steps2", &["-DRF_MATVEC_ROWS=4", "-DRF_MATVEC_STEPS=2"])
             }
-            (Self::GluSteps, 1) => ("glu-steps1", &["-DRF_GLU_STEPS=1"]),
             (Self::GluSteps, 2) => ("glu-steps2", &["-DRF_GLU_STEPS=2"]),
+            (Self::GluSteps, 4) => ("glu-steps4", &["-DRF_GLU_STEPS=4"]),
             (Self::PrefillCuMode, 1) => ("cu-mode", &["-mcumode"]),
             _ => return None,
         };

@@ -185,7 +185,7 @@ fn choices_of_code_are_compiled_and_pass() {
     let folders = std::fs::read_dir(cache_folder().unwrap().join("kernels")).unwrap();
     let files = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
     let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
-    let is_variant = |name: &&std::ffi::OsString| name.to_string_lossy().contains(".rows4-steps1-");
+    let is_variant = |name: &&std::ffi::OsString| name.to_string_lossy().contains(".rows4-steps2-");
     assert_eq!(names.iter().filter(is_variant).count(), 1, "{names:?}");
 }
 
@@ -202,7 +202,7 @@ fn a_choice_of_code_without_a_compiler_is_left_out() {
         let backend = GpuBackend::new(GpuOptions::default()).unwrap();
         let format = Format::Weight(DType::Q4K);
         let mut tuning = Tuning::NONE;
-        assert!(tuning.set(Knob::GluSteps, format, Some(1)));
+        assert!(tuning.set(Knob::GluSteps, format, Some(2)));
         assert!(tuning.set(Knob::MatvecWaves, format, Some(16)));
         let mut refused = Vec::new();
         let tuned = backend.with_loaded_tuning(tuning, &mut |knob, _, error| {

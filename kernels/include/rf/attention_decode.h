@@ -37,14 +37,11 @@ constexpr u32 MAX_SPLITS = 128;
 constexpr u32 MIN_SPLIT_KEYS = 64;
 
 // Loads at a time of the workgroup that combines the splits, and keys per lane and tile, limited by
-// registers. READ_AGAIN: whether a wave after its last tile loads a tile again, which it does not
-// use.
+// registers.
 #if RF_NVIDIA
 constexpr u32 COMBINE_AT_ONCE = 16;
-constexpr bool READ_AGAIN = false;
 #else
 constexpr u32 COMBINE_AT_ONCE = 8;
-constexpr bool READ_AGAIN = true;
 #endif
 #if RF_NVIDIA
 constexpr u32 decode_steps(u32, u32 parts) { return 4 / parts; }
@@ -214,11 +211,12 @@ struct DecodeWave {
         start.next_page = read_done(entry_of(start.tile + stride, range.end_tile));
     }
 
-    RF_DEVICE_MEMBER void fetch_first(Start &start, const DecodeRange &range) const {
+    // The first tile, of which keys after `last_key` are not in the cache yet.
+    RF_DEVICE_MEMBER void fetch_first(Start &start, const DecodeRange &range, u32 last_key) const {
         if (LOADS_EARLY && start.tile >= range.end_tile) return;
         u32 page = uniform(start.page);
-        fetch<KvHalf::Key>(start.keys, page, start.tile, range.last_key);
-        fetch<KvHalf::Value>(start.values, page, start.tile, range.last_key);
+        fetch<KvHalf::Key>(start.keys, page, start.tile, last_key);
+        fetch<KvHalf::Value>(start.values, page, start.tile, last_key);
     }
 
     // With LOADS_EARLY the tile of `start` is on its way.
@@ -235,7 +233,7 @@ struct DecodeWave {
         if (start.tile >= range.end_tile) return;
         if constexpr (!LOADS_EARLY) {
             find_pages(start, range, slice, stride);
-            fetch_first(start, range);
+            fetch_first(start, range, range.last_key);
         }
         u32 tile = start.tile, page = 0, next_page = start.next_page;
         Tile &keys = start.keys, &values = start.values;
@@ -246,8 +244,6 @@ struct DecodeWave {
             scores(keys, q, sums);
             bool more = next < range.end_tile;
             page = uniform(next_page);
-            // AMD counts loads in flight. Of loads behind a branch the number is not known, so a
-            // wait for those before them would be one for them, too.
             if (READ_AGAIN || more) fetch<KvHalf::Key>(keys, page, more ? next : tile, range.last_key);
             // Before the values, so that a wait for it is none for them.
             next_page = *entry_of(next + stride, range.end_tile);
@@ -447,9 +443,20 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     u32 groups = (group + HEADS - 1) / HEADS;
     u32 slices = groups == 1 ? 4 : groups == 2 ? 2 : 1, together = DECODE_WAVES / slices;
     typename Wave::Start start;
-    if constexpr (LOADS_EARLY) w.find_pages(start, range, wave() % slices, slices);
-    await_previous_kernels();
     bool appends = p.heads.k != nullptr, appends_here = appends && split + 1 == range.active_splits;
+    // Whether all keys of the first tile are those of earlier steps.
+    bool has_first = false;
+    if constexpr (LOADS_EARLY) {
+        w.find_pages(start, range, wave() % slices, slices);
+        u32 first_key = start.tile * Wave::TILE, past = appends ? span.past_tokens : 0;
+        if (first_key < past) {
+            // Later the rest of the tile is added, and its other lines are in the caches.
+            if (kv_heads_together > 1) w.kv_head = first_kv_head + wave() / slices;
+            w.fetch_first(start, range, past - 1);
+            has_first = first_key + Wave::TILE <= past;
+        }
+    }
+    await_previous_kernels();
     auto append = [&](const ChunkTurns<PARTS> &turns) {
         append_token<TYPE>(p, places, turns, w.table, token, position, first_kv_head, kv_heads_together);
         barrier();
@@ -474,10 +481,10 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
             if (appends) {
                 auto turns = ChunkTurns<PARTS>::read(p.heads.rope, position, chunk);
                 if (LOADS_EARLY && appends_here && first_group == 0) append(turns);
-                if constexpr (LOADS_EARLY) w.fetch_first(start, range);
+                if (LOADS_EARLY && !(has_first && first_group == 0)) w.fetch_first(start, range, range.last_key);
                 turn_heads(q, places, turns, p.heads.q_norm, p.heads.eps, head_dim);
             } else if constexpr (LOADS_EARLY) {
-                w.fetch_first(start, range);
+                w.fetch_first(start, range, range.last_key);
             }
 #pragma unroll
             for (u32 h = 0; h < HEADS; h++) {

@@ -189,6 +189,11 @@ constexpr bool LOADS_EARLY = true;
 constexpr bool LOADS_EARLY = false;
 #endif
 
+// Whether a loop that loads ahead reads data again after its end, which it does not use. AMD counts
+// loads in flight: of loads behind a branch the number is not known, so a wait for those before
+// them would be one for them, too.
+constexpr bool READ_AGAIN = !LOADS_EARLY;
+
 // Lets the next kernel start as soon as all workgroups of this one have called this or ended.
 RF_DEVICE void allow_next_kernel() {
 #if RF_KERNELS_OVERLAP
@@ -197,7 +202,7 @@ RF_DEVICE void allow_next_kernel() {
 }
 
 // Waits until all previous kernels are done and their writes are visible. Before it, a kernel reads
-// weights and tables only, and writes LDS only.
+// weights, tables and what earlier steps wrote only, and writes LDS only.
 RF_DEVICE void await_previous_kernels() {
 #if RF_KERNELS_OVERLAP
     asm volatile("griddepcontrol.wait;" ::: "memory");

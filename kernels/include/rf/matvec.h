@@ -25,7 +25,7 @@ namespace rf {
 #endif
 #ifndef RF_MATVEC_STEPS
 #if RF_NVIDIA
-#define RF_MATVEC_STEPS 2
+#define RF_MATVEC_STEPS 4
 #else
 #define RF_MATVEC_STEPS 0
 #endif
@@ -159,40 +159,33 @@ RF_DEVICE void fetch_activations(ActivationBlock (&block_x)[TOKENS], const RfAct
         block_x[t] = ActivationBlock::fetch(x.q + (u64)t * columns, x.meta + (u64)t * (columns / 16), columns, block);
 }
 
-// STEPS steps of ROWS rows of weights in their memory format, starting at block `first`. Blocks
-// beyond the rows are the last one of each, and are multiplied with zeros.
+// STEPS steps of ROWS rows of weights in their memory format. Blocks beyond the rows are the last
+// one of each, and are multiplied with zeros.
 template <typename F, u32 STEPS, u32 ROWS>
 struct WeightSteps {
     typename F::Raw raw[STEPS][ROWS];
 
-    RF_DEVICE_MEMBER static WeightSteps fetch(const RfWeight (&row_weight)[ROWS], u32 first, u32 blocks) {
-        WeightSteps steps;
+    // Step i of those that start at block `first`.
+    RF_DEVICE_MEMBER void fetch(u32 i, const RfWeight (&row_weight)[ROWS], u32 first, u32 blocks) {
+        u32 block = first + i * WAVE;
+        block = block < blocks ? block : blocks - 1;
 #pragma unroll
-        for (u32 i = 0; i < STEPS; i++) {
-            u32 block = first + i * WAVE;
-            block = block < blocks ? block : blocks - 1;
-#pragma unroll
-            for (u32 r = 0; r < ROWS; r++) steps.raw[i][r] = F::fetch(row_weight[r], block);
-        }
-        return steps;
+        for (u32 r = 0; r < ROWS; r++) raw[i][r] = F::fetch(row_weight[r], block);
     }
 
     template <u32 TOKENS>
-    RF_DEVICE_MEMBER void add_to(float (&sums)[ROWS][TOKENS], const RfActivations &x, u32 columns, u32 first) const {
-        u32 blocks = columns / 32;
+    RF_DEVICE_MEMBER void add_to(float (&sums)[ROWS][TOKENS], u32 i, const RfActivations &x, u32 columns,
+                                 u32 first) const {
+        u32 blocks = columns / 32, block = first + i * WAVE;
+        // The same for all lanes.
+        if (block - lane() >= blocks) return;
+        ActivationBlock block_x[TOKENS];
+        fetch_activations(block_x, x, columns, block < blocks ? block : blocks - 1);
+        if (block >= blocks) {
 #pragma unroll
-        for (u32 i = 0; i < STEPS; i++) {
-            u32 block = first + i * WAVE;
-            // The same for all lanes.
-            if (block - lane() >= blocks) break;
-            ActivationBlock block_x[TOKENS];
-            fetch_activations(block_x, x, columns, block < blocks ? block : blocks - 1);
-            if (block >= blocks) {
-#pragma unroll
-                for (u32 t = 0; t < TOKENS; t++) block_x[t].meta = f32x2{0.0f, 0.0f};
-            }
-            accumulate<F>(sums, raw[i], block_x);
+            for (u32 t = 0; t < TOKENS; t++) block_x[t].meta = f32x2{0.0f, 0.0f};
         }
+        accumulate<F>(sums, raw[i], block_x);
     }
 };
 
@@ -248,18 +241,19 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
     }
 }
 
-// The sums of `count` groups of ROWS rows, one after the other, for TOKENS tokens. The first
-// weights of a group are on their way while the last ones of the group before it are multiplied,
-// and those of the first group before `ready` waits for the activations. rows_of(i, row_weight)
-// sets the rows of group i, done(i, sums) gets the sums of each lane.
+// The sums of `count` groups of ROWS rows, one after the other, for TOKENS tokens. The weights of a
+// step are requested as soon as those STEPS before them are multiplied, across the ends of groups,
+// and the first ones before `ready` waits for the activations. rows_of(i, row_weight) sets the rows
+// of group i, done(i, sums) gets the sums of each lane.
 template <typename F, u32 STEPS, u32 ROWS, u32 TOKENS, typename RowsOf, typename Ready, typename Done>
 RF_DEVICE void stream_rows(u32 count, const RfActivations &x, u32 columns, RowsOf rows_of, Ready ready, Done done) {
-    using Steps = WeightSteps<F, STEPS, ROWS>;
     constexpr u32 SPAN = STEPS * WAVE;
     u32 blocks = columns / 32, group = 0, first = lane();
     RfWeight row_weight[ROWS];
     rows_of(group, row_weight);
-    Steps steps = Steps::fetch(row_weight, first, blocks);
+    WeightSteps<F, STEPS, ROWS> steps;
+#pragma unroll
+    for (u32 i = 0; i < STEPS; i++) steps.fetch(i, row_weight, first, blocks);
     ready();
     float sums[ROWS][TOKENS] = {};
 #pragma unroll 1
@@ -273,10 +267,12 @@ RF_DEVICE void stream_rows(u32 count, const RfActivations &x, u32 columns, RowsO
             group++;
             if (group < count) rows_of(group, row_weight);
         }
-        Steps next = steps;
-        if (group < count) next = Steps::fetch(row_weight, first, blocks);
-        forget_memory();
-        steps.add_to(sums, x, columns, current);
+#pragma unroll
+        for (u32 i = 0; i < STEPS; i++) {
+            steps.add_to(sums, i, x, columns, current);
+            if (READ_AGAIN || group < count) steps.fetch(i, row_weight, first, blocks);
+            forget_memory();
+        }
         if (ends) {
             done(group - 1, sums);
             if (group == count) return;
@@ -285,7 +281,6 @@ RF_DEVICE void stream_rows(u32 count, const RfActivations &x, u32 columns, RowsO
 #pragma unroll
                 for (u32 t = 0; t < TOKENS; t++) sums[r][t] = 0.0f;
         }
-        steps = next;
     }
 }
 

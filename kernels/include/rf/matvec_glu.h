@@ -21,7 +21,7 @@ constexpr u32 GLU_THREADS = 16 * WAVE, GLU_THREADS_FEW = 8 * WAVE;
 // holds 32 waves.
 #ifndef RF_GLU_STEPS
 #if RF_NVIDIA
-#define RF_GLU_STEPS 1
+#define RF_GLU_STEPS 2
 #else
 #define RF_GLU_STEPS 0
 #endif
