@@ -43,6 +43,10 @@ const _: () = {
 /// Spare rows after the last row. Kernels read them and ignore the values.
 pub(crate) const SPARE_ROWS: usize = 8;
 
+/// The least spare bytes of a plane: 32 blocks of 16 bytes, which a wave copies at once, and
+/// another 16 for their alignment (`rf/weight_ring.h`).
+const SPARE_BYTES: usize = 32 * 16 + 16;
+
 /// Alignment of planes, in bytes.
 const ALIGNMENT: usize = 256;
 
@@ -118,7 +122,8 @@ impl PackedLayout {
         let mut bytes = 0_usize;
         for (offset, row_bytes) in offsets.iter_mut().zip(row_bytes) {
             *offset = bytes;
-            bytes += (row_bytes * (rows + SPARE_ROWS)).next_multiple_of(ALIGNMENT);
+            let spare = if row_bytes > 0 { SPARE_BYTES.max(row_bytes * SPARE_ROWS) } else { 0 };
+            bytes += (row_bytes * rows + spare).next_multiple_of(ALIGNMENT);
         }
         Self { dtype, columns, row_bytes, offsets, bytes }
     }

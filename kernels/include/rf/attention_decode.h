@@ -37,11 +37,14 @@ constexpr u32 MAX_SPLITS = 128;
 constexpr u32 MIN_SPLIT_KEYS = 64;
 
 // Loads at a time of the workgroup that combines the splits, and keys per lane and tile, limited by
-// registers.
+// registers. READ_AGAIN: whether a wave after its last tile loads a tile again, which it does not
+// use.
 #if RF_NVIDIA
 constexpr u32 COMBINE_AT_ONCE = 16;
+constexpr bool READ_AGAIN = false;
 #else
 constexpr u32 COMBINE_AT_ONCE = 8;
+constexpr bool READ_AGAIN = true;
 #endif
 #if RF_NVIDIA
 constexpr u32 decode_steps(u32, u32 parts) { return 4 / parts; }
@@ -244,6 +247,8 @@ struct DecodeWave {
             scores(keys, q, sums);
             bool more = next < range.end_tile;
             page = uniform(next_page);
+            // AMD counts loads in flight. Of loads behind a branch the number is not known, so a
+            // wait for those before them would be one for them, too.
             if (READ_AGAIN || more) fetch<KvHalf::Key>(keys, page, more ? next : tile, range.last_key);
             // Before the values, so that a wait for it is none for them.
             next_page = *entry_of(next + stride, range.end_tile);

@@ -189,11 +189,6 @@ constexpr bool LOADS_EARLY = true;
 constexpr bool LOADS_EARLY = false;
 #endif
 
-// Whether a loop that loads ahead reads data again after its end, which it does not use. AMD counts
-// loads in flight: of loads behind a branch the number is not known, so a wait for those before
-// them would be one for them, too.
-constexpr bool READ_AGAIN = !LOADS_EARLY;
-
 // Lets the next kernel start as soon as all workgroups of this one have called this or ended.
 RF_DEVICE void allow_next_kernel() {
 #if RF_KERNELS_OVERLAP
@@ -230,6 +225,14 @@ RF_DEVICE u32 read_done(const u32 *from) {
     return v;
 #else
     return *from;
+#endif
+}
+
+// Loads a line of memory to the caches without waiting for it (NVIDIA).
+RF_DEVICE void touch_line([[maybe_unused]] const void *from) {
+#if RF_NVIDIA
+    u32 unused;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(unused) : "l"(from) : "memory");
 #endif
 }
 

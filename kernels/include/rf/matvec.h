@@ -13,22 +13,19 @@
 #include "rf/estimate.h"
 #include "rf/formats.h"
 #include "rf/params/matvec.h"
+#include "rf/weight_ring.h"
 
 namespace rf {
 
 // Choices that `rf-cli tune` replaces for a card (RF_MATVEC_*, see crates/rf-kernels/src/tuning):
-// the rows of a wave for one token, and the steps of weights that it has on their way while it
-// multiplies those before; 0 steps for none. An AMD SIMD switches between up to 16 waves, an NVIDIA
-// scheduler with so few rows between about four.
+// the rows of a wave for one token, and on AMD the steps of weights that it has on their way while
+// it multiplies those before; 0 steps for none. An AMD SIMD switches between up to 16 waves, an
+// NVIDIA scheduler with so few rows between about four: there the next weights are in LDS.
 #ifndef RF_MATVEC_ROWS
 #define RF_MATVEC_ROWS 2
 #endif
 #ifndef RF_MATVEC_STEPS
-#if RF_NVIDIA
-#define RF_MATVEC_STEPS 4
-#else
 #define RF_MATVEC_STEPS 0
-#endif
 #endif
 
 // The most tokens of kernels with epilogues. More would spill registers in some formats.
@@ -47,10 +44,9 @@ constexpr u32 MATVEC_ROWS = TOKENS == 1                  ? RF_MATVEC_ROWS
 constexpr u32 MATVEC_WAVES = 8;
 constexpr u32 MATVEC_THREADS = MATVEC_WAVES * WAVE, MATVEC_THREADS_1 = 2 * MATVEC_THREADS;
 
-// Whether waves with this number of steps stream their rows (stream_rows): as far as registers
-// allow.
+// Whether waves stream their rows (stream_rows), as far as registers allow.
 template <typename F, u32 TOKENS, u32 STEPS>
-constexpr bool MATVEC_STREAMS = STEPS > 0 && TOKENS <= 2 && F::PARTS == 1;
+constexpr bool MATVEC_STREAMS = (COPY_ASYNC || STEPS > 0) && TOKENS <= 2 && F::PARTS == 1;
 
 // One block of a row of activations.
 struct ActivationBlock {
@@ -241,20 +237,93 @@ RF_DEVICE void row_sums(float (&sums)[ROWS][TOKENS], const RfWeight (&row_weight
     }
 }
 
-// The sums of `count` groups of ROWS rows, one after the other, for TOKENS tokens. The weights of a
-// step are requested as soon as those STEPS before them are multiplied, across the ends of groups,
-// and the first ones before `ready` waits for the activations. rows_of(i, row_weight) sets the rows
-// of group i, done(i, sums) gets the sums of each lane.
-template <typename F, u32 STEPS, u32 ROWS, u32 TOKENS, typename RowsOf, typename Ready, typename Done>
-RF_DEVICE void stream_rows(u32 count, const RfActivations &x, u32 columns, RowsOf rows_of, Ready ready, Done done) {
+// Brings the activations to the cache of the multiprocessor. Otherwise every step of the first rows
+// would wait for its part.
+template <u32 TOKENS>
+RF_DEVICE void touch_activations(const RfActivations &x, u32 columns, u32 threads) {
+    constexpr u32 LINE_BYTES = 128;
+    auto touch = [&](const void *from, u32 bytes) {
+        for (u32 at = thread_x() * LINE_BYTES; at < bytes; at += threads * LINE_BYTES)
+            touch_line(static_cast<const u8 *>(from) + at);
+    };
+    touch(x.q, TOKENS * columns);
+    touch(x.meta, TOKENS * columns / 4);
+}
+
+// stream_rows with the next weights in LDS: a wave requests a step as soon as it has read the one
+// DEPTH before, across the ends of groups.
+template <typename F, u32 ROWS, u32 TOKENS, typename RowsOf, typename Ready, typename Start, typename Done>
+RF_DEVICE void stream_through_lds(u32 count, u32 threads, const RfActivations &x, u32 columns, RowsOf rows_of,
+                                  Ready ready, Start start, Done done) {
+    using Ring = WeightRing<F, ROWS>;
+    u32 blocks = columns / 32, steps = (blocks + WAVE - 1) / WAVE, next_group = 0, next_step = 0;
+    Ring ring;
+    ring.lds = shared_memory<u8>() + wave() * RING_BYTES;
+    auto request = [&](u32 place) {
+        if (next_group < count) {
+            if (next_step == 0) {
+                RfWeight next_weight[ROWS];
+                rows_of(next_group, next_weight);
+                ring.start(next_weight);
+            }
+            ring.request(place);
+            bool ends = ++next_step == steps;
+            next_group += ends ? 1 : 0;
+            next_step = ends ? 0 : next_step;
+        }
+        copy_async_commit();
+    };
+#pragma unroll 1
+    for (u32 place = 0; place < Ring::DEPTH; place++) request(place);
+    ready();
+    touch_activations<TOKENS>(x, columns, threads);
+    u32 place = 0;
+#pragma unroll 1
+    for (u32 group = 0; group < count; group++) {
+        RfWeight row_weight[ROWS];
+        rows_of(group, row_weight);
+        start(group);
+        float sums[ROWS][TOKENS] = {};
+#pragma unroll 1
+        for (u32 step = 0; step < steps; step++) {
+            // Lanes beyond the rows have the last block, multiplied with zeros.
+            u32 block = step * WAVE + lane(), last = blocks - 1;
+            bool inside = block < blocks;
+            ActivationBlock block_x[TOKENS];
+            fetch_activations(block_x, x, columns, inside ? block : last);
+            copy_async_wait_but<Ring::DEPTH - 1>();
+            wave_barrier();
+            typename F::Raw raw[ROWS];
+#pragma unroll
+            for (u32 r = 0; r < ROWS; r++)
+                raw[r] = F::fetch(ring.row(row_weight, r, place, step), inside ? lane() : last % WAVE);
+            wave_barrier();
+            request(place);
+            place = place + 1 < Ring::DEPTH ? place + 1 : 0;
+            if (!inside) {
+#pragma unroll
+                for (u32 t = 0; t < TOKENS; t++) block_x[t].meta = f32x2{0.0f, 0.0f};
+            }
+            accumulate<F>(sums, raw, block_x);
+        }
+        done(group, sums);
+    }
+}
+
+// stream_rows with the next weights in registers: STEPS steps on their way while those before are
+// multiplied.
+template <typename F, u32 STEPS, u32 ROWS, u32 TOKENS, typename RowsOf, typename Ready, typename Start, typename Done>
+RF_DEVICE void stream_through_registers(u32 count, const RfActivations &x, u32 columns, RowsOf rows_of, Ready ready,
+                                        Start start, Done done) {
     constexpr u32 SPAN = STEPS * WAVE;
     u32 blocks = columns / 32, group = 0, first = lane();
     RfWeight row_weight[ROWS];
     rows_of(group, row_weight);
-    WeightSteps<F, STEPS, ROWS> steps;
+    WeightSteps<F, STEPS, ROWS> weights;
 #pragma unroll
-    for (u32 i = 0; i < STEPS; i++) steps.fetch(i, row_weight, first, blocks);
+    for (u32 i = 0; i < STEPS; i++) weights.fetch(i, row_weight, first, blocks);
     ready();
+    start(group);
     float sums[ROWS][TOKENS] = {};
 #pragma unroll 1
     while (true) {
@@ -269,18 +338,35 @@ RF_DEVICE void stream_rows(u32 count, const RfActivations &x, u32 columns, RowsO
         }
 #pragma unroll
         for (u32 i = 0; i < STEPS; i++) {
-            steps.add_to(sums, i, x, columns, current);
-            if (READ_AGAIN || group < count) steps.fetch(i, row_weight, first, blocks);
+            weights.add_to(sums, i, x, columns, current);
+            // Also after the last group: the number of loads behind a branch would not be known, so
+            // a wait for those before them would be one for them, too.
+            weights.fetch(i, row_weight, first, blocks);
             forget_memory();
         }
         if (ends) {
             done(group - 1, sums);
             if (group == count) return;
+            start(group);
 #pragma unroll
             for (u32 r = 0; r < ROWS; r++)
 #pragma unroll
                 for (u32 t = 0; t < TOKENS; t++) sums[r][t] = 0.0f;
         }
+    }
+}
+
+// The sums of `count` groups of ROWS rows, one after the other, for TOKENS tokens, by a workgroup
+// of `threads` threads. Weights are requested ahead, the first ones before `ready` waits for the
+// activations. rows_of(i, row_weight) sets the rows of group i, start(i) precedes its sums, done(i,
+// sums) gets the sums of each lane.
+template <typename F, u32 STEPS, u32 ROWS, u32 TOKENS, typename RowsOf, typename Ready, typename Start, typename Done>
+RF_DEVICE void stream_rows(u32 count, u32 threads, const RfActivations &x, u32 columns, RowsOf rows_of, Ready ready,
+                           Start start, Done done) {
+    if constexpr (COPY_ASYNC) {
+        stream_through_lds<F, ROWS, TOKENS>(count, threads, x, columns, rows_of, ready, start, done);
+    } else {
+        stream_through_registers<F, STEPS, ROWS, TOKENS>(count, x, columns, rows_of, ready, start, done);
     }
 }
 
@@ -363,39 +449,40 @@ RF_DEVICE void stream_projection(const RfMatvecParams &p, const RfProjection &to
                                  u32 weight_row, u32 row, const float *residual, float (&values)[TOKENS]) {
     u32 stride = p.waves * ROWS, left = (to.rows - row + stride - 1) / stride;
     u32 count = p.row_groups < left ? p.row_groups : left;
-    float squares[TOKENS], addends[TOKENS], next_addends[TOKENS] = {};
-    auto load_addends = [&](float(&of)[TOKENS], u32 mine) {
-        bool writes = lane() < ROWS && mine < to.rows;
-        float bias = writes && to.bias ? to.bias[mine] : 0.0f;
-#pragma unroll
-        for (u32 t = 0; t < TOKENS; t++) of[t] = writes && residual ? bias + residual[t * to.rows + mine] : bias;
-    };
+    float squares[TOKENS], factors[TOKENS], addends[TOKENS];
     stream_rows<F, RF_MATVEC_STEPS, ROWS, TOKENS>(
-        count, x, p.columns,
+        count, p.waves * WAVE, x, p.columns,
         [&](u32 i, RfWeight(&row_weight)[ROWS]) {
             neighbours<F, ROWS>(row_weight, 0, to.weight, weight_row + i * stride, p.columns / 32);
-            if (i > 0) load_addends(next_addends, row + i * stride + lane());
         },
         [&] {
             if (!p.route) await_previous_kernels();
 #pragma unroll
             for (u32 t = 0; t < TOKENS; t++) squares[t] = norm_squares(p.norm_in, t);
-            load_addends(addends, row + lane());
+        },
+        [&](u32 i) {
+            if (i == 0) {
+#pragma unroll
+                for (u32 t = 0; t < TOKENS; t++) factors[t] = norm_factor(p.norm_in, squares[t], p.columns);
+            }
+            u32 mine = row + i * stride + lane();
+            bool writes = lane() < ROWS && mine < to.rows;
+            float bias = writes && to.bias ? to.bias[mine] : 0.0f;
+#pragma unroll
+            for (u32 t = 0; t < TOKENS; t++) addends[t] = writes && residual ? bias + residual[t * to.rows + mine] : bias;
         },
         [&](u32 i, const float(&sums)[ROWS][TOKENS]) {
             u32 mine = row + i * stride + lane();
 #pragma unroll
             for (u32 t = 0; t < TOKENS; t++) {
-                float factor = norm_factor(p.norm_in, squares[t], p.columns);
                 float value = wave_sum(sums[0][t]);
 #pragma unroll
                 for (u32 r = 1; r < ROWS; r++) {
                     float other = wave_sum(sums[r][t]);
                     value = lane() == r ? other : value;
                 }
-                values[t] = fma(value, factor, addends[t]);
+                values[t] = fma(value, factors[t], addends[t]);
                 if (lane() < ROWS && mine < to.rows) to.out[t * to.rows + mine] = values[t];
-                addends[t] = next_addends[t];
             }
         });
 }
@@ -407,32 +494,34 @@ RF_DEVICE void matvec_rows(const RfMatvecParams &p, const RfProjection &projecti
     constexpr u32 ROWS = MATVEC_ROWS<F, TOKENS>;
     constexpr bool STREAMS = MATVEC_STREAMS<F, TOKENS, RF_MATVEC_STEPS>;
     if (row >= projection.rows) return;
-    float sums[ROWS][TOKENS];
-    RfWeight row_weight[ROWS];
-    if (TOKENS == 1 && p.route) {
+    RfProjection own = projection;
+    RfActivations x = p.x_q8;
+    u32 weight_row = row;
+    bool routed = TOKENS == 1 && p.route;
+    if (routed) {
         await_previous_kernels();
         u32 slot = group_y(), token = slot / p.used;
         u32 expert = (u32)p.route[token * 2 * p.used + slot % p.used];
         u64 x_row = p.shared_x ? token : slot;
-        RfActivations x{p.x_q8.q + x_row * p.columns, p.x_q8.meta + x_row * (p.columns / 16)};
-        RfProjection own = projection_of(projection, slot, expert);
-        u32 weight_row = expert * projection.rows + row;
-        if constexpr (STREAMS) {
-            stream_projection<F, ROWS>(p, own, x, weight_row, row, nullptr, values);
-        } else {
-            neighbours<F, ROWS>(row_weight, 0, projection.weight, weight_row, p.columns / 32);
-            row_sums<F, false>(sums, row_weight, x, 1, p.norm_in, p.columns);
-            write_rows(sums, own, nullptr, row, 1, values);
-        }
-        return;
+        x = {x.q + x_row * p.columns, x.meta + x_row * (p.columns / 16)};
+        own = projection_of(projection, slot, expert);
+        weight_row = expert * projection.rows + row;
     }
     if constexpr (STREAMS) {
-        stream_projection<F, ROWS>(p, projection, p.x_q8, row, row, p.residual, values);
-    } else {
-        neighbours<F, ROWS>(row_weight, 0, projection.weight, row, p.columns / 32);
-        row_sums<F, true>(sums, row_weight, p.x_q8, p.tokens, p.norm_in, p.columns);
-        write_rows(sums, projection, p.residual, row, p.tokens, values);
+        stream_projection<F, ROWS>(p, own, x, weight_row, row, routed ? nullptr : p.residual, values);
+        return;
     }
+    float sums[ROWS][TOKENS];
+    RfWeight row_weight[ROWS];
+    if (routed) {
+        neighbours<F, ROWS>(row_weight, 0, projection.weight, weight_row, p.columns / 32);
+        row_sums<F, false>(sums, row_weight, x, 1, p.norm_in, p.columns);
+        write_rows(sums, own, nullptr, row, 1, values);
+        return;
+    }
+    neighbours<F, ROWS>(row_weight, 0, projection.weight, row, p.columns / 32);
+    row_sums<F, true>(sums, row_weight, p.x_q8, p.tokens, p.norm_in, p.columns);
+    write_rows(sums, projection, p.residual, row, p.tokens, values);
 }
 
 // The weight of the norm for the row of a lane in the waves that write a token, read before the

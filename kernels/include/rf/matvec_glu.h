@@ -17,14 +17,9 @@ namespace rf {
 // With several tokens a workgroup has 8 waves.
 constexpr u32 GLU_THREADS = 16 * WAVE, GLU_THREADS_FEW = 8 * WAVE;
 
-// As RF_MATVEC_STEPS. More steps need more registers than 64, with which a multiprocessor of NVIDIA
-// holds 32 waves.
+// As RF_MATVEC_STEPS.
 #ifndef RF_GLU_STEPS
-#if RF_NVIDIA
-#define RF_GLU_STEPS 2
-#else
 #define RF_GLU_STEPS 0
-#endif
 #endif
 
 template <typename F, u32 TOKENS>
@@ -67,7 +62,7 @@ RF_DEVICE void matvec_glu(const RfMatvecGluParams &p) {
                 ups[t][i * p.waves + wave()] = up;
             }
         };
-        stream_rows<F, RF_GLU_STEPS, 2, TOKENS>(32 / p.waves, x, p.columns, rows_of, ready_once, store);
+        stream_rows<F, RF_GLU_STEPS, 2, TOKENS>(32 / p.waves, p.waves * WAVE, x, p.columns, rows_of, ready_once, [](u32) {}, store);
     } else {
 #pragma unroll 1
         for (u32 own = wave(); own < 32; own += p.waves) {

@@ -1,6 +1,7 @@
 //! Committed instruction counts, and their comparison with new counts.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fmt::{self, Write as _},
     fs,
@@ -128,6 +129,15 @@ fn grown_parts(was: &Parts, is: &Parts) -> String {
     named.map(|(growth, part)| format!("{part} (+{growth})")).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns true for keys that TOML allows without quotes.
+fn is_bare(key: &str) -> bool {
+    !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+fn key(name: &str) -> Cow<'_, str> {
+    if is_bare(name) { name.into() } else { format!("{name:?}").into() }
+}
+
 /// One line per entry in tables of the first word of its name, or one table per entry if the names
 /// of parts are long. There are no spaces around the counts, which saves a fifth of the bytes.
 impl fmt::Display for Snapshot {
@@ -137,20 +147,19 @@ impl fmt::Display for Snapshot {
                 parts.iter().map(|(part, count)| format!("{part}={count}")).collect();
             parts.join(",")
         };
-        let is_bare = |part: &String| part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        let inline = self.entries.values().flat_map(BTreeMap::keys).all(is_bare);
+        let inline = self.entries.values().flat_map(BTreeMap::keys).all(|part| is_bare(part));
         let mut text = format!("compiler = {:?}\n", self.compiler);
         let mut table = None;
         for (name, parts) in &self.entries {
             if let Some((word, rest)) = name.split_once(' ').filter(|_| inline) {
                 if table.replace(word) != Some(word) {
-                    writeln!(text, "\n[entries.{word:?}]")?;
+                    writeln!(text, "\n[entries.{}]", key(word))?;
                 }
-                writeln!(text, "{rest:?}={{{}}}", line(parts))?;
+                writeln!(text, "{}={{{}}}", key(rest), line(parts))?;
             } else {
-                writeln!(text, "\n[entries.{name:?}]")?;
+                writeln!(text, "\n[entries.{}]", key(name))?;
                 for (part, count) in parts {
-                    writeln!(text, "{part:?}={count}")?;
+                    writeln!(text, "{}={count}", key(part))?;
                 }
             }
         }

@@ -157,6 +157,7 @@ fn matvec(what: &'static str, dtype: DType, tokens: u32) -> Case {
 
 fn gate_and_up(dtype: DType) -> Case {
     let (rows, columns) = (256, 4096);
+    let device = MatmulDevice::new(1, TARGET);
     let mut arena = Arena::default();
     let params = MatvecGluParams {
         gate: arena.weight(rows, columns),
@@ -168,8 +169,8 @@ fn gate_and_up(dtype: DType) -> Case {
         tokens: 1,
         ..MatvecGluParams::default()
     }
-    .with_waves(dtype, MatmulDevice::new(1, TARGET));
-    let launch = params.launch(dtype);
+    .with_waves(dtype, device);
+    let launch = params.launch(dtype, device);
     Case::new("gate and up", dtype, 2 * rows * columns, launch, &params, &arena)
 }
 

@@ -84,7 +84,8 @@ pub(crate) unsafe fn attribute(
     Ok(value)
 }
 
-/// Allows launches to use up to this many bytes of dynamic LDS.
+/// Allows launches to use up to this many bytes of dynamic LDS, or what was allowed before if that
+/// is more.
 ///
 /// AMD has no such limit below the hardware's. HIP's call of this name requires the address of a
 /// host stub, which a function of a module does not have.
@@ -100,8 +101,12 @@ pub(crate) unsafe fn set_max_dynamic_lds_bytes(
     match api.platform {
         Platform::Amd => Ok(()),
         Platform::Nvidia => {
-            let attribute = constants::FUNCTION_MAX_DYNAMIC_LDS_BYTES;
-            call!(api, cuda_function_set_attribute(function, attribute, bytes))
+            let number = constants::FUNCTION_MAX_DYNAMIC_LDS_BYTES;
+            // SAFETY: the caller upholds this level's contract.
+            if unsafe { attribute(api, function, number) }? >= bytes {
+                return Ok(());
+            }
+            call!(api, cuda_function_set_attribute(function, number, bytes))
         }
     }
 }

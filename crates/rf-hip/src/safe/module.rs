@@ -116,8 +116,8 @@ impl Function {
         })
     }
 
-    /// Allows launches to use up to `bytes` of dynamic LDS. NVIDIA requires this call above 48 KiB;
-    /// AMD does not.
+    /// Allows launches to use up to `bytes` of dynamic LDS, or what was allowed before if that is
+    /// more. NVIDIA requires this call above 48 KiB; AMD does not.
     ///
     /// # Errors
     ///

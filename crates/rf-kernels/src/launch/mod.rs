@@ -129,6 +129,22 @@ impl Gpu {
     }
 }
 
+/// The LDS of a workgroup with which a compute unit with `unit_bytes` of it holds no more than an
+/// equal share of the workgroups; 0 for fewer workgroups than half the units.
+///
+/// Workgroups that start while those of an earlier kernel end fill the first units that have room,
+/// and others have none: of 344 workgroups on 132 units, 86 units can hold four each. A few small
+/// ones are better off together, since the next kernel starts on the other units.
+fn spreading_lds_bytes(unit_bytes: u32, units: u32, groups: u32) -> u32 {
+    /// The runtime adds this to the LDS of a workgroup.
+    const RESERVED_BYTES: u32 = 1024;
+    if groups < units.div_ceil(2) {
+        return 0;
+    }
+    let too_many = groups.div_ceil(units) + 1;
+    (unit_bytes / too_many + 1).saturating_sub(RESERVED_BYTES).next_multiple_of(128)
+}
+
 /// Launches in order, before their kernels are loaded.
 #[derive(Default)]
 pub(crate) struct LaunchList {
@@ -215,11 +231,21 @@ impl Recording {
         let launches = list.launches.into_iter().map(|(op, launch, params)| {
             let Launch { kernel: name, grid, block, lds_bytes } = launch;
             let kernel = gpu.kernel_of(name, tuning.variant_of(name))?;
+            let starts_early = kernel.waits;
+            let lds_bytes = if starts_early {
+                let static_bytes = kernel.function.info()?.lds_bytes;
+                let info = gpu.context.info();
+                let (units, groups) = (gpu.compute_units as u32, grid.iter().product());
+                let spreading = spreading_lds_bytes(info.lds_bytes_per_compute_unit, units, groups);
+                let most = info.lds_bytes_per_workgroup_opt_in.saturating_sub(static_bytes);
+                lds_bytes.max(spreading.saturating_sub(static_bytes).min(most))
+            } else {
+                lds_bytes
+            };
             if lds_bytes > 0 {
                 kernel.function.set_max_dynamic_lds_bytes(lds_bytes)?;
             }
             let config = LaunchConfig { grid, block, lds_bytes };
-            let starts_early = kernel.waits;
             Ok(Recorded { op, name, kernel, starts_early, config, params })
         });
         Ok(Self { launches: launches.collect::<Result<_, Error>>()? })
@@ -276,5 +302,20 @@ impl Recording {
     /// Number of launches.
     pub(crate) fn len(&self) -> usize {
         self.launches.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workgroups_are_spread_over_all_units() {
+        let (unit_bytes, units) = (228 << 10, 132);
+        assert_eq!(spreading_lds_bytes(unit_bytes, units, 65), 0);
+        for groups in [66, 128, 132, 133, 256, 344, 448, 1500] {
+            let taken = spreading_lds_bytes(unit_bytes, units, groups) + 1024;
+            assert_eq!(unit_bytes / taken, groups.div_ceil(units), "{groups} workgroups");
+        }
     }
 }

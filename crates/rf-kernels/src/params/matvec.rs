@@ -33,9 +33,12 @@ const ROWS_PER_WAVE: u32 = 2;
 /// Waves of up to 64 registers that a compute unit holds at once.
 const WAVES_PER_UNIT: u32 = 32;
 
-/// Waves of up to 128 registers that a multiprocessor of NVIDIA holds at once: those that stream
-/// weights.
+/// Waves that stream their rows on a multiprocessor of NVIDIA: enough to keep the memory busy, and
+/// as many as it holds of up to 128 registers.
 const STREAM_WAVES_PER_UNIT: u32 = 16;
+
+/// The LDS in which such a wave has its next weights. Twin: `rf/weight_ring.h`.
+const RING_BYTES: u32 = 6144;
 
 /// The most groups of rows of such a wave. More than fit at once are enough to fill the device.
 const MAX_ROW_GROUPS: u32 = 8;
@@ -246,7 +249,8 @@ impl MatvecParams {
             .map(|p| p.rows.div_ceil(rows_per_group))
             .sum();
         let slots = if self.route == 0 { 1 } else { self.tokens * self.used };
-        Launch { kernel, grid: [groups, slots, 1], block: [32 * self.waves, 1, 1], lds_bytes: 0 }
+        let lds_bytes = device.ring_bytes(first, columns, self.waves);
+        Launch { kernel, grid: [groups, slots, 1], block: [32 * self.waves, 1, 1], lds_bytes }
     }
 
     /// Rows of x that a workgroup multiplies: all, or that of a slot.
@@ -275,11 +279,7 @@ impl MatvecParams {
         let has_norm = self.norm_out.squares != 0;
         let block_waves = BLOCK / rows_per_wave(dtypes, columns, device);
         let waves = if has_norm { block_waves } else { tuned.unwrap_or(WAVES) };
-        let streams = device.matrix_unit == MatrixUnit::Nvidia
-            && !first.is_float()
-            && self.route == 0
-            && columns as usize <= device.fused_matvec_tokens(first)
-            && !has_norm;
+        let streams = device.streams_rows(first, columns) && self.route == 0 && !has_norm;
         let row_groups = if streams { self.row_groups(device) } else { 1 };
         Self { waves, row_groups, ..self }
     }
@@ -295,6 +295,19 @@ impl MatmulDevice {
             MatrixUnit::Nvidia => 2,
             _ => 1,
         }
+    }
+
+    /// Returns true if waves copy the next weights to LDS while they multiply: `MATVEC_STREAMS` of
+    /// `rf/matvec.h` on NVIDIA.
+    fn streams_rows(self, dtype: DType, columns: u32) -> bool {
+        self.matrix_unit == MatrixUnit::Nvidia
+            && !dtype.is_float()
+            && dtype != DType::Mxfp6E3M2
+            && columns as usize <= self.fused_matvec_tokens(dtype)
+    }
+
+    fn ring_bytes(self, dtype: DType, columns: u32, waves: u32) -> u32 {
+        if self.streams_rows(dtype, columns) { waves * RING_BYTES } else { 0 }
     }
 
     /// Returns true if projections of several formats have a kernel for this many rows of x, where
@@ -363,13 +376,15 @@ fn rows_per_wave(dtypes: &[DType], columns: u32, device: MatmulDevice) -> u32 {
 
 impl MatvecGluParams {
     /// The launch: 32 outputs of all tokens or of a slot per workgroup.
-    pub fn launch(&self, dtype: DType) -> Launch {
+    pub fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
         let kernel = match self.tokens {
             2 if self.route == 0 => kernel_name!(dtype, "matvec_glu_", "_q8_n2"),
             3 | 4 if self.route == 0 => kernel_name!(dtype, "matvec_glu_", "_q8_n4"),
             _ => kernel_name!(dtype, "matvec_glu_", "_q8_n1"),
         };
-        Launch { kernel, grid: self.grid(), block: [32 * self.waves, 1, 1], lds_bytes: 0 }
+        let columns = if self.route == 0 { self.tokens } else { 1 };
+        let lds_bytes = device.ring_bytes(dtype, columns, self.waves);
+        Launch { kernel, grid: self.grid(), block: [32 * self.waves, 1, 1], lds_bytes }
     }
 
     /// Sets the number of waves of a workgroup: twice as many for few outputs of one token, if the
@@ -389,5 +404,37 @@ impl MatvecGluParams {
     fn grid(&self) -> [u32; 3] {
         let slots = if self.route == 0 { 1 } else { self.tokens * self.used };
         [self.rows.div_ceil(BLOCK), slots, 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waves_that_stream_have_a_ring_and_compute_all_rows() {
+        let device = MatmulDevice::new(132, "sm_90");
+        let mut projections = [Projection::default(); MAX_PROJECTIONS];
+        projections[0].rows = 12_288;
+        for dtype in DType::ALL {
+            let params = MatvecParams {
+                projections,
+                num_projections: 1,
+                tokens: 1,
+                columns: 4096,
+                ..MatvecParams::default()
+            };
+            let params = params.with_waves(&[dtype], device);
+            let launch = params.launch(&[dtype], device);
+            // The kernels of E3M2 do not stream, as unpacking needs their registers.
+            let streams = !dtype.is_float() && dtype != DType::Mxfp6E3M2;
+            let (row_groups, ring_bytes) = if streams { (3, RING_BYTES) } else { (1, 0) };
+            assert_eq!(params.row_groups, row_groups, "{dtype:?}");
+            assert_eq!(launch.lds_bytes, params.waves * ring_bytes, "{dtype:?}");
+            let rows_per_wave = rows_per_wave(&[dtype], 1, device) * row_groups;
+            assert!(launch.grid[0] * params.waves * rows_per_wave >= 12_288, "{dtype:?}");
+        }
+        let header = include_str!("../../kernels/include/rf/weight_ring.h");
+        assert!(header.contains(&format!("RING_BYTES = {RING_BYTES};")));
     }
 }

@@ -209,6 +209,7 @@ impl Recorder<'_> {
     ) {
         let [gate, up, ..] = self.expert_projections(m);
         let out = self.memory.output(out);
+        let device = self.memory.program.analysis.matmul_device;
         let params = MatvecGluParams {
             gate: gate.weight,
             up: up.weight,
@@ -227,8 +228,8 @@ impl Recorder<'_> {
             shared_x: u32::from(batch.shared_x),
             ..MatvecGluParams::default()
         }
-        .with_waves(batch.dtype, self.memory.program.analysis.matmul_device);
-        self.launches.push(params.launch(batch.dtype), params);
+        .with_waves(batch.dtype, device);
+        self.launches.push(params.launch(batch.dtype, device), params);
     }
 
     /// Records the matmuls of the selected experts of one token, their weighted sum, residual and

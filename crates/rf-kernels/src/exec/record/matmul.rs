@@ -300,6 +300,7 @@ impl Recorder<'_> {
     ) {
         let [gate, up] = [0, 1].map(|i| *self.memory.weight(m.projections[i].weight));
         let out = self.memory.output(out);
+        let device = self.memory.program.analysis.matmul_device;
         let params = MatvecGluParams {
             gate: gate.planes,
             up: up.planes,
@@ -313,8 +314,8 @@ impl Recorder<'_> {
             activation: activation_number(activation),
             ..MatvecGluParams::default()
         }
-        .with_waves(gate.dtype, self.memory.program.analysis.matmul_device);
-        self.launches.push(params.launch(gate.dtype), params);
+        .with_waves(gate.dtype, device);
+        self.launches.push(params.launch(gate.dtype, device), params);
     }
 }
 
