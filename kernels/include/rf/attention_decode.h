@@ -214,12 +214,11 @@ struct DecodeWave {
         start.next_page = read_done(entry_of(start.tile + stride, range.end_tile));
     }
 
-    // The first tile, of which keys after `last_key` are not in the cache yet.
-    RF_DEVICE_MEMBER void fetch_first(Start &start, const DecodeRange &range, u32 last_key) const {
+    RF_DEVICE_MEMBER void fetch_first(Start &start, const DecodeRange &range) const {
         if (LOADS_EARLY && start.tile >= range.end_tile) return;
         u32 page = uniform(start.page);
-        fetch<KvHalf::Key>(start.keys, page, start.tile, last_key);
-        fetch<KvHalf::Value>(start.values, page, start.tile, last_key);
+        fetch<KvHalf::Key>(start.keys, page, start.tile, range.last_key);
+        fetch<KvHalf::Value>(start.values, page, start.tile, range.last_key);
     }
 
     // With LOADS_EARLY the tile of `start` is on its way.
@@ -236,7 +235,7 @@ struct DecodeWave {
         if (start.tile >= range.end_tile) return;
         if constexpr (!LOADS_EARLY) {
             find_pages(start, range, slice, stride);
-            fetch_first(start, range, range.last_key);
+            fetch_first(start, range);
         }
         u32 tile = start.tile, page = 0, next_page = start.next_page;
         Tile &keys = start.keys, &values = start.values;
@@ -448,20 +447,9 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     u32 groups = (group + HEADS - 1) / HEADS;
     u32 slices = groups == 1 ? 4 : groups == 2 ? 2 : 1, together = DECODE_WAVES / slices;
     typename Wave::Start start;
-    bool appends = p.heads.k != nullptr, appends_here = appends && split + 1 == range.active_splits;
-    // Whether all keys of the first tile are those of earlier steps.
-    bool has_first = false;
-    if constexpr (LOADS_EARLY) {
-        w.find_pages(start, range, wave() % slices, slices);
-        u32 first_key = start.tile * Wave::TILE, past = appends ? span.past_tokens : 0;
-        if (first_key < past) {
-            // Later the rest of the tile is added, and its other lines are in the caches.
-            if (kv_heads_together > 1) w.kv_head = first_kv_head + wave() / slices;
-            w.fetch_first(start, range, past - 1);
-            has_first = first_key + Wave::TILE <= past;
-        }
-    }
+    if constexpr (LOADS_EARLY) w.find_pages(start, range, wave() % slices, slices);
     await_previous_kernels();
+    bool appends = p.heads.k != nullptr, appends_here = appends && split + 1 == range.active_splits;
     auto append = [&](const ChunkTurns<PARTS> &turns) {
         append_token<TYPE>(p, places, turns, w.table, token, position, first_kv_head, kv_heads_together);
         barrier();
@@ -486,10 +474,10 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
             if (appends) {
                 auto turns = ChunkTurns<PARTS>::read(p.heads.rope, position, chunk);
                 if (LOADS_EARLY && appends_here && first_group == 0) append(turns);
-                if (LOADS_EARLY && !(has_first && first_group == 0)) w.fetch_first(start, range, range.last_key);
+                if constexpr (LOADS_EARLY) w.fetch_first(start, range);
                 turn_heads(q, places, turns, p.heads.q_norm, p.heads.eps, head_dim);
             } else if constexpr (LOADS_EARLY) {
-                w.fetch_first(start, range, range.last_key);
+                w.fetch_first(start, range);
             }
 #pragma unroll
             for (u32 h = 0; h < HEADS; h++) {

@@ -197,7 +197,7 @@ RF_DEVICE void allow_next_kernel() {
 }
 
 // Waits until all previous kernels are done and their writes are visible. Before it, a kernel reads
-// weights, tables and what earlier steps wrote only, and writes LDS only.
+// weights and tables only, and writes LDS only.
 RF_DEVICE void await_previous_kernels() {
 #if RF_KERNELS_OVERLAP
     asm volatile("griddepcontrol.wait;" ::: "memory");
