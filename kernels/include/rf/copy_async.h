@@ -9,12 +9,6 @@ namespace rf {
 #if RF_NVIDIA
 constexpr bool COPY_ASYNC = true;
 
-// Copies 16 bytes. Both addresses are multiples of 16.
-RF_DEVICE void copy_async_16(void *lds, const void *from) {
-    u32 to = (u32)(u64)(__attribute__((address_space(3))) u8 *)static_cast<u8 *>(lds);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(to), "l"(from) : "memory");
-}
-
 // Copies 16 bytes, or writes zeros without a load if the source does not exist. Both addresses are
 // multiples of 16.
 RF_DEVICE void copy_async_16(void *lds, const void *from, bool exists) {
@@ -36,7 +30,6 @@ RF_DEVICE void copy_async_wait_but() {
 RF_DEVICE void copy_async_wait() { asm volatile("cp.async.wait_all;" : : : "memory"); }
 #else
 constexpr bool COPY_ASYNC = false;
-RF_DEVICE void copy_async_16(void *, const void *) {}
 RF_DEVICE void copy_async_16(void *, const void *, bool) {}
 RF_DEVICE void copy_async_commit() {}
 template <u32 GROUPS>

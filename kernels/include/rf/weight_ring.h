@@ -92,7 +92,7 @@ struct WeightRing {
 #pragma unroll
         for (u32 k = 0; k < ROUNDS; k++) {
             if (k * WAVE + lane() < ALL)
-                copy_async_16(to + k * (WAVE * PIECE), keeps_shifts(k) ? from[k] : piece_of(from[k]));
+                copy_async_16(to + k * (WAVE * PIECE), keeps_shifts(k) ? from[k] : piece_of(from[k]), true);
             from[k] += stride[k];
         }
     }

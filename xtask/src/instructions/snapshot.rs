@@ -134,6 +134,7 @@ fn is_bare(key: &str) -> bool {
     !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
+/// A name as a key of TOML.
 fn key(name: &str) -> Cow<'_, str> {
     if is_bare(name) { name.into() } else { format!("{name:?}").into() }
 }

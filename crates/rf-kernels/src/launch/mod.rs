@@ -34,6 +34,8 @@ pub(crate) struct Kernel {
     pub(crate) function: Function,
     /// True if the kernel waits for earlier kernels itself, so that it can start before these end.
     waits: bool,
+    /// The LDS that a kernel that waits declares.
+    static_lds_bytes: u32,
 }
 
 /// The code for the device, and the modules of its translation units.
@@ -102,6 +104,14 @@ impl Gpu {
         Some(XxHash3_128::oneshot(&code.objects.unit(unit).ok()?))
     }
 
+    /// The dynamic LDS that spreads the workgroups of a launch: see [`spreading_lds_bytes`].
+    fn spreading_lds_bytes(&self, kernel: &Kernel, grid: [u32; 3]) -> u32 {
+        let info = self.context.info();
+        let (units, groups) = (self.compute_units as u32, grid.iter().product());
+        let bytes = spreading_lds_bytes(info.lds_bytes_per_compute_unit, units, groups);
+        bytes.min(info.lds_bytes_per_workgroup_opt_in).saturating_sub(kernel.static_lds_bytes)
+    }
+
     fn find(&self, name: &'static str, variant: Option<Variant>) -> Result<Kernel, Error> {
         let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
         let LoadedCode { objects, modules } = &mut *code;
@@ -109,7 +119,8 @@ impl Gpu {
         loop {
             if let Some(module) = modules.get(&(unit, variant)) {
                 let (function, waits) = (module.function(name)?, objects.waits(unit, name));
-                return Ok(Kernel { function, waits });
+                let static_lds_bytes = if waits { function.info()?.lds_bytes } else { 0 };
+                return Ok(Kernel { function, waits, static_lds_bytes });
             }
             let loaded = match variant {
                 Some(variant) => Module::load(&self.context, &objects.variant(unit, variant)?),
@@ -232,16 +243,8 @@ impl Recording {
             let Launch { kernel: name, grid, block, lds_bytes } = launch;
             let kernel = gpu.kernel_of(name, tuning.variant_of(name))?;
             let starts_early = kernel.waits;
-            let lds_bytes = if starts_early {
-                let static_bytes = kernel.function.info()?.lds_bytes;
-                let info = gpu.context.info();
-                let (units, groups) = (gpu.compute_units as u32, grid.iter().product());
-                let spreading = spreading_lds_bytes(info.lds_bytes_per_compute_unit, units, groups);
-                let most = info.lds_bytes_per_workgroup_opt_in.saturating_sub(static_bytes);
-                lds_bytes.max(spreading.saturating_sub(static_bytes).min(most))
-            } else {
-                lds_bytes
-            };
+            let spreading = if starts_early { gpu.spreading_lds_bytes(&kernel, grid) } else { 0 };
+            let lds_bytes = lds_bytes.max(spreading);
             if lds_bytes > 0 {
                 kernel.function.set_max_dynamic_lds_bytes(lds_bytes)?;
             }

@@ -9,9 +9,9 @@
 //   scale  per block of 32 columns
 //   super  per 256 columns (K-quants and codebook formats)
 //
-// Every plane has space for 8 more rows after the last one: kernels may read them and ignore their
-// contents. kernels/include/rf/formats.h documents the planes of each format. F32, F16 and BF16
-// have only `low`.
+// After its last row, every plane has space for 8 more rows and at least 528 bytes: kernels may
+// read it and ignore its contents. kernels/include/rf/formats.h documents the planes of each
+// format. F32, F16 and BF16 have only `low`.
 struct RfWeight {
     const void *low;
     const void *high;
