@@ -3,3 +3,4 @@
 
 RF_HALF_MATMUL_OF(f16, rf::F16Halves)
 RF_HALF_MATMUL_OF(bf16, rf::Bf16Halves)
+RF_HALF_MATMUL_NATURAL(f16_natural, rf::F16Natural)

@@ -16,7 +16,7 @@ use rf_graph::conformance::Deviation;
 use rf_graph::{Backend, BackendError, DType, KvType, Program, fuse};
 
 use crate::GpuBackend;
-use crate::params::{MIN_SPLIT_KEYS, MatmulDevice, MatrixUnit};
+use crate::params::{FEW_TOKENS, MIN_SPLIT_KEYS, MatmulDevice, MatrixUnit};
 use crate::selftest::copies;
 use crate::tuning::{Knob, Tuning};
 
@@ -153,7 +153,7 @@ fn default_value(knob: Knob, format: Format, device: MatmulDevice) -> Option<u32
         (Knob::SkinnyGroups16, _) => Some(device.skinny_groups(16)),
         (Knob::SkinnyGroups32, _) => Some(device.skinny_groups(32)),
         (Knob::SkinnyGroups64, _) => Some(device.skinny_groups(64)),
-        (Knob::SkinnyTokens, _) => Some(64),
+        (Knob::SkinnyTokens, _) => Some(device.few_tokens as u32),
         (Knob::MatvecRowsSteps, _) => Some(20),
         (Knob::GluSteps | Knob::PrefillCuMode, _) => Some(0),
         _ => None,
@@ -194,7 +194,8 @@ impl Trial {
                     Knob::PrefillBits | Knob::PrefillTile | Knob::PrefillCuMode => 512,
                     // The fewest for which the value makes a difference: of several values that
                     // are faster, the smallest has the shortest time.
-                    Knob::SkinnyTokens | Knob::MatvecTokens => 2 * self.value as usize,
+                    Knob::SkinnyTokens => (2 * self.value as usize).min(FEW_TOKENS),
+                    Knob::MatvecTokens => 2 * self.value as usize,
                     Knob::SkinnyGroups16 => 8,
                     Knob::SkinnyGroups32 => 32,
                     Knob::SkinnyGroups64 => 64,

@@ -28,6 +28,32 @@ RF_DEVICE void copy_async_wait_but() {
 
 // Waits for all copies of this thread. A barrier makes them visible to the other threads.
 RF_DEVICE void copy_async_wait() { asm volatile("cp.async.wait_all;" : : : "memory"); }
+
+// A barrier in LDS of which some threads wait for others. Its phases end with the last of COUNT
+// arrivals and have the numbers 0, 1, 2 …
+struct PhaseBarrier {
+    u64 state;
+
+    RF_DEVICE_MEMBER u32 address() { return (u32)(u64)(__attribute__((address_space(3))) u64 *)&state; }
+    // By one thread, before a barrier of the workgroup.
+    RF_DEVICE_MEMBER void start(u32 count) {
+        asm volatile("mbarrier.init.shared.b64 [%0], %1;" : : "r"(address()), "r"(count) : "memory");
+    }
+    RF_DEVICE_MEMBER void arrive() {
+        asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}" : : "r"(address()) : "memory");
+    }
+    // Arrives when all copies that this thread has started are done.
+    RF_DEVICE_MEMBER void arrive_after_copies() {
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" : : "r"(address()) : "memory");
+    }
+    // Waits for the end of a phase. Number -1 has ended.
+    RF_DEVICE_MEMBER void wait(u32 phase) {
+        asm volatile("{.reg .pred done; again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1; @!done bra again;}"
+                     :
+                     : "r"(address()), "r"(phase % 2)
+                     : "memory");
+    }
+};
 #else
 constexpr bool COPY_ASYNC = false;
 RF_DEVICE void copy_async_16(void *, const void *, bool) {}
@@ -35,6 +61,15 @@ RF_DEVICE void copy_async_commit() {}
 template <u32 GROUPS>
 RF_DEVICE void copy_async_wait_but() {}
 RF_DEVICE void copy_async_wait() {}
+
+struct PhaseBarrier {
+    u64 state;
+
+    RF_DEVICE_MEMBER void start(u32) {}
+    RF_DEVICE_MEMBER void arrive() {}
+    RF_DEVICE_MEMBER void arrive_after_copies() {}
+    RF_DEVICE_MEMBER void wait(u32) {}
+};
 #endif
 
 } // namespace rf

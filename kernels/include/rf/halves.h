@@ -54,6 +54,8 @@ struct Halves : F {
     RF_DEVICE_MEMBER static void prepare(u32 threads) { load_grid<F>(threads); }
     // How many threads should load a block, such that a wave reads whole sectors of memory.
     static constexpr u32 BLOCK_THREADS = 1;
+    // Whether blocks are operands of matrix units as stored.
+    static constexpr bool COPIED = false;
 };
 
 template <typename F>
@@ -124,6 +126,7 @@ inline __attribute__((device, always_inline)) void Halves<Mxfp6E3M2>::halves(con
 // The same members for weights of 16 bits.
 struct FloatHalves {
     static constexpr u32 LOW = 64, HIGH = 0, SCALE = 0, SUPER = 0;
+    static constexpr bool COPIED = false;
     struct Raw {
         u32x4 part[4];
     };
@@ -174,6 +177,15 @@ struct F16Halves : FloatHalvesOf<F16Halves> {
         return u32x2{detail::select_bytes(words[1], words[0], 0x05040100u),
                      detail::select_bytes(words[1], words[0], 0x07060302u)};
     }
+};
+// The same for activations in the order of columns.
+struct F16Natural : FloatHalves {
+    static constexpr bool COPIED = true;
+    using Part = u32x4;
+    RF_DEVICE_MEMBER static Part fetch_part(const RfWeight &weight, u32 row_block, u32 block, u32 j) {
+        return at<u32x4>(static_cast<const u8 *>(weight.low) + (u64)row_block * LOW, block * 4 + j);
+    }
+    RF_DEVICE_MEMBER static u32x4 part_halves(const Part &part, float) { return part; }
 };
 // Exact for weights whose eight bits a normal f16 has.
 struct Bf16Halves : FloatHalvesOf<Bf16Halves> {

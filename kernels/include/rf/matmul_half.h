@@ -12,7 +12,9 @@
 // tile. The matrix unit reads both operands from LDS while the waves unpack the next weights, which
 // are loaded two stages before. A tile of 128 × 256 reads 32 KiB of activations and 4.5 (Q4_K) to
 // 16 KiB (F16) of weights per stage, for 1024 cycles of the matrix unit: L2 and the matrix unit
-// limit the speed.
+// limit the speed. Weights of F16 need no unpacking if the activations have their columns in the
+// same order: then four more waves copy both operands for wide tiles, four stages ahead, and the
+// others only multiply. An H200 then draws all the power that it may, at 1.6 GHz.
 //
 // Per stage and wave of 64 × 32 on RDNA: 32 multiplications of 16 × 16 × 16, and for each of them
 // 1.5 operations that unpack weights (Q4_K) and one that reads LDS. The matrix unit limits the
@@ -62,10 +64,11 @@ struct HalfShape {
 #if RF_WGMMA
 using HalfWide = HalfShape<16, 256, 8, 1, 1>;
 using HalfMiddle = HalfShape<16, 128, 8, 1, 2>;
+using HalfNarrow = HalfShape<16, 64, 8, 1, 2>;
 // Those that two stages read, and one or two that are being written.
 constexpr u32 HALF_ROW_BUFFERS = 3;
 template <typename Shape>
-constexpr u32 HALF_TOKEN_BUFFERS = Shape::AT_ONCE == 1 ? 4 : 3;
+constexpr u32 HALF_TOKEN_BUFFERS = Shape::TOKENS == 128 ? 3 : 4;
 #elif RF_NVIDIA
 using HalfWide = HalfShape<64, 64, 2, 4, 1>;
 using HalfMiddle = HalfShape<64, 64, 2, 2, 2>;
@@ -116,14 +119,27 @@ struct HalfShares {
     }
 };
 
+// When the copies of a stage are done, and when it has been multiplied.
+template <bool COPIED, u32 STAGES>
+struct CopyBarriers {};
+template <u32 STAGES>
+struct CopyBarriers<true, STAGES> {
+    PhaseBarrier full[STAGES], read[STAGES];
+};
+
 template <typename F, typename Shape>
 struct HalfMatmul {
     static constexpr u32 ROW_BUFFERS = HALF_ROW_BUFFERS, TOKEN_BUFFERS = HALF_TOKEN_BUFFERS<Shape>;
     using Rows = HalfOperand<Shape, Shape::ROWS>;
     using Tokens = HalfOperand<Shape, Shape::TOKENS>;
+    // Four more waves copy weights that need no unpacking, and the tokens: in a tile that has a
+    // multiprocessor for itself. The others only multiply, so that the matrix unit never waits.
+    static constexpr bool COPIED = WGMMA && F::COPIED && Shape::AT_ONCE == 1;
+    static constexpr u32 COPY_THREADS = COPIED ? 4 * WAVE : 0, LAUNCHED = Shape::THREADS + COPY_THREADS, STAGES = TOKEN_BUFFERS;
     struct Lds {
-        Rows rows[ROW_BUFFERS];
+        Rows rows[COPIED ? STAGES : ROW_BUFFERS];
         Tokens tokens[TOKEN_BUFFERS];
+        [[no_unique_address]] CopyBarriers<COPIED, STAGES> copies;
     };
     using Sums = MatrixTile::Accumulator[Shape::ROW_TILES][Shape::TOKEN_TILES];
     // Tiles of tokens whose operands are in registers: RDNA 3 holds each of them twice, in both
@@ -255,7 +271,7 @@ struct HalfMatmul {
     // so that it never waits for a barrier, while the weights of the next one are unpacked; those
     // of RAW_SETS more are on their way.
     RF_DEVICE_MEMBER void sum_stages_async(Lds &lds, u32 first, u32 end, Sums &sums) const {
-        constexpr u32 AHEAD = TOKEN_BUFFERS - 2, RAW_SETS = Shape::AT_ONCE == 1 ? 2 : 1;
+        constexpr u32 AHEAD = TOKEN_BUFFERS - 2, RAW_SETS = Shape::TOKENS == 128 ? 1 : 2;
         u32 group_row = wave() / 4 * 64;
         float own[Shape::SUMS] = {};
         Fetch raw[RAW_SETS];
@@ -301,6 +317,84 @@ struct HalfMatmul {
 #pragma unroll
         for (u32 i = 0; i < Shape::SUMS; i++) sums[0][i / 8][i % 8] = own[i];
     }
+
+    // Barrier of the waves that multiply.
+    RF_DEVICE_MEMBER static void sums_barrier() {
+#if RF_NVIDIA
+        if constexpr (COPIED) {
+            asm volatile("bar.sync 1, %0;" : : "n"(Shape::THREADS) : "memory");
+            return;
+        }
+#endif
+        barrier();
+    }
+
+    // What the waves that copy do. `place` and the weights are those of the tile; `copied` counts
+    // the stages of all tiles.
+    RF_DEVICE_MEMBER static void copy_stages(const RfMatmulParams &params, Lds &lds, const MatmulPlace &place, u32 first,
+                                             u32 end, u32 &copied) {
+        constexpr u32 STEP = COPY_THREADS / Shape::PIECES; // rows copied at once
+        static_assert(STEP == TILE);
+        u32 thread = thread_x() - Shape::THREADS, own = thread / Shape::PIECES, piece = thread % Shape::PIECES;
+        u32 row_bytes = params.columns * (u32)sizeof(f16), up = params.glu.x ? 1 : 0;
+        const RfProjection &gate = place.projection, second = chosen(up == 1, params.projections[1], gate);
+        const u8 *rows[2] = {static_cast<const u8 *>(gate.weight.low), static_cast<const u8 *>(second.weight.low)};
+        const u8 *x = static_cast<const u8 *>(params.x_f16.x) + (u64)place.first_token * row_bytes;
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) rows[i] += (u64)place.weight_row * row_bytes;
+        u32 row_of[Shape::ROWS / STEP], token_of[Shape::TOKENS / STEP];
+#pragma unroll
+        for (u32 i = 0; i < Shape::ROWS / STEP; i++) {
+            u32 row = (i >> up) * STEP + own, last = gate.rows - 1 - place.first_row;
+            row_of[i] = (row < last ? row : last) * row_bytes + piece * 16;
+        }
+#pragma unroll
+        for (u32 i = 0; i < Shape::TOKENS / STEP; i++) {
+            u32 token = i * STEP + own, last = place.tokens - 1;
+            token_of[i] = (token < last ? token : last) * row_bytes + piece * 16;
+        }
+#pragma unroll 1
+        for (u32 s = first; s < end; s++, copied++) {
+            u32 buffer = copied % STAGES, at = s * Shape::COLUMNS * (u32)sizeof(f16);
+            bool exists = s * Shape::COLUMNS + piece * 8 < params.columns;
+            lds.copies.read[buffer].wait(copied / STAGES - 1);
+#pragma unroll
+            for (u32 i = 0; i < Shape::ROWS / STEP; i++) {
+                copy_async_16(lds.rows[buffer].piece(i * STEP + own, piece), rows[i % 2] + at + row_of[i], exists);
+            }
+            await_previous_kernels();
+#pragma unroll
+            for (u32 i = 0; i < Shape::TOKENS / STEP; i++) {
+                copy_async_16(lds.tokens[buffer].piece(i * STEP + own, piece), x + at + token_of[i], exists);
+            }
+            lds.copies.full[buffer].arrive_after_copies();
+        }
+    }
+
+    // The sums of copied stages.
+    RF_DEVICE_MEMBER static void sum_copied(Lds &lds, u32 first, u32 end, u32 &copied, Sums &sums) {
+        u32 group_row = wave() / 4 * 64;
+        float own[Shape::SUMS] = {};
+        await_previous_kernels();
+#pragma unroll 1
+        for (u32 s = first; s < end; s++, copied++) {
+            u32 buffer = copied % STAGES;
+            lds.copies.full[buffer].wait(copied / STAGES);
+            publish_lds();
+            u32 rows = wgmma_operand(lds.rows[buffer].of[group_row]), tokens = wgmma_operand(lds.tokens[buffer].of);
+            wgmma_begin();
+#pragma unroll
+            for (u32 k = 0; k < Shape::COLUMNS / TILE; k++) wgmma(own, rows + 2 * k, tokens + 2 * k);
+            wgmma_commit();
+            wgmma_wait_but<1>();
+            if (s > first && lane() == 0) lds.copies.read[(copied - 1) % STAGES].arrive();
+        }
+        wgmma_wait(own);
+        if (lane() == 0) lds.copies.read[(copied - 1) % STAGES].arrive();
+#pragma unroll
+        for (u32 i = 0; i < Shape::SUMS; i++) sums[0][i / 8][i % 8] = own[i];
+    }
+
     // The same on other matrix units.
     RF_DEVICE_MEMBER void sum_stages(Lds &lds, u32 first, u32 end, u32 wave_row, u32 wave_token, Sums &sums) const {
         Fetch next;
@@ -344,26 +438,54 @@ struct HalfMatmul {
 
     RF_DEVICE_MEMBER static void run(const RfMatmulParams &params) {
         Lds &lds = *shared_memory<Lds>();
+        allow_next_kernel();
         F::prepare(Shape::THREADS);
+        if constexpr (!COPIED) await_previous_kernels();
         u32 stages = (params.columns / 32 + Shape::BLOCKS - 1) / Shape::BLOCKS;
         u32 rows = params.glu.x ? row_tiles<GatedShape<Shape>>(params) : row_tiles<Shape>(params);
         HalfShares shares = HalfShares::of(params, params.token_tiles * rows, stages);
-        u32 unit = shares.first(group_x()), end = shares.first(group_x() + 1);
+        u32 unit = shares.first(group_x()), end = shares.first(group_x() + 1), copied = 0;
+        if constexpr (COPIED) {
+            if (thread_x() < STAGES) {
+                lds.copies.full[thread_x()].start(COPY_THREADS);
+                lds.copies.read[thread_x()].start(Shape::THREADS / WAVE);
+            }
+        }
 #pragma unroll 1
         for (u32 round = 0; round < params.rounds || unit < end; round++) {
             bool is_whole = round < params.rounds;
             u32 index = is_whole ? round * params.streams + group_x() : shares.first_tile + unit / stages;
             u32 stage = is_whole ? 0 : unit % stages, rest = is_whole ? stages : end - unit;
             u32 last = stages - stage < rest ? stages : stage + rest;
-            tile(params, lds, index, {stage, last}, shares);
+            if constexpr (COPIED) {
+                copied_tile(params, lds, index, {stage, last}, shares, copied);
+            } else {
+                tile(params, lds, index, {stage, last}, shares);
+            }
             if (!is_whole) unit += last - stage;
         }
+        // Workgroups without a tile wait, too.
+        if constexpr (COPIED) await_previous_kernels();
     }
 
 private:
     RF_DEVICE_MEMBER static MatmulPlace place_of(const RfMatmulParams &params, u32 index) {
         MatmulTile at = {index % params.token_tiles, index / params.token_tiles};
         return params.glu.x ? place_of_tile<GatedShape<Shape>>(params, at) : place_of_tile<Shape>(params, at);
+    }
+
+    // As tile(), with waves that copy. `copied` counts the stages of all tiles of the workgroup.
+    RF_DEVICE_MEMBER static void copied_tile(const RfMatmulParams &params, Lds &lds, u32 index, MatmulStages range,
+                                             const HalfShares &shares, u32 &copied) {
+        MatmulPlace place = place_of(params, index);
+        if (place.first_row >= place.projection.rows || place.tokens == 0) return;
+        // The LDS of the tile before has been read.
+        lds_barrier();
+        if (wave() >= Shape::THREADS / WAVE) return copy_stages(params, lds, place, range.first, range.end, copied);
+        Sums sums;
+        sum_copied(lds, range.first, range.end, copied, sums);
+        if (range.end - range.first < shares.stages && !join(params, shares, index - shares.first_tile, sums)) return;
+        write_tokens(params, lds, place_of(params, computed_here(index)), wave() * Shape::WAVE_ROWS, sums);
     }
 
     // Sums the stages `range` of a tile and writes them, or passes them on if other workgroups have
@@ -455,9 +577,9 @@ private:
             own[n * Shape::THREADS] = f32x4{tile[e], tile[e + 1], tile[e + 2], tile[e + 3]};
         });
         device_fence();
-        barrier();
+        sums_barrier();
         if (thread_x() == 0) arrived = arrive(params.arrivals + first_group);
-        barrier();
+        sums_barrier();
         if (arrived != last_group - first_group) return false;
         device_fence();
         if (thread_x() == 0) params.arrivals[first_group] = 0;
@@ -512,7 +634,7 @@ private:
         float(*all)[STRIDE] = reinterpret_cast<float(*)[STRIDE]>(&lds);
         const RfProjection &p = place.projection;
         // All waves have read the last stage.
-        lds_barrier();
+        sums_barrier();
         // Gate and up after each other.
         u32 half = Shape::ROWS / 2, gated_row = wave() % 2 * half + wave_row / 2 / TILE * TILE;
         u32 lds_row = params.glu.x ? gated_row : wave_row;
@@ -521,7 +643,7 @@ private:
             u32 token = n / 8 * TILE + MatrixTile::y_first() + MatrixTile::y_step(n % 8);
             all[token][lds_row + MatrixTile::x_row(n % 8)] = sums[0][n / 8][n % 8];
         }
-        lds_barrier();
+        sums_barrier();
         if (params.glu.x) {
             // A wave writes 64 columns of two tokens at a time.
             const GatedUnit unit(params);
@@ -667,6 +789,23 @@ private:
 
 } // namespace rf
 
+#if RF_WGMMA
+// Weights of 16 bits for activations in the order of columns.
+#define RF_HALF_MATMUL_NATURAL(NAME, FORMAT)                                                                           \
+    RF_KERNEL_AT_ONCE((rf::HalfMatmul<FORMAT, rf::HalfWide>::LAUNCHED), 1)                                             \
+    matmul_wide_##NAME##_f16_f32(RfMatmulParams p) { rf::HalfMatmul<FORMAT, rf::HalfWide>::run(p); }                   \
+    RF_MATMUL_KERNEL(rf::HalfMiddle) matmul_middle_##NAME##_f16_f32(RfMatmulParams p) {                                \
+        rf::HalfMatmul<FORMAT, rf::HalfMiddle>::run(p);                                                                \
+    }                                                                                                                  \
+    RF_HALF_NARROW(NAME, FORMAT)
+#define RF_HALF_NARROW(NAME, FORMAT)                                                                                   \
+    RF_MATMUL_KERNEL(rf::HalfNarrow) matmul_narrow_##NAME##_f16_f32(RfMatmulParams p) {                                \
+        rf::HalfMatmul<FORMAT, rf::HalfNarrow>::run(p);                                                                \
+    }
+#else
+#define RF_HALF_MATMUL_NATURAL(NAME, FORMAT)
+#define RF_HALF_NARROW(NAME, FORMAT)
+#endif
 // The kernels of one format: RfMatmulParams; grid [streams], Shape::THREADS threads.
 #define RF_HALF_MATMUL_OF(NAME, FORMAT)                                                                                \
     RF_MATMUL_KERNEL(rf::HalfWide) matmul_wide_##NAME##_f16_f32(RfMatmulParams p) {                                    \
@@ -674,12 +813,14 @@ private:
     }                                                                                                                  \
     RF_MATMUL_KERNEL(rf::HalfMiddle) matmul_middle_##NAME##_f16_f32(RfMatmulParams p) {                                \
         rf::HalfMatmul<FORMAT, rf::HalfMiddle>::run(p);                                                                \
-    }
+    }                                                                                                                  \
+    RF_HALF_NARROW(NAME, FORMAT)
 #define RF_HALF_MATMUL(NAME, FORMAT, NUMBER) RF_HALF_MATMUL_OF(NAME, rf::Halves<rf::FORMAT>)
 
 #else
 
 #define RF_HALF_MATMUL_OF(NAME, FORMAT)
+#define RF_HALF_MATMUL_NATURAL(NAME, FORMAT)
 #define RF_HALF_MATMUL(NAME, FORMAT, NUMBER)
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "rf/estimate.h"
 #include "rf/params/rows.h"
+#include "rf/wgmma.h"
 
 namespace rf {
 
@@ -75,12 +76,19 @@ RF_DEVICE float half_scale(float largest) {
 // The largest finite f16.
 constexpr float HALF_MAX = 65504.0f;
 
-// Stores a vector of a row, in the order of rf/halves.h; `inverse` is the reciprocal of the row's
-// scale.
+// Stores a vector of a row, in the order of rf/halves.h or, if the lowest bit of the address is
+// set, of the columns; `inverse` is the reciprocal of the row's scale.
 RF_DEVICE void store_f16(const RfHalves &out, u64 row, u32 columns, u32 vector, float inverse, f32x4 v) {
     u32 block = vector / 8, h = vector % 8 / 4, j = vector % 4;
-    u32 *words = static_cast<u32 *>(out.x) + row * (columns / 2) + block * 16 + 4 * j + h;
     v = v * inverse;
+#if RF_WGMMA
+    if ((u64)out.x & 1) {
+        f16x4 *natural = reinterpret_cast<f16x4 *>(static_cast<u8 *>(out.x) - 1);
+        natural[row * (columns / VECTOR) + vector] = f16x4{(f16)v[0], (f16)v[1], (f16)v[2], (f16)v[3]};
+        return;
+    }
+#endif
+    u32 *words = static_cast<u32 *>(out.x) + row * (columns / 2) + block * 16 + 4 * j + h;
     words[0] = __builtin_bit_cast(u32, f16x2{(f16)v[0], (f16)v[2]});
     words[2] = __builtin_bit_cast(u32, f16x2{(f16)v[1], (f16)v[3]});
 }

@@ -5,7 +5,9 @@ use rf_graph::{
     ValueId, WeightId, WeightShape,
 };
 
-use crate::params::{Address, ExpertGroups, ExpertTile, FEW_TOKENS, MatmulDevice, SMALLEST_TILE};
+use crate::params::{
+    Address, ExpertGroups, ExpertTile, FEW_TOKENS, Halves, MatmulDevice, SMALLEST_TILE,
+};
 use crate::tuning::Knob;
 
 /// Spare rows after the last row of an operand. Kernels for several columns read them and ignore
@@ -69,23 +71,48 @@ pub(super) struct Forms {
     /// As f32.
     pub(super) f32: bool,
     /// As f16 with a scale per row.
-    pub(super) f16: bool,
+    pub(super) f16: Option<ColumnOrder>,
+}
+
+/// The order of the columns of f16.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum ColumnOrder {
+    /// That in which weights are unpacked.
+    Unpacked,
+    /// Their own.
+    Natural,
+}
+
+impl ColumnOrder {
+    /// Marks activations with the order.
+    pub(super) fn of(self, halves: Halves) -> Halves {
+        match self {
+            Self::Unpacked => halves,
+            Self::Natural => halves.natural(),
+        }
+    }
 }
 
 impl Forms {
-    const Q8: Self = Self { q8: true, f32: false, f16: false };
-    const F32: Self = Self { q8: false, f32: true, f16: false };
-    const F16: Self = Self { q8: false, f32: false, f16: true };
+    const NONE: Self = Self { q8: false, f32: false, f16: None };
+    const Q8: Self = Self { q8: true, ..Self::NONE };
+    const F32: Self = Self { f32: true, ..Self::NONE };
+    const F16: Self = Self { f16: Some(ColumnOrder::Unpacked), ..Self::NONE };
+    const NATURAL: Self = Self { f16: Some(ColumnOrder::Natural), ..Self::NONE };
 
     fn and(self, other: Self) -> Self {
-        Self { q8: self.q8 || other.q8, f32: self.f32 || other.f32, f16: self.f16 || other.f16 }
+        let f16 = match (self.f16, other.f16) {
+            (Some(a), Some(b)) if a != b => Some(ColumnOrder::Unpacked),
+            (a, b) => a.or(b),
+        };
+        Self { q8: self.q8 || other.q8, f32: self.f32 || other.f32, f16 }
     }
 
     /// Floats of a row of `width` columns: f32, codes and scales, f16 and the scale of the row.
     fn floats(self, width: usize) -> usize {
         let f32 = if self.f32 { width } else { 0 };
         let q8 = if self.q8 { width / 4 + width / 16 } else { 0 };
-        let f16 = if self.f16 { width / 2 + 1 } else { 0 };
+        let f16 = if self.f16.is_some() { width / 2 + 1 } else { 0 };
         f32 + q8 + f16
     }
 }
@@ -178,7 +205,7 @@ impl GraphAnalysis {
                 if form.all().q8 {
                     self.scratch_per_token = self.scratch_per_token.max(value.width);
                 }
-                if form.all().f16 {
+                if form.all().f16.is_some() {
                     let widest = self.scratch_halves_per_token.max(value.width);
                     self.scratch_halves_per_token = widest;
                 }
@@ -295,8 +322,9 @@ impl OperandForm {
     }
 }
 
-/// The most rows of skinny matmuls. A choice of the card holds if all weights have one, and more
-/// rows have f16 operands: activations have one form for all weights that they are multiplied with.
+/// The most rows of skinny matmuls. A choice of the card, or fewer than [`FEW_TOKENS`], holds if it
+/// does so for all weights, and if more rows have f16 operands: activations have one form for all
+/// weights that they are multiplied with.
 fn few_tokens(graph: &Graph, device: MatmulDevice) -> usize {
     let matmuls = graph.ops().iter().filter_map(|op| match op {
         Op::MatMul(m) => Some(&m.projections),
@@ -307,9 +335,10 @@ fn few_tokens(graph: &Graph, device: MatmulDevice) -> usize {
     let most = |weight: WeightShape| {
         let tuned = device.tuned(Knob::SkinnyTokens, weight.dtype);
         let has_tiles = device.halves(weight.dtype, weight.columns);
-        tuned.filter(|_| has_tiles).map_or(FEW_TOKENS, |tokens| tokens as usize)
+        let tokens = tuned.map_or(device.few_tokens, |tokens| tokens as usize);
+        if has_tiles { tokens } else { FEW_TOKENS }
     };
-    skinny.map(most).max().unwrap_or(FEW_TOKENS)
+    skinny.map(most).max().unwrap_or(device.few_tokens)
 }
 
 /// Returns true if matrix-vector kernels have epilogues for a weight: a quantised format with whole
@@ -345,7 +374,11 @@ pub(super) fn form_of(graph: &Graph, m: &MatMul, device: MatmulDevice) -> Operan
         let few = if device.is_skinny(dtype, columns) { Forms::F16 } else { one };
         let applied_rows = device.fused_matvec_tokens(dtype);
         let two = if applied_rows >= 2 { one } else { few };
-        let many = if device.halves(dtype, columns) { Forms::F16 } else { one };
+        let many = match device.halves(dtype, columns) {
+            true if device.has_wgmma && dtype == DType::F16 => Forms::NATURAL,
+            true => Forms::F16,
+            false => one,
+        };
         form.add(OperandForm { one, two, few, many, applied_rows, ..none });
     }
     form

@@ -97,14 +97,14 @@ impl BatchProgram<'_> {
         let forms = form.forms(rows);
         let f32 = if forms.f32 { take(rows * width) } else { 0 };
         let mut f16 = Halves::default();
-        if forms.f16 {
-            f16.x = take(rows * width / 2);
+        if let Some(order) = forms.f16 {
+            f16 = order.of(Halves { x: take(rows * width / 2), ..f16 });
         }
         let mut q8 = Activations::default();
         if forms.q8 {
             q8 = Activations { q: take(rows * width / 4), meta: take(rows * width / 16) };
         }
-        if forms.f16 {
+        if forms.f16.is_some() {
             f16.scale = take(rows);
         }
         let norm = form.missing_norm(rows).map(|eps| NormIn {

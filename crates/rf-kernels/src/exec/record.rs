@@ -423,6 +423,27 @@ mod tests {
     }
 
     #[test]
+    fn f16_activations_are_in_natural_order_if_all_their_readers_are_f16() {
+        let device = MatmulDevice::new(132, "sm_90a");
+        let kernel = |name: &str, tokens| {
+            let case = cases().into_iter().find(|case| case.name() == name).unwrap();
+            let launches = recorded_on(device, case.program(), FUSIONS, tokens).unwrap();
+            launches
+                .into_iter()
+                .map(|(_, _, kernel)| kernel)
+                .find(|name| name.starts_with("matmul"))
+        };
+        for (tokens, natural, mixed) in [
+            (32, "matmul_skinny32_f16_f16_f32", "matmul_skinny32_f16_f16_f32"),
+            (64, "matmul_narrow_f16_natural_f16_f32", "matmul_narrow_f16_f16_f32"),
+            (100, "matmul_middle_f16_natural_f16_f32", "matmul_middle_f16_f16_f32"),
+        ] {
+            assert_eq!(kernel("matmul/F16/64x256", tokens), Some(natural));
+            assert_eq!(kernel("matmul/F16+Q4_0/projection-0", tokens), Some(mixed));
+        }
+    }
+
+    #[test]
     fn choices_of_the_card_move_the_switches_between_kernels() {
         let kernels = |arch: &str, choices: &[(Knob, DType, u32)], tokens| {
             let mut device = MatmulDevice::new(132, arch);

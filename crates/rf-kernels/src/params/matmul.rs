@@ -153,12 +153,13 @@ impl MatmulDevice {
             _ => MatrixUnit::None,
         };
         let lds_bytes = if matrix_unit == MatrixUnit::Nvidia { 227 << 10 } else { 64 << 10 };
+        let has_wgmma = arch == "sm_90a";
         Self {
             compute_units,
             matrix_unit,
-            has_wgmma: arch == "sm_90a",
+            has_wgmma,
             lds_bytes,
-            few_tokens: FEW_TOKENS,
+            few_tokens: if has_wgmma { WGMMA_FEW_TOKENS } else { FEW_TOKENS },
             tuning: Tuning::default(),
         }
     }
@@ -198,6 +199,10 @@ impl MatmulDevice {
 /// Largest number of tokens of a matmul whose time is that of loading and unpacking its weights.
 /// More have tiles.
 pub const FEW_TOKENS: usize = 64;
+
+/// The same where `wgmma` multiplies: unpacked weights go to LDS once for 64 tokens, while a skinny
+/// matmul reads the operands of every 16 × 16 products from registers.
+const WGMMA_FEW_TOKENS: usize = 32;
 
 /// Tokens of the smallest tile.
 pub const SMALLEST_TILE: u32 = 32;

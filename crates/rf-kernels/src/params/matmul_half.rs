@@ -17,10 +17,12 @@ enum HalfTile {
     Wide,
     /// By 128 tokens.
     Middle,
+    /// By 64 tokens, for `wgmma`.
+    Narrow,
 }
 
 impl HalfTile {
-    const ALL: [Self; 2] = [Self::Wide, Self::Middle];
+    const ALL: [Self; 3] = [Self::Wide, Self::Middle, Self::Narrow];
     const ROWS: u32 = 128;
     const STAGE_COLUMNS: u32 = 64;
 
@@ -28,6 +30,7 @@ impl HalfTile {
         match self {
             Self::Wide => 256,
             Self::Middle => 128,
+            Self::Narrow => 64,
         }
     }
 
@@ -36,8 +39,10 @@ impl HalfTile {
         if tokens > Self::Middle.tokens() { Self::Wide } else { Self::Middle }
     }
 
-    fn threads(self, device: MatmulDevice) -> u32 {
+    /// Threads of a workgroup. Four more waves copy the operands, if they are `copied`.
+    fn threads(self, device: MatmulDevice, copied: bool) -> u32 {
         match (self, device.matrix_unit) {
+            _ if copied => 256 + 128,
             (Self::Middle, MatrixUnit::Nvidia) if !device.has_wgmma => 128,
             _ => 256,
         }
@@ -48,19 +53,21 @@ impl HalfTile {
     fn groups_per_unit(self, device: MatmulDevice) -> u32 {
         match (self, device.matrix_unit) {
             (Self::Wide, MatrixUnit::Nvidia) => 1,
-            (Self::Wide, _) | (Self::Middle, MatrixUnit::Nvidia) => 2,
-            (Self::Middle, _) => 3,
+            (Self::Middle, unit) if unit != MatrixUnit::Nvidia => 3,
+            _ => 2,
         }
     }
 
     /// LDS that the launch adds: two stages of weights and three of tokens, in rows of 72 f16. For
     /// `wgmma` three stages of weights and three or four of tokens, in rows of 64 f16, and space
-    /// for an alignment of 1024. On AMD the kernel has its LDS.
-    fn dynamic_lds_bytes(self, device: MatmulDevice) -> u32 {
+    /// for an alignment of 1024; where operands are `copied`, as many stages of weights as of
+    /// tokens, and barriers. On AMD the kernel has its LDS.
+    fn dynamic_lds_bytes(self, device: MatmulDevice, copied: bool) -> u32 {
         match device.matrix_unit {
             MatrixUnit::Nvidia if device.has_wgmma => {
-                let token_stages = if self == Self::Wide { 4 } else { 3 };
-                2 * 64 * (3 * Self::ROWS + token_stages * self.tokens()) + 1024
+                let token_stages = if self == Self::Middle { 3 } else { 4 };
+                let (row_stages, barriers) = if copied { (token_stages, 64) } else { (3, 0) };
+                2 * 64 * (row_stages * Self::ROWS + token_stages * self.tokens()) + barriers + 1024
             }
             MatrixUnit::Nvidia => 2 * 72 * (2 * Self::ROWS + 3 * self.tokens()),
             _ => 0,
@@ -119,9 +126,15 @@ impl MatmulParams {
         scratch: (Address, Address),
     ) -> (Self, Launch) {
         let tile = self.half_tile(dtype, device);
+        let natural = self.x_f16.is_natural();
+        let copied = natural && tile == HalfTile::Wide;
         let kernel = match tile {
+            HalfTile::Wide if natural => "matmul_wide_f16_natural_f16_f32",
             HalfTile::Wide => kernel_name!(dtype, "matmul_wide_", "_f16_f32"),
+            HalfTile::Middle if natural => "matmul_middle_f16_natural_f16_f32",
             HalfTile::Middle => kernel_name!(dtype, "matmul_middle_", "_f16_f32"),
+            HalfTile::Narrow if natural => "matmul_narrow_f16_natural_f16_f32",
+            HalfTile::Narrow => kernel_name!(dtype, "matmul_narrow_", "_f16_f32"),
         };
         let token_tiles = self.tokens.div_ceil(tile.tokens());
         let tiles = token_tiles * self.half_row_tiles();
@@ -132,10 +145,11 @@ impl MatmulParams {
         let launch = Launch {
             kernel,
             grid: [streams, 1, 1],
-            block: [tile.threads(device), 1, 1],
-            lds_bytes: tile.dynamic_lds_bytes(device),
+            block: [tile.threads(device, copied), 1, 1],
+            lds_bytes: tile.dynamic_lds_bytes(device, copied),
         };
-        (Self { partials, arrivals, streams, rounds, token_tiles, ..self }, launch)
+        let x_f16 = self.x_f16.untagged();
+        (Self { partials, arrivals, streams, x_f16, rounds, token_tiles, ..self }, launch)
     }
 }
 
@@ -148,8 +162,11 @@ impl MatmulParams {
     /// The tile: wide ones for many tokens, on NVIDIA where they are long and halves of them keep
     /// nine tenths of the multiprocessors busy.
     fn half_tile(&self, dtype: DType, device: MatmulDevice) -> HalfTile {
+        if device.has_wgmma && self.tokens <= HalfTile::Narrow.tokens() {
+            return HalfTile::Narrow;
+        }
         let wide = HalfTile::Wide;
-        let fits = device.has_lds(wide.dynamic_lds_bytes(device));
+        let fits = device.has_lds(wide.dynamic_lds_bytes(device, self.x_f16.is_natural()));
         if self.tokens <= HalfTile::Middle.tokens() || !fits {
             return HalfTile::Middle;
         }
@@ -237,11 +254,23 @@ mod tests {
 
     #[test]
     fn operands_of_wgmma_fit() {
-        for (tokens, threads, most) in [(512, 256, 1), (100, 256, 2)] {
-            let (_, launch) = launched(12288, tokens, "sm_90a");
+        let natural = Halves { x: 16, scale: 32 }.natural();
+        for (tokens, x_f16, tile, threads, most) in [
+            (512, Halves::default(), "wide_q4_k", 256, 1),
+            (100, Halves::default(), "middle_q4_k", 256, 2),
+            (64, Halves::default(), "narrow_q4_k", 256, 2),
+            (512, natural, "wide_f16_natural", 384, 1),
+            (100, natural, "middle_f16_natural", 256, 2),
+            (64, natural, "narrow_f16_natural", 256, 2),
+        ] {
+            let params = MatmulParams { x_f16, ..params(12288, tokens) };
+            let (params, launch) =
+                params.halves(DType::Q4K, MatmulDevice::new(132, "sm_90a"), (1, 2));
+            assert_eq!(launch.kernel, format!("matmul_{tile}_f16_f32"));
             assert_eq!(launch.block, [threads, 1, 1]);
             // 1 KiB of a workgroup is the driver's.
             assert!(most * (launch.lds_bytes + 2048) <= 228 << 10, "{}", launch.lds_bytes);
+            assert_eq!(params.x_f16.x % 16, 0);
         }
     }
 

@@ -28,17 +28,41 @@ pub struct Activations {
     pub meta: Address,
 }
 
-/// Rows of activations as f16, in the order of `kernels/include/rf/halves.h`, with a scale per row.
+/// Rows of activations as f16, with a scale per row. The columns of a block of 32 are in the order
+/// in which weights are unpacked (`kernels/include/rf/halves.h`), or, with [`natural`], in their
+/// own.
+///
+/// [`natural`]: Self::natural
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Halves {
-    /// `[rows, columns]` f16.
+    /// `[rows, columns]` f16. The lowest bit is set if the columns are in their own order.
     pub x: Address,
     /// `[rows]` f32.
     pub scale: Address,
 }
 
 impl Halves {
+    const NATURAL: Address = 1;
+
+    /// The same with columns in their own order, for weights of 16 bits, which `wgmma` takes as
+    /// they are stored.
+    #[must_use]
+    pub fn natural(self) -> Self {
+        Self { x: self.x | Self::NATURAL, ..self }
+    }
+
+    /// Returns true if the columns are in their own order.
+    pub fn is_natural(self) -> bool {
+        self.x & Self::NATURAL != 0
+    }
+
+    /// Removes the mark of the order, for kernels that read one order alone.
+    #[must_use]
+    pub(super) fn untagged(self) -> Self {
+        Self { x: self.x & !Self::NATURAL, ..self }
+    }
+
     /// The activations from a row of `columns` columns on.
     #[must_use]
     pub fn from_row(self, row: usize, columns: usize) -> Self {

@@ -32,6 +32,6 @@ struct RfActivations {
 // Rows of activations as f16 words, in the order that rf/halves.h describes; x = scale · half.
 // `columns` is a multiple of 32.
 struct RfHalves {
-    void *x;      // [rows, columns] f16
+    void *x;      // [rows, columns] f16; where they are stored the lowest bit selects the order
     float *scale; // [rows]
 };

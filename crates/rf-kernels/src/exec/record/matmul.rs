@@ -169,10 +169,10 @@ impl Recorder<'_> {
         if forms.q8 {
             operand.q8 = scratch.operand;
         }
-        if forms.f16 {
-            operand.f16 = scratch.halves;
+        if let Some(order) = forms.f16 {
+            operand.f16 = order.of(scratch.halves);
         }
-        if forms.q8 || forms.f16 {
+        if forms.q8 || forms.f16.is_some() {
             let rows = self.memory.rows(x) * self.memory.width(x) / form.columns;
             for first in (0..rows).step_by(MAX_GRID) {
                 let params = QuantizeParams {
