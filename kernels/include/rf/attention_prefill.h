@@ -352,7 +352,6 @@ RF_DEVICE void team_barrier([[maybe_unused]] u32 team) {
 
 template <RfKvType TYPE, u32 DIM, u32 WAVES, u32 KEYS, u32 QUERY_TILES = 1, u32 TEAMS = 1>
 RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
-    follow_previous_kernels();
     using Wave = PrefillWave<TYPE, DIM, WAVES, KEYS, QUERY_TILES, TEAMS>;
     using Tile = typename Wave::Tile;
     using Lds = PrefillLds<Wave, WAVES, QUERY_TILES, TEAMS>;
