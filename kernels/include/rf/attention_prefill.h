@@ -8,8 +8,8 @@
 // next operand is loaded from memory to registers (NVIDIA, f16: copied to LDS asynchronously); two
 // barriers per tile of keys hand over LDS alone, so that these loads stay in flight.
 //
-// Queries and weights are rounded to f16 (2^-12 of themselves), and so are keys and values of q8_0
-// when a workgroup loads them; f16 and FP8 are exact.
+// Matrix units round queries and weights to f16 (2^-12 of themselves), and keys and values of q8_0;
+// those of f16 and FP8 are as stored.
 // Per tile of keys a wave computes 2 · KEYS / 16 · DIM / 16 tile matmuls (rf/mma_f16.h) for each of
 // its tiles of queries; a workgroup reads every key and value once. Sums over all keys are f32
 // additions outside the matrix units, one per tile of keys, so that rounding errors do not
@@ -113,12 +113,11 @@ struct PrefillWave {
         }
     }
 
-    // The dot products of the queries with the keys of a tile.
-    RF_DEVICE_MEMBER static void scores(const u8 *x, const Element *keys, Scores (&s)[QUERY_TILES]) {
+    // Adds the dot products over the columns `first` … `end` of the head.
+    RF_DEVICE_MEMBER static void add_products(const u8 *x, const Element *keys, u32 first, u32 end,
+                                              Scores (&s)[QUERY_TILES]) {
         constexpr u32 STRIDE = Tile::STRIDE;
-#pragma unroll
-        for (u32 n = 0; n < QUERY_TILES * KEY_TILES; n++) s[n / KEY_TILES][n % KEY_TILES] = Engine::zero();
-        for (u32 k = 0; k < DIM; k += TILE) {
+        for (u32 k = first; k < end; k += TILE) {
             keep_order();
             typename Engine::X q[QUERY_TILES];
 #pragma unroll
@@ -129,6 +128,34 @@ struct PrefillWave {
 #pragma unroll
                 for (u32 t = 0; t < QUERY_TILES; t++) s[t][i] = Engine::product(q[t], y, s[t][i]);
             }
+        }
+    }
+
+    RF_DEVICE_MEMBER static void clear(Scores (&s)[QUERY_TILES]) {
+#pragma unroll
+        for (u32 n = 0; n < QUERY_TILES * KEY_TILES; n++) s[n / KEY_TILES][n % KEY_TILES] = Engine::zero();
+    }
+
+    RF_DEVICE_MEMBER static void scores(const u8 *x, const Element *keys, const float *scales, Scores (&s)[QUERY_TILES]) {
+        clear(s);
+        if constexpr (Tile::SCALED) {
+            for (u32 group = 0; group < Tile::GROUPS; group++) {
+                Scores part[QUERY_TILES];
+                clear(part);
+                add_products(x, keys, group * KV_GROUP, (group + 1) * KV_GROUP, part);
+#pragma unroll
+                for (u32 i = 0; i < KEY_TILES; i++) {
+                    const float *own = scales + group * KEYS + i * TILE + Engine::y_base();
+#pragma unroll
+                    for (u32 e = 0; e < 8; e++) {
+                        float scale = own[Engine::y_index(e)];
+#pragma unroll
+                        for (u32 t = 0; t < QUERY_TILES; t++) s[t][i][e] = fma(part[t][i][e], scale, s[t][i][e]);
+                    }
+                }
+            }
+        } else {
+            add_products(x, keys, 0, DIM, s);
         }
     }
 
@@ -210,20 +237,17 @@ struct PrefillWave {
 
     // The weights of the keys of a tile for all queries.
     RF_DEVICE_MEMBER void weigh(const RfAttentionParams &p, u32 first_key, bool all_seen, const PrefillQueries &queries,
-                                const Element *keys, Scores (&s)[QUERY_TILES], Rescale &rescale) {
-        scores(queries.x, keys, s);
+                                const Element *keys, const float *scales, Scores (&s)[QUERY_TILES], Rescale &rescale) {
+        scores(queries.x, keys, scales, s);
 #pragma unroll
         for (u32 t = 0; t < QUERY_TILES; t++) weights(p, first_key, all_seen, t, queries, s[t], rescale[t]);
     }
 
-    RF_DEVICE_MEMBER void add_values(const Element *values, const Scores (&s)[QUERY_TILES], const Rescale &rescale) {
-        typename Engine::X weights[QUERY_TILES][KEY_TILES];
+    // Adds 16 · (last − first) elements of the weighted values.
+    RF_DEVICE_MEMBER void add_columns(const Element *values, const typename Engine::X (&weights)[QUERY_TILES][KEY_TILES],
+                                      const Rescale &rescale, u32 first, u32 last) {
 #pragma unroll
-        for (u32 n = 0; n < QUERY_TILES * KEY_TILES; n++) {
-            weights[n / KEY_TILES][n % KEY_TILES] = Engine::x_of(s[n / KEY_TILES][n % KEY_TILES]);
-        }
-#pragma unroll
-        for (u32 d = 0; d < STEPS; d++) {
+        for (u32 d = first; d < last; d++) {
             if (d % 2 == 0 || DIM > 128) keep_order();
             Accumulator sum[QUERY_TILES];
 #pragma unroll
@@ -240,6 +264,34 @@ struct PrefillWave {
                 for (u32 e = 0; e < 8; e++) o[t][d][e] = fma(o[t][d][e], rescale[t][Engine::lane_row(e)], sum[t][e]);
                 if constexpr (sizeof(Element) == 2) together(o[t][d]);
             }
+        }
+    }
+
+    RF_DEVICE_MEMBER void add_values(const Element *values, const float *scales, const Scores (&s)[QUERY_TILES],
+                                     const Rescale &rescale) {
+        typename Engine::X weights[QUERY_TILES][KEY_TILES];
+        if constexpr (Tile::SCALED) {
+            // The scales of a group are multiplied into the weights.
+#pragma unroll
+            for (u32 group = 0; group < Tile::GROUPS; group++) {
+                keep_order();
+#pragma unroll
+                for (u32 n = 0; n < QUERY_TILES * KEY_TILES; n++) {
+                    u32 t = n / KEY_TILES, i = n % KEY_TILES;
+                    const float *own = scales + group * KEYS + i * TILE + Engine::y_base();
+                    Accumulator scaled;
+#pragma unroll
+                    for (u32 e = 0; e < 8; e++) scaled[e] = s[t][i][e] * own[Engine::y_index(e)];
+                    weights[t][i] = Engine::x_of(scaled);
+                }
+                add_columns(values, weights, rescale, group * (KV_GROUP / TILE), (group + 1) * (KV_GROUP / TILE));
+            }
+        } else {
+#pragma unroll
+            for (u32 n = 0; n < QUERY_TILES * KEY_TILES; n++) {
+                weights[n / KEY_TILES][n % KEY_TILES] = Engine::x_of(s[n / KEY_TILES][n % KEY_TILES]);
+            }
+            add_columns(values, weights, rescale, 0, STEPS);
         }
     }
 
@@ -330,6 +382,7 @@ struct PrefillLds {
     struct Buffer {
         alignas(16) typename Tile::Element keys[Tile::KEY_ELEMENTS];
         alignas(16) typename Tile::Element values[Tile::VALUE_ELEMENTS];
+        alignas(16) float key_scales[Tile::SCALES], value_scales[Tile::SCALES];
     };
     alignas(16) u8 queries[WAVES * QUERY_TILES * Wave::X_BYTES];
     Buffer tiles[TEAMS][BUFFERS];
@@ -451,8 +504,8 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
             if (!concerned) continue;
             typename Wave::Scores s[QUERY_TILES];
             typename Wave::Rescale rescale;
-            w.weigh(p, key, all_seen, queries, own.keys, s, rescale);
-            w.add_values(own.values, s, rescale);
+            w.weigh(p, key, all_seen, queries, own.keys, own.key_scales, s, rescale);
+            w.add_values(own.values, own.value_scales, s, rescale);
             continue;
         }
 
@@ -461,11 +514,11 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         if constexpr (Tile::ASYNC) {
             copy_async_wait();
         } else if constexpr (Tile::AHEAD) {
-            t.store_keys(raw, lds.keys);
+            t.store_keys(raw, lds.keys, lds.key_scales);
             t.template fetch<KvHalf::Value>(raw, pages, key, last_position);
             t.find_pages(pages, next_key, last_position);
         } else {
-            t.copy_keys(lds.keys, key, last_position);
+            t.copy_keys(lds.keys, lds.key_scales, key, last_position);
         }
         team_barrier<TEAMS, Tile::THREADS>(team);
         if constexpr (Tile::ASYNC) {
@@ -474,26 +527,26 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         }
         typename Wave::Scores s[QUERY_TILES];
         typename Wave::Rescale rescale;
-        if (concerned) w.weigh(p, key, all_seen, queries, lds.keys, s, rescale);
+        if (concerned) w.weigh(p, key, all_seen, queries, lds.keys, lds.key_scales, s, rescale);
 
         if constexpr (Tile::ASYNC) {
             copy_async_wait();
         } else if constexpr (Tile::AHEAD) {
-            t.store_values(raw, lds.values);
+            t.store_values(raw, lds.values, lds.value_scales);
             if (next_key <= last_position) t.template fetch<KvHalf::Key>(raw, pages, next_key, last_position);
         } else {
-            t.copy_values(lds.values, key, last_position);
+            t.copy_values(lds.values, lds.value_scales, key, last_position);
         }
         team_barrier<TEAMS, Tile::THREADS>(team);
         if constexpr (Tile::ASYNC) {
             if (next_key <= last_position) t.template copy<KvHalf::Key>(lds.keys, pages, next_key, last_position);
         }
-        if (concerned) w.add_values(lds.values, s, rescale);
+        if (concerned) w.add_values(lds.values, lds.value_scales, s, rescale);
     }
     if constexpr (TEAMS > 1) {
         // Nothing else of the LDS is needed any more.
         static_assert(TEAMS == 2 && WAVES * Wave::FLOATS * WAVE * sizeof(float) <= sizeof(Lds));
-        static_assert(sizeof(Lds) <= 105472); // WIDE_LDS_BYTES of the host
+        static_assert(sizeof(Lds) <= 105600); // WIDE_LDS_BYTES of the host
         float *sums = reinterpret_cast<float *>(memory) + own_wave * (Wave::FLOATS * WAVE);
         lds_barrier();
         if (team == 1) w.hand_over(sums);

@@ -14,7 +14,12 @@ struct PrefillTile {
     using Row = KvRow<TYPE>;
     static constexpr u32 THREADS = WAVES * WAVE;
     static constexpr u32 CHUNKS = DIM / KV_CHUNK, COUNT = KEYS * CHUNKS / THREADS;
-    static_assert(KEYS * CHUNKS % THREADS == 0 && COUNT % 2 == 0);
+    static_assert(KEYS * CHUNKS % THREADS == 0 && COUNT % 2 == 0 && DIM % KV_GROUP == 0);
+    static constexpr u32 GROUPS = DIM / KV_GROUP;
+    // Whether the scales of q8_0 multiply scores and weights, exactly. Matrix units round queries
+    // and weights to f16, and so are keys and values when they are stored with their scales: 5
+    // operations less per key, query and group.
+    static constexpr bool SCALED = Row::SCALED && !RF_MATRIX_UNIT;
     // Whether the next tile is copied without registers.
     static constexpr bool ASYNC = COPY_ASYNC && TYPE == RF_KV_F16;
     // Whether the next tile is on its way during the computation of the current one: registers must
@@ -32,6 +37,7 @@ struct PrefillTile {
     static constexpr u32 TRANSPOSED_ELEMENTS = DIM * TRANSPOSED_STRIDE + DIM / KV_CHUNK * TRANSPOSED_SHIFT;
     static constexpr u32 KEY_ELEMENTS = KEYS * STRIDE;
     static constexpr u32 VALUE_ELEMENTS = Engine::COLUMNS_TRANSPOSED ? TRANSPOSED_ELEMENTS : KEYS * STRIDE;
+    static constexpr u32 SCALES = SCALED ? GROUPS * KEYS : 4;
 
     // A part of a tile as stored in memory: this thread's chunks FIRST … FIRST + HELD − 1.
     struct Raw {
@@ -101,7 +107,7 @@ struct PrefillTile {
         copy_async_commit();
     }
 
-    // The values of a chunk, times its scale; zero in chunks beyond the head.
+    // The values of a chunk, with their scale unless SCALED; zero in chunks beyond the head.
     RF_DEVICE_MEMBER typename Row::Values values(const Raw &r, u32 i, u32 first) const {
         typedef u32 Words __attribute__((ext_vector_type(sizeof(typename Row::Raw) / 4)));
         Words words = __builtin_bit_cast(Words, r.raw[i]);
@@ -109,7 +115,7 @@ struct PrefillTile {
 #pragma unroll
         for (u32 j = 0; j < sizeof(words) / 4; j++) words[j] = inside ? words[j] : 0;
         auto v = Row::values(__builtin_bit_cast(typename Row::Raw, words));
-        if constexpr (Row::SCALED) v *= __builtin_bit_cast(f16, r.scale[i]);
+        if constexpr (Row::SCALED && !SCALED) v *= __builtin_bit_cast(f16, r.scale[i]);
         return v;
     }
 
@@ -123,15 +129,29 @@ struct PrefillTile {
         }
     }
 
+    // Stores the scales of q8_0 as [group][key], in the engine's order of keys.
+    RF_DEVICE_MEMBER void store_scales(const Raw &r, float *scales, u32 first) const {
+        if constexpr (SCALED) {
+#pragma unroll
+            for (u32 i = 0; i < HELD; i++) {
+                if (chunk(first + i) % (KV_GROUP / KV_CHUNK) != 0) continue;
+                u32 slot = key(first + i) / TILE * TILE + Engine::y_slot(key(first + i) % TILE);
+                scales[chunk(first + i) / (KV_GROUP / KV_CHUNK) * KEYS + slot] = f16_value(r.scale[i]);
+            }
+        }
+    }
+
     // Stores rows indexed by key.
-    RF_DEVICE_MEMBER void store_keys(const Raw &r, Element *tile, u32 first = 0) const {
+    RF_DEVICE_MEMBER void store_keys(const Raw &r, Element *tile, float *scales, u32 first = 0) const {
 #pragma unroll
         for (u32 i = 0; i < HELD; i++) {
             store_row(tile + key(first + i) * STRIDE + chunk(first + i) * KV_CHUNK, values(r, i, first));
         }
+        store_scales(r, scales, first);
     }
 
-    RF_DEVICE_MEMBER void store_values(const Raw &r, Element *tile, u32 first = 0) const {
+    RF_DEVICE_MEMBER void store_values(const Raw &r, Element *tile, float *scales, u32 first = 0) const {
+        store_scales(r, scales, first);
 #pragma unroll
         for (u32 i = 0; i < HELD; i += 2) {
             typename Row::Values v[2] = {values(r, i, first), values(r, i + 1, first)};
@@ -148,7 +168,7 @@ struct PrefillTile {
     }
 
     // Copies a tile from memory to LDS, one part at a time.
-    RF_DEVICE_MEMBER void copy_keys(Element *tile, u32 first_key, u32 last_key) const {
+    RF_DEVICE_MEMBER void copy_keys(Element *tile, float *scales, u32 first_key, u32 last_key) const {
 #pragma unroll
         for (u32 first = 0; first < COUNT; first += HELD) {
             keep_order();
@@ -156,10 +176,10 @@ struct PrefillTile {
             Pages pages;
             find_pages(pages, first_key, last_key, first);
             fetch<KvHalf::Key>(r, pages, first_key, last_key, first);
-            store_keys(r, tile, first);
+            store_keys(r, tile, scales, first);
         }
     }
-    RF_DEVICE_MEMBER void copy_values(Element *tile, u32 first_key, u32 last_key) const {
+    RF_DEVICE_MEMBER void copy_values(Element *tile, float *scales, u32 first_key, u32 last_key) const {
 #pragma unroll
         for (u32 first = 0; first < COUNT; first += HELD) {
             keep_order();
@@ -167,7 +187,7 @@ struct PrefillTile {
             Pages pages;
             find_pages(pages, first_key, last_key, first);
             fetch<KvHalf::Value>(r, pages, first_key, last_key, first);
-            store_values(r, tile, first);
+            store_values(r, tile, scales, first);
         }
     }
 

@@ -230,7 +230,7 @@ const WIDE_HEAD_DIM: u32 = 128;
 
 /// LDS that the launch of a wide kernel adds, at most: 128 queries of 136 f16, their factors and
 /// positions, and for each of two teams of waves two buffers of 32 keys and values of 136 f16.
-const WIDE_LDS_BYTES: u32 = 128 * (272 + 8) + 2 * 2 * (2 * 32 * 272);
+const WIDE_LDS_BYTES: u32 = 128 * (272 + 8) + 2 * 2 * (2 * 32 * 272 + 32);
 
 macro_rules! decode_kernels {
     ($($kv:literal),*) => {
@@ -313,7 +313,7 @@ mod tests {
         let launch = |tokens, spans| params(2, 128, tokens, spans).prefill_launch(h200());
         let long = launch(512, 1);
         assert_eq!((long.kernel, long.grid), ("attention_prefill_q8_0_d128_wide", [32, 4, 1]));
-        assert_eq!((long.block, long.lds_bytes), ([256, 1, 1], 105_472));
+        assert_eq!((long.block, long.lds_bytes), ([256, 1, 1], 105_600));
         assert_eq!(launch(512, 8).kernel, "attention_prefill_q8_0_d128");
         assert_eq!(launch(256, 1).kernel, "attention_prefill_q8_0_d128");
     }

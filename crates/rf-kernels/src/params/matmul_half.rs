@@ -76,8 +76,8 @@ impl HalfTile {
 }
 
 impl MatmulDevice {
-    /// Returns true if matmuls of more than [`FEW_TOKENS`](super::FEW_TOKENS) tokens with weights
-    /// of this format have f16 operands.
+    /// Returns true if matmuls of more than [`few_tokens`](Self::few_tokens) tokens with weights of
+    /// this format have f16 operands.
     ///
     /// On RDNA 4 int8 is faster where unpacking to f16 and to int8 take about as long: a
     /// multiplication of 16 × 16 × 16 takes 16 cycles in f16 and 8 in int8, and int8 needs about 8
@@ -114,8 +114,8 @@ impl MatmulDevice {
 }
 
 impl MatmulParams {
-    /// An f16 matmul of more than [`FEW_TOKENS`](super::FEW_TOKENS) tokens; all projections have
-    /// the format `dtype`. `scratch` are the addresses of partial sums and of arrivals.
+    /// An f16 matmul of more than [`few_tokens`](MatmulDevice::few_tokens) tokens; all projections
+    /// have the format `dtype`. `scratch` are the addresses of partial sums and of arrivals.
     ///
     /// Every workgroup computes the same number of whole tiles, and all of them share those that
     /// are left.
