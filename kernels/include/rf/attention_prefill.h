@@ -138,7 +138,7 @@ struct PrefillWave {
 
     RF_DEVICE_MEMBER static void scores(const u8 *x, const Element *keys, const float *scales, Scores (&s)[QUERY_TILES]) {
         clear(s);
-        if constexpr (Tile::SCALED) {
+        if constexpr (Tile::SCALES_SUMS) {
             for (u32 group = 0; group < Tile::GROUPS; group++) {
                 Scores part[QUERY_TILES];
                 clear(part);
@@ -270,7 +270,7 @@ struct PrefillWave {
     RF_DEVICE_MEMBER void add_values(const Element *values, const float *scales, const Scores (&s)[QUERY_TILES],
                                      const Rescale &rescale) {
         typename Engine::X weights[QUERY_TILES][KEY_TILES];
-        if constexpr (Tile::SCALED) {
+        if constexpr (Tile::SCALES_SUMS) {
             // The scales of a group are multiplied into the weights.
 #pragma unroll
             for (u32 group = 0; group < Tile::GROUPS; group++) {

@@ -19,7 +19,7 @@ struct PrefillTile {
     // Whether the scales of q8_0 multiply scores and weights, exactly. Matrix units round queries
     // and weights to f16, and so are keys and values when they are stored with their scales: 5
     // operations less per key, query and group.
-    static constexpr bool SCALED = Row::SCALED && !RF_MATRIX_UNIT;
+    static constexpr bool SCALES_SUMS = Row::SCALED && !RF_MATRIX_UNIT;
     // Whether the next tile is copied without registers.
     static constexpr bool ASYNC = COPY_ASYNC && TYPE == RF_KV_F16;
     // Whether the next tile is on its way during the computation of the current one: registers must
@@ -37,7 +37,7 @@ struct PrefillTile {
     static constexpr u32 TRANSPOSED_ELEMENTS = DIM * TRANSPOSED_STRIDE + DIM / KV_CHUNK * TRANSPOSED_SHIFT;
     static constexpr u32 KEY_ELEMENTS = KEYS * STRIDE;
     static constexpr u32 VALUE_ELEMENTS = Engine::COLUMNS_TRANSPOSED ? TRANSPOSED_ELEMENTS : KEYS * STRIDE;
-    static constexpr u32 SCALES = SCALED ? GROUPS * KEYS : 4;
+    static constexpr u32 SCALES = SCALES_SUMS ? GROUPS * KEYS : 4;
 
     // A part of a tile as stored in memory: this thread's chunks FIRST … FIRST + HELD − 1.
     struct Raw {
@@ -107,7 +107,7 @@ struct PrefillTile {
         copy_async_commit();
     }
 
-    // The values of a chunk, with their scale unless SCALED; zero in chunks beyond the head.
+    // The values of a chunk, with their scale unless SCALES_SUMS; zero in chunks beyond the head.
     RF_DEVICE_MEMBER typename Row::Values values(const Raw &r, u32 i, u32 first) const {
         typedef u32 Words __attribute__((ext_vector_type(sizeof(typename Row::Raw) / 4)));
         Words words = __builtin_bit_cast(Words, r.raw[i]);
@@ -115,7 +115,7 @@ struct PrefillTile {
 #pragma unroll
         for (u32 j = 0; j < sizeof(words) / 4; j++) words[j] = inside ? words[j] : 0;
         auto v = Row::values(__builtin_bit_cast(typename Row::Raw, words));
-        if constexpr (Row::SCALED && !SCALED) v *= __builtin_bit_cast(f16, r.scale[i]);
+        if constexpr (Row::SCALED && !SCALES_SUMS) v *= __builtin_bit_cast(f16, r.scale[i]);
         return v;
     }
 
@@ -131,7 +131,7 @@ struct PrefillTile {
 
     // Stores the scales of q8_0 as [group][key], in the engine's order of keys.
     RF_DEVICE_MEMBER void store_scales(const Raw &r, float *scales, u32 first) const {
-        if constexpr (SCALED) {
+        if constexpr (SCALES_SUMS) {
 #pragma unroll
             for (u32 i = 0; i < HELD; i++) {
                 if (chunk(first + i) % (KV_GROUP / KV_CHUNK) != 0) continue;

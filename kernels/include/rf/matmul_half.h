@@ -30,12 +30,9 @@
 // turns. The epilogue writes the gated unit as the f16 operand of the next matmul.
 #pragma once
 
-#include "rf/activation.h"
 #include "rf/copy_async.h"
 #include "rf/halves.h"
-#include "rf/matmul_tile.h"
-#include "rf/mma_f16.h"
-#include "rf/rows.h"
+#include "rf/matmul_half_output.h"
 #include "rf/wgmma.h"
 
 #if RF_MATRIX_UNIT
@@ -100,25 +97,6 @@ struct HalfOperand {
     }
 };
 
-// The stages of the tiles from `first_tile` on, numbered tile by tile and divided over workgroups.
-struct HalfShares {
-    u32 stages;     // of a tile
-    u32 first_tile;
-    u32 least, larger; // units of a workgroup; the first `larger` workgroups have one more
-
-    RF_DEVICE_MEMBER static HalfShares of(const RfMatmulParams &params, u32 tiles, u32 stages) {
-        u32 first_tile = params.rounds * params.streams, units = (tiles - first_tile) * stages;
-        return {stages, first_tile, units / params.streams, units % params.streams};
-    }
-    // The first unit of a workgroup.
-    RF_DEVICE_MEMBER u32 first(u32 group) const { return group * least + (group < larger ? group : larger); }
-    // The workgroup of a unit.
-    RF_DEVICE_MEMBER u32 owner(u32 unit) const {
-        u32 in_larger = larger * (least + 1);
-        return unit < in_larger ? unit / (least + 1) : larger + (unit - in_larger) / least;
-    }
-};
-
 // When the copies of a stage are done, and when it has been multiplied.
 template <bool COPIED, u32 STAGES>
 struct CopyBarriers {};
@@ -135,13 +113,16 @@ struct HalfMatmul {
     // Four more waves copy weights that need no unpacking, and the tokens: in a tile that has a
     // multiprocessor for itself. The others only multiply, so that the matrix unit never waits.
     static constexpr bool COPIED = WGMMA && F::COPIED && Shape::AT_ONCE == 1;
-    static constexpr u32 COPY_THREADS = COPIED ? 4 * WAVE : 0, LAUNCHED = Shape::THREADS + COPY_THREADS, STAGES = TOKEN_BUFFERS;
+    static constexpr u32 COPY_THREADS = COPIED ? 4 * WAVE : 0, LAUNCHED = Shape::THREADS + COPY_THREADS;
+    static constexpr u32 STAGES = TOKEN_BUFFERS; // of copied operands
     struct Lds {
         Rows rows[COPIED ? STAGES : ROW_BUFFERS];
         Tokens tokens[TOKEN_BUFFERS];
         [[no_unique_address]] CopyBarriers<COPIED, STAGES> copies;
     };
-    using Sums = MatrixTile::Accumulator[Shape::ROW_TILES][Shape::TOKEN_TILES];
+    using Out = HalfOutput<Shape, COPIED>;
+    using Sums = typename Out::Sums;
+    static_assert(sizeof(Lds) >= Out::LDS_BYTES);
     // Tiles of tokens whose operands are in registers: RDNA 3 holds each of them twice, in both
     // halves of a wave, and 64 × 64 sums leave room for two.
     static constexpr bool ROOM_FOR_ALL = Shape::TOKEN_TILES * sizeof(MatrixTile::Fragment) <= 64;
@@ -318,17 +299,6 @@ struct HalfMatmul {
         for (u32 i = 0; i < Shape::SUMS; i++) sums[0][i / 8][i % 8] = own[i];
     }
 
-    // Barrier of the waves that multiply.
-    RF_DEVICE_MEMBER static void sums_barrier() {
-#if RF_NVIDIA
-        if constexpr (COPIED) {
-            asm volatile("bar.sync 1, %0;" : : "n"(Shape::THREADS) : "memory");
-            return;
-        }
-#endif
-        barrier();
-    }
-
     // Copies both operands of the stages `first` … `end` of a tile: what the waves that copy do.
     // The first weights are requested before the previous kernels end. `copied` counts the stages
     // of all tiles.
@@ -396,7 +366,7 @@ struct HalfMatmul {
         for (u32 i = 0; i < Shape::SUMS; i++) sums[0][i / 8][i % 8] = own[i];
     }
 
-    // The same on other matrix units.
+    // What sum_stages_async does, on other matrix units.
     RF_DEVICE_MEMBER void sum_stages(Lds &lds, u32 first, u32 end, u32 wave_row, u32 wave_token, Sums &sums) const {
         Fetch next;
         // All waves have read the last stage of the tile before.
@@ -485,8 +455,8 @@ private:
         if (wave() >= Shape::THREADS / WAVE) return copy_stages(params, lds, place, range.first, range.end, copied);
         Sums sums;
         sum_copied(lds, range.first, range.end, copied, sums);
-        if (range.end - range.first < shares.stages && !join(params, shares, index - shares.first_tile, sums)) return;
-        write_tokens(params, lds, place_of(params, computed_here(index)), wave() * Shape::WAVE_ROWS, sums);
+        if (range.end - range.first < shares.stages && !Out::join(params, shares, index - shares.first_tile, sums)) return;
+        Out::write_tokens(params, &lds, place_of(params, computed_here(index)), wave() * Shape::WAVE_ROWS, sums);
     }
 
     // Sums the stages `range` of a tile and writes them, or passes them on if other workgroups have
@@ -536,256 +506,19 @@ private:
             self.sum_stages(lds, range.first, range.end, wave_row, wave_token, sums);
         }
         if (range.end - range.first < shares.stages) {
-            if (!join(params, shares, index - shares.first_tile, sums)) return;
+            if (!Out::join(params, shares, index - shares.first_tile, sums)) return;
         }
         // Again, since its registers are needed in between.
         place = place_of(params, computed_here(index));
         if constexpr (WGMMA) {
-            write_tokens(params, lds, place, wave_row, sums);
+            Out::write_tokens(params, &lds, place, wave_row, sums);
         } else if (is_gated) {
-            write_gated(params, lds, place, wave_row, wave_token, sums);
+            Out::write_gated(params, &lds, place, wave_row, wave_token, sums);
         } else {
-            write(params, place, wave_row, wave_token, sums);
+            Out::write(params, place, wave_row, wave_token, sums);
         }
     }
 
-    // Calls f(n, tile, e) for the sums 4n … 4n + 3 of a lane, which are sums e … e + 3 of a tile of
-    // the matrix unit.
-    template <typename Function>
-    RF_DEVICE_MEMBER static void for_each_four(Sums &sums, Function f) {
-#pragma unroll
-        for (u32 n = 0; n < Shape::SUMS / 4; n++) {
-            // Otherwise the compiler would load all sums at once and need twice the registers.
-            if (n % 2 == 0) schedule_fence();
-            f(n, sums[n / 2 / Shape::TOKEN_TILES][n / 2 % Shape::TOKEN_TILES], n % 2 * 4);
-        }
-    }
-
-    // The sums of a lane in slot `slot`; the next four of a lane are THREADS places further.
-    RF_DEVICE_MEMBER static f32x4 *slot_of(const RfMatmulParams &params, u32 slot) {
-        return reinterpret_cast<f32x4 *>(params.partials) + (u64)slot * (Shape::SUMS / 4 * Shape::THREADS) + thread_x();
-    }
-
-    // Passes the sums of a part of a tile on. Returns true in the workgroup that is the last to do
-    // so, with the sums of the whole tile. A workgroup has parts of at most two tiles: it continues
-    // one (slot 2g) and begins another (slot 2g + 1).
-    RF_DEVICE_MEMBER static bool join(const RfMatmulParams &params, const HalfShares &shares, u32 tile, Sums &sums) {
-        RF_SHARED static u32 arrived;
-        u32 group = group_x(), first_unit = tile * shares.stages;
-        u32 first_group = shares.owner(first_unit), last_group = shares.owner(first_unit + shares.stages - 1);
-        f32x4 *own = slot_of(params, 2 * group + (group == first_group));
-        for_each_four(sums, [&](u32 n, auto &tile, u32 e) {
-            own[n * Shape::THREADS] = f32x4{tile[e], tile[e + 1], tile[e + 2], tile[e + 3]};
-        });
-        device_fence();
-        sums_barrier();
-        if (thread_x() == 0) arrived = arrive(params.arrivals + first_group);
-        sums_barrier();
-        if (arrived != last_group - first_group) return false;
-        device_fence();
-        if (thread_x() == 0) params.arrivals[first_group] = 0;
-        const f32x4 *from = slot_of(params, 2 * first_group + 1);
-        for_each_four(sums, [&](u32 n, auto &tile, u32 e) {
-            f32x4 four = from[n * Shape::THREADS];
-            for (u32 i = 0; i < 4; i++) tile[e + i] = four[i];
-        });
-#pragma unroll 1
-        for (u32 g = first_group + 1; g <= last_group; g++) {
-            from = slot_of(params, 2 * g);
-            for_each_four(sums, [&](u32 n, auto &tile, u32 e) {
-                f32x4 four = from[n * Shape::THREADS];
-                for (u32 i = 0; i < 4; i++) tile[e + i] += four[i];
-            });
-        }
-        return true;
-    }
-
-    // The scale of a token of a tile, or of its first one in place of one that does not exist. With
-    // a lambda that captures `params`, LLVM 19 loads by flat instructions on AMD.
-    RF_DEVICE_MEMBER static float x_scale(const RfMatmulParams &params, const MatmulPlace &place, u32 token) {
-        return params.x_f16.scale[place.first_token + (token < place.tokens ? token : 0)];
-    }
-
-    // The gated unit of sums that are not scaled.
-    struct GatedUnit {
-        u32 activation;
-        float gate_scale, up_scale;
-
-        RF_DEVICE_MEMBER explicit GatedUnit(const RfMatmulParams &params)
-            : activation(params.activation), gate_scale(reciprocal(params.projections[0].half_unit)),
-              up_scale(reciprocal(params.projections[1].half_unit)) {}
-        RF_DEVICE_MEMBER float of(float gate, float up, float x_scale) const {
-            return gated_unit(activation, gate * (gate_scale * x_scale), up * (up_scale * x_scale));
-        }
-        RF_DEVICE_MEMBER f32x4 of(f32x4 gate, f32x4 up, float x_scale) const {
-            f32x4 v;
-#pragma unroll
-            for (u32 i = 0; i < 4; i++) v[i] = of(gate[i], up[i], x_scale);
-            return v;
-        }
-    };
-
-    // Writes the sums of a tile, of which each lane has some of every token, through LDS: a wave
-    // writes 128 rows of a token at a time.
-    RF_DEVICE_MEMBER static void write_tokens(const RfMatmulParams &params, Lds &lds, const MatmulPlace &place,
-                                              u32 wave_row, const Sums &sums) {
-        constexpr u32 STRIDE = Shape::ROWS + 4; // in different banks for different tokens
-        constexpr u32 TOGETHER = 8;             // tokens whose residuals are on their way
-        static_assert(Shape::ROWS == 4 * WAVE && sizeof(Lds) >= Shape::TOKENS * STRIDE * sizeof(float));
-        float(*all)[STRIDE] = reinterpret_cast<float(*)[STRIDE]>(&lds);
-        const RfProjection &p = place.projection;
-        // All waves have read the last stage.
-        sums_barrier();
-        // Gate and up after each other.
-        u32 half = Shape::ROWS / 2, gated_row = wave() % 2 * half + wave_row / 2 / TILE * TILE;
-        u32 lds_row = params.glu.x ? gated_row : wave_row;
-#pragma unroll
-        for (u32 n = 0; n < Shape::SUMS; n++) {
-            u32 token = n / 8 * TILE + MatrixTile::y_first() + MatrixTile::y_step(n % 8);
-            all[token][lds_row + MatrixTile::x_row(n % 8)] = sums[0][n / 8][n % 8];
-        }
-        sums_barrier();
-        if (params.glu.x) {
-            // A wave writes 64 columns of two tokens at a time.
-            const GatedUnit unit(params);
-            u32 at = lane() % TILE * 4, column = place.first_row + at;
-            u32 first = 2 * wave() + lane() / TILE, step = 2 * (Shape::THREADS / WAVE);
-            float next_scale = x_scale(params, place, first);
-#pragma unroll 1
-            for (u32 token = first; token < place.tokens; token += step) {
-                float scale = next_scale;
-                next_scale = x_scale(params, place, token + step);
-                f32x4 gate = *reinterpret_cast<const f32x4 *>(all[token] + at);
-                f32x4 up = *reinterpret_cast<const f32x4 *>(all[token] + half + at);
-                f32x4 v = unit.of(gate, up, scale);
-                if (column < p.rows) store_f16_fixed(params.glu, place.first_token + token, p.rows, column / 4, v);
-            }
-            return;
-        }
-        u32 row = place.first_row + 4 * lane(), rest = row < p.rows ? p.rows - row : 0;
-        bool is_aligned = p.rows % 4 == 0;
-        float unit = reciprocal(p.half_unit);
-        auto load = [&](const float *from) {
-            f32x4 v = {0, 0, 0, 0};
-            if (is_aligned) return rest > 0 ? *reinterpret_cast<const f32x4 *>(from) : v;
-#pragma unroll
-            for (u32 i = 0; i < 4; i++) v[i] = i < rest ? from[i] : 0.0f;
-            return v;
-        };
-        f32x4 bias = {0, 0, 0, 0};
-#pragma unroll
-        for (u32 i = 0; i < 4; i++) bias[i] = p.bias && i < rest ? p.bias[row + i] : 0.0f;
-#pragma unroll 1
-        for (u32 first = wave(); first < place.tokens; first += TOGETHER * (Shape::THREADS / WAVE)) {
-            u64 at[TOGETHER];
-            float scale[TOGETHER];
-            f32x4 residual[TOGETHER];
-#pragma unroll
-            for (u32 i = 0; i < TOGETHER; i++) {
-                u32 token = first + i * (Shape::THREADS / WAVE);
-                token = token < place.tokens ? token : first;
-                at[i] = (u64)(place.first_token + token) * p.rows + row;
-                scale[i] = params.x_f16.scale[place.first_token + token] * unit;
-                residual[i] = f32x4{0, 0, 0, 0};
-                if (params.residual) residual[i] = load(params.residual + at[i]);
-            }
-#pragma unroll
-            for (u32 i = 0; i < TOGETHER; i++) {
-                u32 token = first + i * (Shape::THREADS / WAVE);
-                if (token >= place.tokens) break;
-                f32x4 v = *reinterpret_cast<const f32x4 *>(all[token] + 4 * lane()) * scale[i] + bias + residual[i];
-                float *to = p.out + at[i];
-                if (is_aligned) {
-                    if (rest > 0) *reinterpret_cast<f32x4 *>(to) = v;
-                } else {
-#pragma unroll
-                    for (u32 j = 0; j < 4; j++) {
-                        if (j < rest) to[j] = v[j];
-                    }
-                }
-            }
-        }
-    }
-
-    // Writes the gated unit of a tile: tiles of the matrix unit are of gate and up in turns. A wave
-    // passes 16 tokens at a time through LDS. The code for a vector is long, hence there once.
-    RF_DEVICE_MEMBER static void write_gated(const RfMatmulParams &params, Lds &lds, const MatmulPlace &place,
-                                             u32 wave_row, u32 wave_token, const Sums &sums) {
-        constexpr u32 COLUMNS = Shape::WAVE_ROWS / 2, VECTORS = COLUMNS / 4, STRIDE = 2 * COLUMNS + 4;
-        constexpr u32 WAVES = Shape::THREADS / WAVE;
-        static_assert(sizeof(Lds) >= WAVES * TILE * STRIDE * sizeof(float));
-        float(*own)[STRIDE] = reinterpret_cast<float(*)[STRIDE]>(&lds) + wave() * TILE;
-        const GatedUnit unit(params);
-        u32 rows = place.projection.rows, column = place.first_row + wave_row / 2 + lane() % VECTORS * 4;
-        // All waves have read the last stage.
-        lds_barrier();
-        constexpr u32 STEPS = TILE * VECTORS / WAVE;
-        auto token_of = [&](u32 step) {
-            return wave_token + step / STEPS * TILE + step % STEPS * (WAVE / VECTORS) + lane() / VECTORS;
-        };
-        float next_scale = x_scale(params, place, token_of(0));
-#pragma unroll 1
-        for (u32 step = 0; step < STEPS * Shape::TOKEN_TILES; step++) {
-            if (step % STEPS == 0) {
-                wave_barrier();
-#pragma unroll
-                for (u32 t = 0; t < Shape::TOKEN_TILES; t++) {
-                    if (t != step / STEPS) continue;
-#pragma unroll
-                    for (u32 r = 0; r < Shape::ROW_TILES; r++) {
-#pragma unroll
-                        for (u32 e = 0; e < 8; e++) {
-                            u32 at = r % 2 * COLUMNS + r / 2 * TILE + MatrixTile::x_row(e);
-                            own[MatrixTile::y_first() + MatrixTile::y_step(e)][at] = sums[r][t][e];
-                        }
-                    }
-                }
-                wave_barrier();
-            }
-            u32 token = token_of(step);
-            float scale = next_scale;
-            next_scale = x_scale(params, place, token_of(step + 1));
-            const float *gate = own[token % TILE] + lane() % VECTORS * 4;
-            f32x4 v = unit.of(*reinterpret_cast<const f32x4 *>(gate),
-                              *reinterpret_cast<const f32x4 *>(gate + COLUMNS), scale);
-            if (token < place.tokens && column < rows)
-                store_f16_fixed(params.glu, place.first_token + token, rows, column / 4, v);
-        }
-    }
-
-    // Writes the sums of a tile from registers.
-    RF_DEVICE_MEMBER static void write(const RfMatmulParams &params, const MatmulPlace &place, u32 wave_row,
-                                       u32 wave_token, Sums &sums) {
-        const RfProjection &p = place.projection;
-        u32 first_token = computed_here(wave_token + MatrixTile::y_first());
-        u32 first_row = computed_here(place.first_row + wave_row + MatrixTile::x_row(0));
-        // The tokens of a tile of which a lane has sums, and the tiles whose tokens are loaded at
-        // once.
-        constexpr u32 LANE_TOKENS = 8 / MatrixTile::LANE_ROWS;
-        constexpr u32 TILES = LANE_TOKENS * Shape::TOKEN_TILES <= 16 ? Shape::TOKEN_TILES : 1;
-#pragma unroll
-        for (u32 first = 0; first < Shape::TOKEN_TILES; first += TILES) {
-            u32 out_rows[TILES][LANE_TOKENS];
-            float scales[TILES][LANE_TOKENS];
-#pragma unroll
-            for (u32 n = 0; n < TILES * 8; n++) {
-                if (MatrixTile::lane_row(n % 8) > 0) continue;
-                u32 t = n / 8, i = MatrixTile::y_index(n % 8);
-                u32 token = first_token + (first + t) * TILE + MatrixTile::y_step(n % 8);
-                out_rows[t][i] = token < place.tokens ? place.first_token + token : NO_ROW;
-                token = token < place.tokens ? token : place.tokens - 1;
-                scales[t][i] = params.x_f16.scale[place.first_token + token] * reciprocal(p.half_unit);
-            }
-#pragma unroll
-            for (u32 t = 0; t < TILES; t++) {
-                // Sum n is sum n % 8 of tile n / 8 of rows.
-                auto row_of = [&](u32 n) { return first_row + n / 8 * TILE + MatrixTile::lane_row(n % 8) * 8; };
-                auto out_row_of = [&](u32 n) { return out_rows[t][MatrixTile::y_index(n % 8)]; };
-                auto sum_of = [&](u32 n) { return sums[n / 8][first + t][n % 8] * scales[t][MatrixTile::y_index(n % 8)]; };
-                write_sums<Shape::ROW_TILES * 8>(params, p, row_of, out_row_of, sum_of);
-            }
-        }
-    }
 };
 
 } // namespace rf

@@ -59,14 +59,14 @@ RF_DEVICE void wgmma_wait(float (&sums)[SUMS]) {
     "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]),      \
         "+f"(sums[i + 6]), "+f"(sums[i + 7])
 #define RF_SUMS_32(i) RF_SUMS_8(i), RF_SUMS_8(i + 8), RF_SUMS_8(i + 16), RF_SUMS_8(i + 24)
-#define RF_SUMS_64(i)                                                                                                  \
-    RF_SUMS_32(i), RF_SUMS_32(i + 32)
+#define RF_SUMS_64(i) RF_SUMS_32(i), RF_SUMS_32(i + 32)
+#define RF_SUMS_128(i) RF_SUMS_64(i), RF_SUMS_64(i + 64)
 #define RF_REGISTERS_32                                                                                                \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                           \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define RF_REGISTERS_64                                                                                                \
     RF_REGISTERS_32                                                                                                    \
-    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                 \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                               \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define RF_REGISTERS_128                                                                                               \
     RF_REGISTERS_64                                                                                                    \
@@ -75,36 +75,27 @@ RF_DEVICE void wgmma_wait(float (&sums)[SUMS]) {
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "                     \
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-// Starts a multiplication of 64 rows × TOKENS tokens × 16 columns.
-RF_DEVICE void wgmma(float (&sums)[32], u32 rows, u32 tokens) {
-    asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; " RF_OPERANDS("%32", "%33")
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" RF_REGISTERS_32
-                 "}, rows, tokens, add, 1, 1, 0, 0;}"
-                 : RF_SUMS_32(0)
-                 : "r"(rows), "r"(tokens)
-                 : "memory");
-}
-RF_DEVICE void wgmma(float (&sums)[64], u32 rows, u32 tokens) {
-    asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; " RF_OPERANDS("%64", "%65")
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" RF_REGISTERS_64
-                 "}, rows, tokens, add, 1, 1, 0, 0;}"
-                 : RF_SUMS_64(0)
-                 : "r"(rows), "r"(tokens)
-                 : "memory");
-}
-RF_DEVICE void wgmma(float (&sums)[128], u32 rows, u32 tokens) {
-    asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; " RF_OPERANDS("%128", "%129")
-                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" RF_REGISTERS_128
-                 "}, rows, tokens, add, 1, 1, 0, 0;}"
-                 : RF_SUMS_64(0), RF_SUMS_64(64)
-                 : "r"(rows), "r"(tokens)
-                 : "memory");
-}
+// Starts a multiplication of 64 rows × TOKENS tokens × 16 columns: `wgmma(sums, rows, tokens)`. The
+// operands have the numbers after those of the sums.
+#define RF_DEFINE_WGMMA(SUMS, TOKENS, ROWS_NUMBER, TOKENS_NUMBER)                                                      \
+    RF_DEVICE void wgmma(float (&sums)[SUMS], u32 rows, u32 tokens) {                                                  \
+        asm volatile("{.reg .pred add; setp.eq.u32 add, 0, 0; " RF_OPERANDS("%" #ROWS_NUMBER, "%" #TOKENS_NUMBER)      \
+                     "wgmma.mma_async.sync.aligned.m64n" #TOKENS "k16.f32.f16.f16 {" RF_REGISTERS_##SUMS               \
+                     "}, rows, tokens, add, 1, 1, 0, 0;}"                                                              \
+                     : RF_SUMS_##SUMS(0)                                                                               \
+                     : "r"(rows), "r"(tokens)                                                                          \
+                     : "memory");                                                                                      \
+    }
+RF_DEFINE_WGMMA(32, 64, 32, 33)
+RF_DEFINE_WGMMA(64, 128, 64, 65)
+RF_DEFINE_WGMMA(128, 256, 128, 129)
 
+#undef RF_DEFINE_WGMMA
 #undef RF_OPERANDS
 #undef RF_SUMS_8
 #undef RF_SUMS_32
 #undef RF_SUMS_64
+#undef RF_SUMS_128
 #undef RF_REGISTERS_32
 #undef RF_REGISTERS_64
 #undef RF_REGISTERS_128

@@ -322,9 +322,9 @@ impl OperandForm {
     }
 }
 
-/// The most rows of skinny matmuls. A choice of the card, or fewer than [`FEW_TOKENS`], holds if it
-/// does so for all weights, and if more rows have f16 operands: activations have one form for all
-/// weights that they are multiplied with.
+/// The most rows of skinny matmuls: the largest number among the choices of the card, or its
+/// default, for the formats of the weights. It is [`FEW_TOKENS`] if more rows of a weight have no
+/// f16 operands. Activations have one form for all weights that they are multiplied with.
 fn few_tokens(graph: &Graph, device: MatmulDevice) -> usize {
     let matmuls = graph.ops().iter().filter_map(|op| match op {
         Op::MatMul(m) => Some(&m.projections),

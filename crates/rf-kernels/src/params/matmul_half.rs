@@ -128,13 +128,13 @@ impl MatmulParams {
         let tile = self.half_tile(dtype, device);
         let natural = self.x_f16.is_natural();
         let copied = natural && tile == HalfTile::Wide;
-        let kernel = match tile {
-            HalfTile::Wide if natural => "matmul_wide_f16_natural_f16_f32",
-            HalfTile::Wide => kernel_name!(dtype, "matmul_wide_", "_f16_f32"),
-            HalfTile::Middle if natural => "matmul_middle_f16_natural_f16_f32",
-            HalfTile::Middle => kernel_name!(dtype, "matmul_middle_", "_f16_f32"),
-            HalfTile::Narrow if natural => "matmul_narrow_f16_natural_f16_f32",
-            HalfTile::Narrow => kernel_name!(dtype, "matmul_narrow_", "_f16_f32"),
+        let kernel = match (tile, natural) {
+            (HalfTile::Wide, false) => kernel_name!(dtype, "matmul_wide_", "_f16_f32"),
+            (HalfTile::Middle, false) => kernel_name!(dtype, "matmul_middle_", "_f16_f32"),
+            (HalfTile::Narrow, false) => kernel_name!(dtype, "matmul_narrow_", "_f16_f32"),
+            (HalfTile::Wide, true) => "matmul_wide_f16_natural_f16_f32",
+            (HalfTile::Middle, true) => "matmul_middle_f16_natural_f16_f32",
+            (HalfTile::Narrow, true) => "matmul_narrow_f16_natural_f16_f32",
         };
         let token_tiles = self.tokens.div_ceil(tile.tokens());
         let tiles = token_tiles * self.half_row_tiles();
@@ -159,8 +159,8 @@ impl MatmulParams {
         self.row_tiles(if self.glu.x == 0 { HalfTile::ROWS } else { HalfTile::ROWS / 2 })
     }
 
-    /// The tile: wide ones for many tokens, on NVIDIA where they are long and halves of them keep
-    /// nine tenths of the multiprocessors busy.
+    /// The tile: narrow ones for few tokens if there are any, wide ones for many, on NVIDIA where
+    /// they are long and halves of them keep nine tenths of the multiprocessors busy.
     fn half_tile(&self, dtype: DType, device: MatmulDevice) -> HalfTile {
         if device.has_wgmma && self.tokens <= HalfTile::Narrow.tokens() {
             return HalfTile::Narrow;
