@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rf/device.h"
+#include "rf/estimate.h"
 #include "rf/params/matvec.h"
 
 namespace rf {
@@ -27,6 +28,25 @@ RF_DEVICE float gated_unit(u32 activation, float gate, float up) {
         up = __builtin_fminf(__builtin_fmaxf(up, -7.0f), 7.0f) + 1.0f;
     }
     return activate(activation, gate) * up;
+}
+
+// As gated_unit, within a few ulp, for results that become f16: without a division, and the GELU as
+// x·σ(2u), since ½(1 + tanh(u)) = σ(2u).
+RF_DEVICE f32x4 gated_units(u32 activation, f32x4 gate, f32x4 up) {
+    f32x4 t = gate;
+    if (activation == RF_CLAMPED_SWIGLU) {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            gate[i] = __builtin_fminf(gate[i], 7.0f);
+            up[i] = __builtin_fminf(__builtin_fmaxf(up[i], -7.0f), 7.0f) + 1.0f;
+        }
+        t = 1.702f * gate;
+    } else if (activation == RF_GELU_TANH) {
+        t = 1.595769122f * (gate + 0.044715f * gate * gate * gate);
+    }
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) gate[i] *= reciprocal_estimate(1.0f + exp2(-1.44269504f * t[i]));
+    return gate * up;
 }
 
 } // namespace rf

@@ -85,31 +85,43 @@ struct PrefillWave {
         }
     }
 
-    // Loads queries row by row. The largest magnitude of a row determines a power of two by which
-    // it is scaled; `factors` revert the scaling and scale dot products to scores.
+    // Loads queries, TOGETHER rows at a time: one by one, each would take a latency of memory. The
+    // largest magnitude of a row determines a power of two by which it is scaled; `factors` revert
+    // the scaling and scale dot products to scores.
     RF_DEVICE_MEMBER static void load_queries(const RfAttentionParams &p, u32 head, u32 first_token, u32 tokens, u8 *x,
                                               float *factors) {
+        constexpr u32 TOGETHER = 8, PARTS = (DIM + 127) / 128;
         u32 vectors = p.cache.head_dim / VECTOR;
-        for (u32 row = 0; row < TILE; row++) {
-            u64 token = first_token + (row < tokens ? row : 0);
-            const f32x4 *from = reinterpret_cast<const f32x4 *>(p.q) + (token * p.num_heads + head) * vectors;
-            f32x4 v[(DIM + 127) / 128];
-            float largest = 0.0f;
-            for (u32 i = 0; i < (DIM + 127) / 128; i++) {
-                u32 vector = i * WAVE + lane();
+#pragma unroll 1
+        for (u32 first = 0; first < TILE; first += TOGETHER) {
+            f32x4 v[TOGETHER][PARTS];
+#pragma unroll
+            for (u32 n = 0; n < TOGETHER * PARTS; n++) {
+                u32 row = first + n / PARTS, vector = n % PARTS * WAVE + lane();
+                u64 token = first_token + (row < tokens ? row : 0);
+                const f32x4 *from = reinterpret_cast<const f32x4 *>(p.q) + (token * p.num_heads + head) * vectors;
                 bool inside = vector < vectors && row < tokens;
-                v[i] = inside ? from[vector] : f32x4{0.0f, 0.0f, 0.0f, 0.0f};
-                for (u32 j = 0; j < VECTOR; j++) largest = __builtin_fmaxf(largest, __builtin_fabsf(v[i][j]));
+                v[n / PARTS][n % PARTS] = inside ? from[vector] : f32x4{0.0f, 0.0f, 0.0f, 0.0f};
             }
-            u32 exponent = __builtin_bit_cast(u32, wave_max(largest)) >> 23;
-            exponent = exponent > QUERY_EXPONENT ? exponent : QUERY_EXPONENT + 1;
-            float up = __builtin_bit_cast(float, (254 + QUERY_EXPONENT - exponent) << 23);
-            for (u32 i = 0; i < (DIM + 127) / 128; i++) {
-                u32 column = (i * WAVE + lane()) * VECTOR;
-                if (column < DIM) Engine::template store_x<DIM>(x, row, column, v[i] * up);
+#pragma unroll
+            for (u32 r = 0; r < TOGETHER; r++) {
+                u32 row = first + r;
+                float largest = 0.0f;
+#pragma unroll
+                for (u32 i = 0; i < PARTS; i++) {
+                    for (u32 j = 0; j < VECTOR; j++) largest = __builtin_fmaxf(largest, __builtin_fabsf(v[r][i][j]));
+                }
+                u32 exponent = __builtin_bit_cast(u32, wave_max(largest)) >> 23;
+                exponent = exponent > QUERY_EXPONENT ? exponent : QUERY_EXPONENT + 1;
+                float up = __builtin_bit_cast(float, (254 + QUERY_EXPONENT - exponent) << 23);
+#pragma unroll
+                for (u32 i = 0; i < PARTS; i++) {
+                    u32 column = (i * WAVE + lane()) * VECTOR;
+                    if (column < DIM) Engine::template store_x<DIM>(x, row, column, v[r][i] * up);
+                }
+                float down = __builtin_bit_cast(float, (exponent - QUERY_EXPONENT) << 23);
+                if (lane() == 0) factors[row] = down * query_factor(p) * Tile::Row::FACTOR;
             }
-            float down = __builtin_bit_cast(float, (exponent - QUERY_EXPONENT) << 23);
-            if (lane() == 0) factors[row] = down * query_factor(p) * Tile::Row::FACTOR;
         }
     }
 
@@ -446,22 +458,7 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         u32 rest = own_tokens > t * TILE ? own_tokens - t * TILE : 0;
         return rest < TILE ? rest : TILE;
     };
-    // The teams share the queries, and load some of them each.
-    for (u32 t = team; t < QUERY_TILES; t += TEAMS) {
-        u32 first = t * TILE;
-        if (own_tokens > 0) {
-            Wave::load_queries(p, head, first_token + first, tokens_of(t), x + t * X_BYTES, queries.factors + first);
-        }
-        if (lane() < TILE) {
-            u32 row = first + lane();
-            queries.positions[row] = seen_from(p, tile.span, tile_position + own_first + (row < own_tokens ? row : 0));
-        }
-    }
-    if constexpr (TEAMS > 1) {
-        lds_barrier();
-    } else {
-        wave_barrier();
-    }
+    // The first keys are on their way while the queries are loaded.
     u32 group = p.num_heads / p.cache.num_kv_heads;
     Tile t = {p, p.batch.pages + tile.span.first_page, head / group, p.cache.head_dim / KV_CHUNK,
               computed_here(__builtin_ctz(p.cache.page_tokens))};
@@ -480,6 +477,22 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
     if constexpr (Lds::BUFFERS == 2) {
         t.template copy<KvHalf::Value>(lds.values, pages, key, last_position);
         t.find_pages(pages, key + TEAMS * KEYS, last_position);
+    }
+    // The teams share the queries, and load some of them each.
+    for (u32 t = team; t < QUERY_TILES; t += TEAMS) {
+        u32 first = t * TILE;
+        if (own_tokens > 0) {
+            Wave::load_queries(p, head, first_token + first, tokens_of(t), x + t * X_BYTES, queries.factors + first);
+        }
+        if (lane() < TILE) {
+            u32 row = first + lane();
+            queries.positions[row] = seen_from(p, tile.span, tile_position + own_first + (row < own_tokens ? row : 0));
+        }
+    }
+    if constexpr (TEAMS > 1) {
+        lds_barrier();
+    } else {
+        wave_barrier();
     }
     u32 buffer = 0;
     // A team whose last tile is behind the keys passes its barriers as well: with equal numbers of

@@ -170,6 +170,24 @@ RF_DEVICE u32 arrive(u32 *counter) {
 #endif
 }
 
+#if RF_NVIDIA
+// A counter that other workgroups change; what they wrote before is visible after it.
+RF_DEVICE u32 count_of(const u32 *counter) {
+    u32 count;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
+    return count;
+}
+// Replaces a count by another, if it is there. Returns the previous count.
+RF_DEVICE u32 replace_count(u32 *counter, u32 count, u32 other) {
+    u32 before;
+    asm volatile("atom.acq_rel.gpu.global.cas.b32 %0, [%1], %2, %3;"
+                 : "=r"(before)
+                 : "l"(counter), "r"(count), "r"(other)
+                 : "memory");
+    return before;
+}
+#endif
+
 // ---- kernels in a row ---------------------------------------------------------------------
 
 // On NVIDIA from compute capability 9.0 on, the workgroups of a kernel can start before the kernels

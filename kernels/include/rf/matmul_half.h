@@ -23,8 +23,9 @@
 // Tiles rarely fill a device evenly: 384 tiles on 264 places are two rounds, the second of which is
 // half empty. So the grid may have as many workgroups as the device has places. Each computes a
 // tile per round, and an equal share of the stages of the tiles that are left (Osama et al.,
-// "Stream-K", 2023). A tile that several workgroups share is finished by the last of them to
-// arrive, which adds the sums in the order of the columns.
+// "Stream-K", 2023), or some of them an equal part of a tile. A tile that several workgroups share
+// is finished by the last of them to arrive, which adds the sums in the order of the columns; with
+// `wgmma`, two that have half of the columns each finish half of the tokens each.
 //
 // Gate and up of a gated unit share tiles, in which 16 rows of gate and the same 16 of up take
 // turns. The epilogue writes the gated unit as the f16 operand of the next matmul.
@@ -120,7 +121,7 @@ struct HalfMatmul {
         Tokens tokens[TOKEN_BUFFERS];
         [[no_unique_address]] CopyBarriers<COPIED, STAGES> copies;
     };
-    using Out = HalfOutput<Shape, COPIED>;
+    using Out = HalfOutput<Shape, LAUNCHED>;
     using Sums = typename Out::Sums;
     static_assert(sizeof(Lds) >= Out::LDS_BYTES);
     // Tiles of tokens whose operands are in registers: RDNA 3 holds each of them twice, in both
@@ -452,11 +453,29 @@ private:
         if (place.first_row >= place.projection.rows || place.tokens == 0) return;
         // The LDS of the tile before has been read.
         lds_barrier();
-        if (wave() >= Shape::THREADS / WAVE) return copy_stages(params, lds, place, range.first, range.end, copied);
-        Sums sums;
-        sum_copied(lds, range.first, range.end, copied, sums);
-        if (range.end - range.first < shares.stages && !Out::join(params, shares, index - shares.first_tile, sums)) return;
-        Out::write_tokens(params, &lds, place_of(params, computed_here(index)), wave() * Shape::WAVE_ROWS, sums);
+        if (wave() >= Shape::THREADS / WAVE) {
+            copy_stages(params, lds, place, range.first, range.end, copied);
+        } else {
+            Sums sums;
+            sum_copied(lds, range.first, range.end, copied, sums);
+            Out::store_sums(params, Out::tokens_in(&lds), wave() * Shape::WAVE_ROWS, sums);
+        }
+        finish_tile(params, lds, index, range, shares);
+    }
+
+    // Writes the sums of the stages `range` of a tile, which the waves store to LDS, or passes them
+    // on if other workgroups have the rest.
+    RF_DEVICE_MEMBER static void finish_tile(const RfMatmulParams &params, Lds &lds, u32 index, MatmulStages range,
+                                             const HalfShares &shares) {
+        typename Out::LdsTokens all = Out::tokens_in(&lds);
+        // Again, since its registers are needed in between.
+        MatmulPlace place = place_of(params, computed_here(index));
+        lds_barrier();
+        typename Out::Tokens tokens = {0, place.tokens};
+        if (range.end - range.first < shares.stages) {
+            tokens = Out::join_tokens(params, shares, index - shares.first_tile, all, place.tokens);
+        }
+        Out::write_tokens(params, all, place, tokens);
     }
 
     // Sums the stages `range` of a tile and writes them, or passes them on if other workgroups have
@@ -502,17 +521,17 @@ private:
         }
         if constexpr (WGMMA) {
             self.sum_stages_async(lds, range.first, range.end, sums);
-        } else {
-            self.sum_stages(lds, range.first, range.end, wave_row, wave_token, sums);
+            Out::store_sums(params, Out::tokens_in(&lds), wave_row, sums);
+            finish_tile(params, lds, index, range, shares);
+            return;
         }
+        self.sum_stages(lds, range.first, range.end, wave_row, wave_token, sums);
         if (range.end - range.first < shares.stages) {
             if (!Out::join(params, shares, index - shares.first_tile, sums)) return;
         }
         // Again, since its registers are needed in between.
         place = place_of(params, computed_here(index));
-        if constexpr (WGMMA) {
-            Out::write_tokens(params, &lds, place, wave_row, sums);
-        } else if (is_gated) {
+        if (is_gated) {
             Out::write_gated(params, &lds, place, wave_row, wave_token, sums);
         } else {
             Out::write(params, place, wave_row, wave_token, sums);

@@ -12,18 +12,23 @@
 
 namespace rf {
 
-// The stages of the tiles from `first_tile` on, numbered tile by tile and divided over workgroups.
+// The stages of the tiles from `first_tile` on, numbered tile by tile and divided over the first
+// `sharers` workgroups.
 struct HalfShares {
     u32 stages;     // of a tile
     u32 first_tile;
+    u32 units;
     u32 least, larger; // units of a workgroup; the first `larger` workgroups have one more
 
     RF_DEVICE_MEMBER static HalfShares of(const RfMatmulParams &params, u32 tiles, u32 stages) {
         u32 first_tile = params.rounds * params.streams, units = (tiles - first_tile) * stages;
-        return {stages, first_tile, units / params.streams, units % params.streams};
+        return {stages, first_tile, units, units / params.sharers, units % params.sharers};
     }
     // The first unit of a workgroup.
-    RF_DEVICE_MEMBER u32 first(u32 group) const { return group * least + (group < larger ? group : larger); }
+    RF_DEVICE_MEMBER u32 first(u32 group) const {
+        u32 unit = group * least + (group < larger ? group : larger);
+        return unit < units ? unit : units;
+    }
     // The workgroup of a unit.
     RF_DEVICE_MEMBER u32 owner(u32 unit) const {
         u32 in_larger = larger * (least + 1);
@@ -31,22 +36,29 @@ struct HalfShares {
     }
 };
 
-// `Shape` is a HalfShape. If the operands are COPIED, the workgroup has more waves, which only
-// copy.
-template <typename Shape, bool COPIED>
+// `Shape` is a HalfShape. The workgroup has LAUNCHED threads: more than multiply, if some only copy
+// operands.
+template <typename Shape, u32 LAUNCHED>
 struct HalfOutput {
     using Sums = MatrixTile::Accumulator[Shape::ROW_TILES][Shape::TOKEN_TILES];
     // Distance of the sums of tokens in LDS: of a tile, and of a wave. Different tokens are in
     // different banks.
     static constexpr u32 TOKEN_STRIDE = Shape::ROWS + 4, GATED_STRIDE = Shape::WAVE_ROWS + 4;
+    using LdsTokens = float (*)[TOKEN_STRIDE];
+    // With sums in LDS all waves write tokens: half of their own ones together, so that the loads
+    // of many are on their way.
+    static constexpr u32 WAVES = LAUNCHED / WAVE, HALF = (Shape::TOKENS / WAVES + 1) / 2;
+    static constexpr u32 TOGETHER = HALF > 8 ? HALF : 8;
     // LDS that the writes need.
     static constexpr u32 LDS_FLOATS = WGMMA ? Shape::TOKENS * TOKEN_STRIDE : Shape::THREADS / WAVE * TILE * GATED_STRIDE;
     static constexpr u32 LDS_BYTES = LDS_FLOATS * sizeof(float);
 
+    RF_DEVICE_MEMBER static LdsTokens tokens_in(void *lds) { return static_cast<LdsTokens>(lds); }
+
     // Barrier of the waves that multiply.
     RF_DEVICE_MEMBER static void sums_barrier() {
 #if RF_NVIDIA
-        if constexpr (COPIED) {
+        if constexpr (LAUNCHED > Shape::THREADS) {
             asm volatile("bar.sync 1, %0;" : : "n"(Shape::THREADS) : "memory");
             return;
         }
@@ -119,98 +131,209 @@ struct HalfOutput {
         RF_DEVICE_MEMBER explicit GatedUnit(const RfMatmulParams &params)
             : activation(params.activation), gate_scale(reciprocal(params.projections[0].half_unit)),
               up_scale(reciprocal(params.projections[1].half_unit)) {}
-        RF_DEVICE_MEMBER float of(float gate, float up, float x_scale) const {
-            return gated_unit(activation, gate * (gate_scale * x_scale), up * (up_scale * x_scale));
-        }
         RF_DEVICE_MEMBER f32x4 of(f32x4 gate, f32x4 up, float x_scale) const {
-            f32x4 v;
-#pragma unroll
-            for (u32 i = 0; i < 4; i++) v[i] = of(gate[i], up[i], x_scale);
-            return v;
+            return gated_units(activation, gate * (gate_scale * x_scale), up * (up_scale * x_scale));
         }
     };
 
-    // Writes the sums of a tile, of which each lane has some of every token, through LDS: a wave
-    // writes 128 rows of a token at a time.
-    RF_DEVICE_MEMBER static void write_tokens(const RfMatmulParams &params, void *lds, const MatmulPlace &place,
-                                              u32 wave_row, const Sums &sums) {
-        constexpr u32 STRIDE = TOKEN_STRIDE;
-        constexpr u32 TOGETHER = 8;             // tokens whose residuals are on their way
-        static_assert(Shape::ROWS == 4 * WAVE);
-        float(*all)[STRIDE] = static_cast<float(*)[STRIDE]>(lds);
-        const RfProjection &p = place.projection;
+#if RF_WGMMA
+    // Stores the sums of a tile, of which each lane has some of every token, to LDS.
+    RF_DEVICE_MEMBER static void store_sums(const RfMatmulParams &params, LdsTokens all, u32 wave_row, const Sums &sums) {
         // All waves have read the last stage.
         sums_barrier();
         // Gate and up after each other.
-        u32 half = Shape::ROWS / 2, gated_row = wave() % 2 * half + wave_row / 2 / TILE * TILE;
+        u32 gated_row = wave() % 2 * (Shape::ROWS / 2) + wave_row / 2 / TILE * TILE;
         u32 lds_row = params.glu.x ? gated_row : wave_row;
 #pragma unroll
         for (u32 n = 0; n < Shape::SUMS; n++) {
             u32 token = n / 8 * TILE + MatrixTile::y_first() + MatrixTile::y_step(n % 8);
             all[token][lds_row + MatrixTile::x_row(n % 8)] = sums[0][n / 8][n % 8];
         }
-        sums_barrier();
-        if (params.glu.x) {
-            // A wave writes 64 columns of two tokens at a time.
-            const GatedUnit unit(params);
-            u32 at = lane() % TILE * 4, column = place.first_row + at;
-            u32 first = 2 * wave() + lane() / TILE, step = 2 * (Shape::THREADS / WAVE);
-            float next_scale = x_scale(params, place, first);
+    }
+
+    // Tokens of a tile.
+    struct Tokens {
+        u32 first, end;
+    };
+
+    // Stores sums of tokens from LDS to a slot, of which `slot` is where this lane begins: a wave
+    // 128 rows of a token at a time.
+    RF_DEVICE_MEMBER static void pass_on(LdsTokens all, Tokens tokens, float *slot) {
+        static_assert(Shape::ROWS == 4 * WAVE);
+#pragma unroll 4
+        for (u32 token = tokens.first + wave(); token < tokens.end; token += WAVES) {
+            *reinterpret_cast<f32x4 *>(slot + token * Shape::ROWS) = *reinterpret_cast<const f32x4 *>(all[token] + 4 * lane());
+        }
+    }
+
+    // Replaces the sums of tokens in LDS, part `own`, by those of all `parts`, in the order of the
+    // columns.
+    template <typename Slot>
+    RF_DEVICE_MEMBER static void add_parts(LdsTokens all, Tokens tokens, u32 parts, u32 own, Slot slot) {
 #pragma unroll 1
-            for (u32 token = first; token < place.tokens; token += step) {
-                float scale = next_scale;
-                next_scale = x_scale(params, place, token + step);
-                f32x4 gate = *reinterpret_cast<const f32x4 *>(all[token] + at);
-                f32x4 up = *reinterpret_cast<const f32x4 *>(all[token] + half + at);
-                f32x4 v = unit.of(gate, up, scale);
-                if (column < p.rows) store_f16_fixed(params.glu, place.first_token + token, p.rows, column / 4, v);
+        for (u32 first = tokens.first + wave(); first < tokens.end; first += TOGETHER * WAVES) {
+            f32x4 sum[TOGETHER] = {};
+            auto in_lds = [&](u32 i) -> f32x4 & { return *reinterpret_cast<f32x4 *>(all[first + i * WAVES] + 4 * lane()); };
+#pragma unroll 1
+            for (u32 part = 0; part < parts; part++) {
+                if (part == own) {
+#pragma unroll
+                    for (u32 i = 0; i < TOGETHER; i++) {
+                        if (first + i * WAVES < tokens.end) sum[i] += in_lds(i);
+                    }
+                    continue;
+                }
+                const float *from = slot(part) + first * Shape::ROWS;
+                f32x4 v[TOGETHER];
+#pragma unroll
+                for (u32 i = 0; i < TOGETHER; i++) {
+                    v[i] = f32x4{0, 0, 0, 0};
+                    if (first + i * WAVES < tokens.end) v[i] = *reinterpret_cast<const f32x4 *>(from + i * WAVES * Shape::ROWS);
+                }
+#pragma unroll
+                for (u32 i = 0; i < TOGETHER; i++) sum[i] += v[i];
+            }
+#pragma unroll
+            for (u32 i = 0; i < TOGETHER; i++) {
+                if (first + i * WAVES < tokens.end) in_lds(i) = sum[i];
+            }
+        }
+        lds_barrier();
+    }
+
+    // As `join`, with the sums of `count` tokens in LDS. Returns the tokens of which this workgroup
+    // then has all sums. Two workgroups with half of the columns each exchange sums: each passes on
+    // those of half of the tokens, waits for the other one, and has the other half.
+    RF_DEVICE_MEMBER static Tokens join_tokens(const RfMatmulParams &params, const HalfShares &shares, u32 tile,
+                                               LdsTokens all, u32 count) {
+        RF_SHARED static u32 arrived;
+        u32 first_unit = tile * shares.stages, first_group = shares.owner(first_unit);
+        u32 own = group_x() - first_group, parts = shares.owner(first_unit + shares.stages - 1) - first_group + 1;
+        u32 *counter = params.arrivals + first_group;
+        auto slot = [&](u32 part) {
+            u64 index = 2 * (first_group + part) + (part == 0);
+            return params.partials + index * (Shape::ROWS * Shape::TOKENS) + 4 * lane();
+        };
+        bool exchanges = 2 * shares.least == shares.stages && shares.larger == 0;
+        u32 middle = count / 2;
+        Tokens every = {0, count}, mine = every, other = every;
+        if (exchanges) {
+            mine = own == 0 ? Tokens{0, middle} : Tokens{middle, count};
+            other = own == 0 ? Tokens{middle, count} : Tokens{0, middle};
+        }
+        pass_on(all, other, slot(own));
+        barrier();
+        if (thread_x() == 0) arrived = exchanges ? meet(counter) : arrive(counter);
+        barrier();
+        if (exchanges && arrived == WAITED) {
+            pass_on(all, mine, slot(own));
+            barrier();
+            if (thread_x() == 0) arrived = leave(counter);
+            barrier();
+        }
+        if (exchanges ? arrived == LEFT : arrived + 1 < parts) return {0, 0};
+        Tokens tokens = exchanges && arrived == MET ? mine : every;
+        add_parts(all, tokens, parts, own, slot);
+        if (thread_x() == 0) {
+            if (!exchanges || arrived != MET || arrive(counter) == 3) *counter = 0;
+        }
+        return tokens;
+    }
+
+    // What a workgroup knows of the one that it exchanges sums with. One that has waited for a
+    // while passes all sums on and leaves, so that no workgroup depends on another one that has not
+    // started.
+    enum Meeting : u32 {
+        MET,
+        WAITED, // the other one may still come
+        LEFT,
+        ALONE, // the other one has left
+    };
+    // The counter is the number of workgroups that have arrived, then of those that have added the
+    // sums of the other, or this value.
+    static constexpr u32 HAS_LEFT = 8;
+    // Some 50 µs.
+    static constexpr u32 MOST_POLLS = 100;
+
+    RF_DEVICE_MEMBER static u32 meet(u32 *counter) {
+        u32 before = arrive(counter);
+        if (before > 0) return before == HAS_LEFT ? ALONE : MET;
+        for (u32 i = 0; i < MOST_POLLS; i++) {
+            if (count_of(counter) >= 2) return MET;
+        }
+        return WAITED;
+    }
+    RF_DEVICE_MEMBER static u32 leave(u32 *counter) { return replace_count(counter, 1, HAS_LEFT) == 1 ? LEFT : MET; }
+
+    // Writes the sums of a tile in LDS: a wave 128 rows of a token at a time, or 64 columns of two
+    // tokens of the gated unit.
+    RF_DEVICE_MEMBER static void write_tokens(const RfMatmulParams &params, LdsTokens all, const MatmulPlace &place,
+                                              Tokens tokens) {
+        const RfProjection &p = place.projection;
+        if (params.glu.x) {
+            const GatedUnit unit(params);
+            constexpr u32 STEP = 2 * WAVES, STEPS = (TOGETHER + 1) / 2;
+            u32 at = lane() % TILE * 4, column = place.first_row + at;
+            u32 own = tokens.first + 2 * wave() + lane() / TILE;
+#pragma unroll 1
+            for (u32 first = own; first < tokens.end; first += STEPS * STEP) {
+                float scale[STEPS];
+#pragma unroll
+                for (u32 i = 0; i < STEPS; i++) scale[i] = x_scale(params, place, first + i * STEP);
+#pragma unroll
+                for (u32 i = 0; i < STEPS; i++) {
+                    u32 token = first + i * STEP;
+                    if (token >= tokens.end || column >= p.rows) continue;
+                    f32x4 gate = *reinterpret_cast<const f32x4 *>(all[token] + at);
+                    f32x4 up = *reinterpret_cast<const f32x4 *>(all[token] + Shape::ROWS / 2 + at);
+                    f32x4 v = unit.of(gate, up, scale[i]);
+                    store_f16_fixed(params.glu, place.first_token + token, p.rows, column / 4, v);
+                }
             }
             return;
         }
         u32 row = place.first_row + 4 * lane(), rest = row < p.rows ? p.rows - row : 0;
-        bool is_aligned = p.rows % 4 == 0;
+        const float *scales = params.x_f16.scale + place.first_token;
+        u64 tile = (u64)place.first_token * p.rows + row;
         float unit = reciprocal(p.half_unit);
-        auto load = [&](const float *from) {
-            f32x4 v = {0, 0, 0, 0};
-            if (is_aligned) return rest > 0 ? *reinterpret_cast<const f32x4 *>(from) : v;
-#pragma unroll
-            for (u32 i = 0; i < 4; i++) v[i] = i < rest ? from[i] : 0.0f;
-            return v;
-        };
         f32x4 bias = {0, 0, 0, 0};
 #pragma unroll
         for (u32 i = 0; i < 4; i++) bias[i] = p.bias && i < rest ? p.bias[row + i] : 0.0f;
+        if (p.rows % 4 != 0) {
 #pragma unroll 1
-        for (u32 first = wave(); first < place.tokens; first += TOGETHER * (Shape::THREADS / WAVE)) {
-            u64 at[TOGETHER];
+            for (u32 token = tokens.first + wave(); token < tokens.end; token += WAVES) {
+                f32x4 v = *reinterpret_cast<const f32x4 *>(all[token] + 4 * lane()) * (scales[token] * unit) + bias;
+                u64 at = tile + (u64)token * p.rows;
+#pragma unroll
+                for (u32 i = 0; i < 4; i++) {
+                    if (i < rest) p.out[at + i] = v[i] + (params.residual ? params.residual[at + i] : 0.0f);
+                }
+            }
+            return;
+        }
+#pragma unroll 1
+        for (u32 first = tokens.first + wave(); first < tokens.end; first += TOGETHER * WAVES) {
             float scale[TOGETHER];
             f32x4 residual[TOGETHER];
+            auto token_of = [&](u32 i) { return first + i * WAVES; };
+            auto exists = [&](u32 i) { return token_of(i) < tokens.end && rest > 0; };
 #pragma unroll
             for (u32 i = 0; i < TOGETHER; i++) {
-                u32 token = first + i * (Shape::THREADS / WAVE);
-                token = token < place.tokens ? token : first;
-                at[i] = (u64)(place.first_token + token) * p.rows + row;
-                scale[i] = params.x_f16.scale[place.first_token + token] * unit;
+                scale[i] = exists(i) ? scales[token_of(i)] : 0.0f;
                 residual[i] = f32x4{0, 0, 0, 0};
-                if (params.residual) residual[i] = load(params.residual + at[i]);
+                if (params.residual && exists(i)) {
+                    residual[i] = *reinterpret_cast<const f32x4 *>(params.residual + tile + (u64)token_of(i) * p.rows);
+                }
             }
 #pragma unroll
             for (u32 i = 0; i < TOGETHER; i++) {
-                u32 token = first + i * (Shape::THREADS / WAVE);
-                if (token >= place.tokens) break;
-                f32x4 v = *reinterpret_cast<const f32x4 *>(all[token] + 4 * lane()) * scale[i] + bias + residual[i];
-                float *to = p.out + at[i];
-                if (is_aligned) {
-                    if (rest > 0) *reinterpret_cast<f32x4 *>(to) = v;
-                } else {
-#pragma unroll
-                    for (u32 j = 0; j < 4; j++) {
-                        if (j < rest) to[j] = v[j];
-                    }
-                }
+                if (!exists(i)) continue;
+                f32x4 v = *reinterpret_cast<const f32x4 *>(all[token_of(i)] + 4 * lane()) * (scale[i] * unit) + bias;
+                *reinterpret_cast<f32x4 *>(p.out + tile + (u64)token_of(i) * p.rows) = v + residual[i];
             }
         }
     }
+#endif
 
     // Writes the gated unit of a tile: tiles of the matrix unit are of gate and up in turns. A wave
     // passes 16 tokens at a time through LDS. The code for a vector is long, hence there once.

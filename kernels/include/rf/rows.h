@@ -101,7 +101,10 @@ constexpr float FIXED_HALF_SCALE = 16.0f;
 RF_DEVICE void store_f16_fixed(const RfHalves &out, u64 row, u32 columns, u32 vector, f32x4 v) {
     constexpr float most = HALF_MAX * FIXED_HALF_SCALE;
     // NaN stays NaN.
-    for (u32 i = 0; i < VECTOR; i++) v[i] = v[i] > most ? most : v[i] < -most ? -most : v[i];
+    for (u32 i = 0; i < VECTOR; i++) {
+        v[i] = v[i] > most ? most : v[i];
+        v[i] = v[i] < -most ? -most : v[i];
+    }
     store_f16(out, row, columns, vector, 1.0f / FIXED_HALF_SCALE, v);
     if (vector == 0) out.scale[row] = FIXED_HALF_SCALE;
 }

@@ -131,7 +131,7 @@ fn instruction<'a>(line: &'a str, kernel: &str, start: u64) -> Option<Instructio
 }
 
 impl Kernel<'_> {
-    /// The counts of the whole kernel, under an empty name, and of each loop: `-loop-2-1` is the
+    /// The counts of the whole kernel, under an empty name, and of each loop: `-loop2-1` is the
     /// first one inside the second.
     fn counts(&self) -> Vec<(String, Parts)> {
         let mut counts = vec![(String::new(), self.count(0..self.instructions.len()))];
@@ -149,7 +149,7 @@ impl Kernel<'_> {
             path.push((body, number, 0));
             let numbers: Vec<String> =
                 path.iter().map(|(_, number, _)| number.to_string()).collect();
-            let name = format!("-loop-{}", numbers.join("-"));
+            let name = format!("-loop{}", numbers.join("-"));
             counts.push((name, self.count(body.iter().copied())));
         }
         counts
@@ -239,9 +239,9 @@ Disassembly of section .text:
             parts(&[("branch", 5), ("dot", 1), ("lds", 1), ("smem", 1), ("valu", 1), ("wait", 1)]);
         let expected = [
             (String::new(), all),
-            ("-loop-1".to_owned(), outer),
-            ("-loop-1-1".to_owned(), inner),
-            ("-loop-2".to_owned(), parts(&[("branch", 1)])),
+            ("-loop1".to_owned(), outer),
+            ("-loop1-1".to_owned(), inner),
+            ("-loop2".to_owned(), parts(&[("branch", 1)])),
         ];
         assert_eq!(kernels[0].counts(), expected);
     }
@@ -261,18 +261,18 @@ Disassembly of section .text:
             "\tv_add_u32 v1, v1, v2              // 000000004D10: 00\n\ts_waitcnt vmcnt(0) // 000000004D14",
         );
         let comparison = snapshot(DISASSEMBLY).compare(&snapshot(&longer));
-        let inner = "k gfx1100-loop-1-1: 3 → 4 instructions (+33.3 %); grew: valu (+1)";
+        let inner = "k gfx1100-loop1-1: 3 → 4 instructions (+33.3 %); grew: valu (+1)";
         assert!(comparison.findings.contains(&inner.to_owned()), "{comparison:?}");
     }
 
     #[test]
     fn entries_are_split_by_target() {
-        let entries = ["k gfx1030", "k gfx1100", "k gfx1100-loop-1", "k gfx1201"];
+        let entries = ["k gfx1030", "k gfx1100", "k gfx1100-loop1", "k gfx1201"];
         let entries = entries.map(|name| (name.to_owned(), Parts::new()));
         let snapshot =
             Snapshot { compiler: "clang".to_owned(), entries: entries.into_iter().collect() };
         let (built, others) = split_targets(snapshot, &["gfx1100", "sm_80"]);
-        assert!(built.entries.keys().eq(["k gfx1100", "k gfx1100-loop-1"]));
+        assert!(built.entries.keys().eq(["k gfx1100", "k gfx1100-loop1"]));
         assert!(others.entries.keys().eq(["k gfx1030", "k gfx1201"]));
     }
 

@@ -108,8 +108,8 @@ pub struct MatmulParams {
     pub glu: Halves,
     /// The activation of the gated unit.
     pub activation: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Workgroups that share the tiles of an f16 matmul that are left after the rounds.
+    pub sharers: u32,
 }
 
 /// The device properties that the choice of a tile depends on.

@@ -117,8 +117,8 @@ impl MatmulParams {
     /// An f16 matmul of more than [`few_tokens`](MatmulDevice::few_tokens) tokens; all projections
     /// have the format `dtype`. `scratch` are the addresses of partial sums and of arrivals.
     ///
-    /// Every workgroup computes the same number of whole tiles, and all of them share those that
-    /// are left.
+    /// Every workgroup computes the same number of whole tiles, and some or all of them share those
+    /// that are left.
     pub fn halves(
         self,
         dtype: DType,
@@ -141,6 +141,8 @@ impl MatmulParams {
         let places = device.streams(tile).max(1);
         let rounds = tiles / places;
         let streams = if rounds == 0 { self.streams_of_parts(tiles, places) } else { places };
+        let sharers =
+            if rounds == 0 { streams } else { self.sharers(tiles % places, device, places) };
         let (partials, arrivals) = scratch;
         let launch = Launch {
             kernel,
@@ -149,7 +151,7 @@ impl MatmulParams {
             lds_bytes: tile.dynamic_lds_bytes(device, copied),
         };
         let x_f16 = self.x_f16.untagged();
-        (Self { partials, arrivals, streams, x_f16, rounds, token_tiles, ..self }, launch)
+        (Self { partials, arrivals, streams, x_f16, rounds, token_tiles, sharers, ..self }, launch)
     }
 }
 
@@ -178,6 +180,24 @@ impl MatmulParams {
         if device.matrix_unit != MatrixUnit::Nvidia || is_long { wide } else { HalfTile::Middle }
     }
 
+    /// Workgroups that share the last tiles, fewer than `places`: all, or with `wgmma` as many as
+    /// have a tile or an equal part of one each, if that takes less time. Where all share them,
+    /// most have parts of two tiles.
+    fn sharers(&self, tiles: u32, device: MatmulDevice, places: u32) -> u32 {
+        if !device.has_wgmma || tiles == 0 {
+            return places;
+        }
+        let stages = self.columns.div_ceil(HalfTile::STAGE_COLUMNS);
+        let most = (stages / MIN_PART_STAGES).clamp(1, MAX_PARTS).min(places / tiles);
+        let further_parts = (places / tiles).saturating_sub(1) * PART_STAGES;
+        let of_all = (tiles * stages / places + 2 * JOIN_STAGES + further_parts, places);
+        let equal = (1..=most).filter(|parts| stages.is_multiple_of(*parts)).map(|parts| {
+            let join = if parts == 1 { 0 } else { JOIN_STAGES + (parts - 2) * PART_STAGES };
+            (stages / parts + join, parts * tiles)
+        });
+        equal.chain([of_all]).min().map_or(places, |(_, sharers)| sharers)
+    }
+
     /// Workgroups for less than one tile each. A tile is divided into few parts, since the last
     /// workgroup to finish adds them all. Equal parts of whole stages are preferred where they keep
     /// nine tenths of the places busy: no workgroup has parts of two tiles then.
@@ -189,6 +209,11 @@ impl MatmulParams {
         equal.find(is_full).unwrap_or(places.min(most * tiles))
     }
 }
+
+/// Stages of `wgmma` that take as long as it takes to pass the sums of a part on and to add two
+/// parts, and as long as each further part takes.
+const JOIN_STAGES: u32 = 14;
+const PART_STAGES: u32 = 3;
 
 /// Fewest stages of a part: fewer take less time than the addition of the parts.
 const MIN_PART_STAGES: u32 = 4;
@@ -250,6 +275,21 @@ mod tests {
         let (params, launch) = launched(12288, 512, "gfx1100");
         assert_eq!((launch.kernel, launch.lds_bytes), ("matmul_wide_q4_k_f16_f32", 0));
         assert_eq!((params.streams, params.rounds, params.token_tiles), (264, 0, 2));
+    }
+
+    #[test]
+    fn few_workgroups_share_tiles_where_parts_would_cost_more() {
+        for (rows, tokens, sharers) in [
+            // 60 tiles are left: two parts each. 116: a tile each. 4: four parts each.
+            (12288, 512, 120),
+            (4096, 4096, 116),
+            (17408, 256, 4 * 4),
+        ] {
+            let (params, _) = launched(rows, tokens, "sm_90a");
+            assert_eq!(params.sharers, sharers, "{rows} × {tokens}");
+            let (params, _) = launched(rows, tokens, "sm_90");
+            assert_eq!(params.sharers, params.streams, "{rows} × {tokens}");
+        }
     }
 
     #[test]

@@ -61,5 +61,5 @@ struct RfMatmulParams {
     // with scale FIXED_HALF_SCALE. Both have no bias, and num_projections is 1 then.
     RfHalves glu;
     unsigned activation;  // of the gated unit
-    unsigned reserved;
+    unsigned sharers;     // the workgroups that share the tiles left after the rounds
 };
