@@ -9,8 +9,12 @@
 
 use std::time::{Duration, Instant};
 
-use rf_graph::case::{self, Case, Format, Shape, Timer};
+use rf_graph::case::{self, Case, CaseBatch, Format, Shape, Timer};
 use rf_graph::{Backend, BackendError, OpCost, fuse};
+
+use crate::GpuBackend;
+use crate::params::MatrixUnit;
+use crate::tuning::Knob;
 
 /// The conformance cases of one op with one format.
 #[derive(Debug)]
@@ -73,6 +77,18 @@ impl Group {
     pub fn speeds(&self) -> Vec<Case> {
         if self.is_whole { case::speed::selftest(&self.op, self.format) } else { Vec::new() }
     }
+}
+
+/// The backend with tiles of 256 tokens for the matmuls of a case that fills them, if its formulas
+/// choose these tiles for larger matrices only (NVIDIA).
+pub fn with_wide_tiles(backend: &GpuBackend, case: &Case) -> Option<GpuBackend> {
+    let format @ Format::Weight(_) = case.format()? else { return None };
+    let most_tokens = case.batches().iter().map(CaseBatch::tokens).max()?;
+    let mut tuning = *backend.tuning();
+    let differs = backend.matmul_device().matrix_unit == MatrixUnit::Nvidia
+        && most_tokens > 128
+        && tuning.set(Knob::PrefillTile, format, Some(256));
+    differs.then(|| backend.with_tuning(tuning))
 }
 
 /// The time of one run of an op, and its cost.

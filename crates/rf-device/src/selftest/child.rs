@@ -1,13 +1,14 @@
 //! The work of the child process: runs groups of cases and writes a line before and after each.
 
 use std::io::{self, Write};
+use std::iter;
 use std::time::Instant;
 
 use rf_graph::BackendError;
 use rf_graph::case::{Case, Shape};
 use rf_graph::conformance::{Mismatch, Outcome, check};
 use rf_hip::{Context, Platform, Runtime};
-use rf_kernels::selftest::{Group, groups, speed};
+use rf_kernels::selftest::{Group, groups, speed, with_wide_tiles};
 use rf_kernels::{GpuBackend, GpuOptions};
 
 use super::message::{Message, SelftestPlan};
@@ -62,12 +63,16 @@ impl<W: Write> Lines<W> {
     ) -> io::Result<bool> {
         self.write(&Message::Group)?;
         for case in group.cases(plan.cases_per_group.unwrap_or(usize::MAX)) {
-            self.write(&Message::Begin(case.name().to_owned()))?;
-            let report = run(backend, case);
-            self.write(&Message::Case(report.clone()))?;
-            if report.is_device_lost {
-                self.write(&Message::End)?;
-                return Ok(false);
+            let wide = with_wide_tiles(backend, case);
+            let wide = wide.iter().map(|wide| (format!("{}/wide-tiles", case.name()), wide));
+            for (name, backend) in iter::once((case.name().to_owned(), backend)).chain(wide) {
+                self.write(&Message::Begin(name.clone()))?;
+                let report = run(backend, case, name);
+                self.write(&Message::Case(report.clone()))?;
+                if report.is_device_lost {
+                    self.write(&Message::End)?;
+                    return Ok(false);
+                }
             }
         }
         for case in group.speeds().iter().filter(|_| plan.times) {
@@ -79,11 +84,11 @@ impl<W: Write> Lines<W> {
     }
 }
 
-fn run(backend: &GpuBackend, case: &Case) -> CaseReport {
+fn run(backend: &GpuBackend, case: &Case, name: String) -> CaseReport {
     let started = Instant::now();
     let outcome = check(backend, case);
     let mut report = CaseReport {
-        name: case.name().to_owned(),
+        name,
         allowed_nmse: case.bound().nmse(),
         seconds: started.elapsed().as_secs_f64(),
         ..CaseReport::default()
