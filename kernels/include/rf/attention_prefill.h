@@ -479,10 +479,10 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         t.find_pages(pages, key + TEAMS * KEYS, last_position);
     }
     // The teams share the queries, and load some of them each.
-    for (u32 t = team; t < QUERY_TILES; t += TEAMS) {
-        u32 first = t * TILE;
+    for (u32 i = team; i < QUERY_TILES; i += TEAMS) {
+        u32 first = i * TILE;
         if (own_tokens > 0) {
-            Wave::load_queries(p, head, first_token + first, tokens_of(t), x + t * X_BYTES, queries.factors + first);
+            Wave::load_queries(p, head, first_token + first, tokens_of(i), x + i * X_BYTES, queries.factors + first);
         }
         if (lane() < TILE) {
             u32 row = first + lane();

@@ -11,10 +11,10 @@
 // On NVIDIA's compute capability 9.0 (`wgmma`) four waves multiply 64 rows with all tokens of the
 // tile. The matrix unit reads both operands from LDS while the waves unpack the next weights, which
 // are loaded two stages before. A tile of 128 × 256 reads 32 KiB of activations and 4.5 (Q4_K) to
-// 16 KiB (F16) of weights per stage, for 1024 cycles of the matrix unit: L2 and the matrix unit
-// limit the speed. Weights of F16 need no unpacking if the activations have their columns in the
-// same order: then four more waves copy both operands for wide tiles, four stages ahead, and the
-// others only multiply. An H200 then draws all the power that it may, at 1.6 GHz.
+// 16 KiB (F16) of weights per stage, for 1024 cycles of the matrix unit. Weights of F16 need no
+// unpacking if the activations have their columns in the same order: then four more waves copy both
+// operands for wide tiles, four stages ahead, and the others only multiply. The matrix unit, the
+// ends of tiles and the power of the card limit the speed of these.
 //
 // Per stage and wave of 64 × 32 on RDNA: 32 multiplications of 16 × 16 × 16, and for each of them
 // 1.5 operations that unpack weights (Q4_K) and one that reads LDS. The matrix unit limits the

@@ -17,7 +17,7 @@ namespace rf {
 struct HalfShares {
     u32 stages;     // of a tile
     u32 first_tile;
-    u32 units;
+    u32 units;      // stages of all these tiles
     u32 least, larger; // units of a workgroup; the first `larger` workgroups have one more
 
     RF_DEVICE_MEMBER static HalfShares of(const RfMatmulParams &params, u32 tiles, u32 stages) {
@@ -55,17 +55,6 @@ struct HalfOutput {
 
     RF_DEVICE_MEMBER static LdsTokens tokens_in(void *lds) { return static_cast<LdsTokens>(lds); }
 
-    // Barrier of the waves that multiply.
-    RF_DEVICE_MEMBER static void sums_barrier() {
-#if RF_NVIDIA
-        if constexpr (LAUNCHED > Shape::THREADS) {
-            asm volatile("bar.sync 1, %0;" : : "n"(Shape::THREADS) : "memory");
-            return;
-        }
-#endif
-        barrier();
-    }
-
     // Calls f(n, tile, e) for the sums 4n … 4n + 3 of a lane, which are sums e … e + 3 of a tile of
     // the matrix unit.
     template <typename Function>
@@ -95,9 +84,9 @@ struct HalfOutput {
             own[n * Shape::THREADS] = f32x4{tile[e], tile[e + 1], tile[e + 2], tile[e + 3]};
         });
         device_fence();
-        sums_barrier();
+        barrier();
         if (thread_x() == 0) arrived = arrive(params.arrivals + first_group);
-        sums_barrier();
+        barrier();
         if (arrived != last_group - first_group) return false;
         device_fence();
         if (thread_x() == 0) params.arrivals[first_group] = 0;
@@ -137,6 +126,15 @@ struct HalfOutput {
     };
 
 #if RF_WGMMA
+    // Barrier of the waves that multiply.
+    RF_DEVICE_MEMBER static void sums_barrier() {
+        if constexpr (LAUNCHED > Shape::THREADS) {
+            asm volatile("bar.sync 1, %0;" : : "n"(Shape::THREADS) : "memory");
+        } else {
+            barrier();
+        }
+    }
+
     // Stores the sums of a tile, of which each lane has some of every token, to LDS.
     RF_DEVICE_MEMBER static void store_sums(const RfMatmulParams &params, LdsTokens all, u32 wave_row, const Sums &sums) {
         // All waves have read the last stage.
@@ -252,7 +250,7 @@ struct HalfOutput {
     // The counter is the number of workgroups that have arrived, then of those that have added the
     // sums of the other, or this value.
     static constexpr u32 HAS_LEFT = 8;
-    // Some 50 µs.
+    // Each poll takes a latency of L2.
     static constexpr u32 MOST_POLLS = 100;
 
     RF_DEVICE_MEMBER static u32 meet(u32 *counter) {
@@ -336,7 +334,8 @@ struct HalfOutput {
 #endif
 
     // Writes the gated unit of a tile: tiles of the matrix unit are of gate and up in turns. A wave
-    // passes 16 tokens at a time through LDS. The code for a vector is long, hence there once.
+    // passes 16 tokens at a time through LDS. The loop over vectors is not unrolled: that would be
+    // long code.
     RF_DEVICE_MEMBER static void write_gated(const RfMatmulParams &params, void *lds, const MatmulPlace &place,
                                              u32 wave_row, u32 wave_token, const Sums &sums) {
         constexpr u32 COLUMNS = Shape::WAVE_ROWS / 2, VECTORS = COLUMNS / 4, STRIDE = GATED_STRIDE;
