@@ -159,7 +159,7 @@ impl GpuBackend {
         *platform == Platform::Amd && *integrated
     }
 
-    /// The kernels that programs of this backend have used, by name.
+    /// The kernels that programs of this backend have launched, by name.
     pub fn used_kernels(&self) -> Vec<&'static str> {
         self.gpu.used_kernels()
     }

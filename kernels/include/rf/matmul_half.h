@@ -344,6 +344,7 @@ struct HalfMatmul {
     }
 
     // The sums of these stages: what the other waves do. The matrix unit has two stages at a time.
+    // Returns when all waves have read the last stage.
     RF_DEVICE_MEMBER static void sum_copied(Lds &lds, u32 first, u32 end, u32 &copied, Sums &sums) {
         u32 group_row = wave() / 4 * 64;
         float own[Shape::SUMS] = {};
@@ -362,7 +363,9 @@ struct HalfMatmul {
             if (s > first && lane() == 0) lds.copies.read[(copied - 1) % STAGES].arrive();
         }
         wgmma_wait(own);
-        if (lane() == 0) lds.copies.read[(copied - 1) % STAGES].arrive();
+        PhaseBarrier &last = lds.copies.read[(copied - 1) % STAGES];
+        if (lane() == 0) last.arrive();
+        last.wait((copied - 1) / STAGES);
 #pragma unroll
         for (u32 i = 0; i < Shape::SUMS; i++) sums[0][i / 8][i % 8] = own[i];
     }
@@ -521,6 +524,8 @@ private:
         }
         if constexpr (WGMMA) {
             self.sum_stages_async(lds, range.first, range.end, sums);
+            // All waves have read the last stage.
+            lds_barrier();
             Out::store_sums(params, Out::tokens_in(&lds), wave_row, sums);
             finish_tile(params, lds, index, range, shares);
             return;

@@ -126,19 +126,8 @@ struct HalfOutput {
     };
 
 #if RF_WGMMA
-    // Barrier of the waves that multiply.
-    RF_DEVICE_MEMBER static void sums_barrier() {
-        if constexpr (LAUNCHED > Shape::THREADS) {
-            asm volatile("bar.sync 1, %0;" : : "n"(Shape::THREADS) : "memory");
-        } else {
-            barrier();
-        }
-    }
-
     // Stores the sums of a tile, of which each lane has some of every token, to LDS.
     RF_DEVICE_MEMBER static void store_sums(const RfMatmulParams &params, LdsTokens all, u32 wave_row, const Sums &sums) {
-        // All waves have read the last stage.
-        sums_barrier();
         // Gate and up after each other.
         u32 gated_row = wave() % 2 * (Shape::ROWS / 2) + wave_row / 2 / TILE * TILE;
         u32 lds_row = params.glu.x ? gated_row : wave_row;

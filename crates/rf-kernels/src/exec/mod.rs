@@ -147,20 +147,24 @@ impl GpuExecutor {
         Ok(executor)
     }
 
-    /// Loads the kernels for one token and for a whole prompt, so that the first batch does not
-    /// load them. An op that this backend does not support is an error.
+    /// Loads the kernels for prompts and for decode of all sizes, so that no batch has to: it takes
+    /// tens of milliseconds. An op that this backend does not support is an error.
     fn load_kernels(&self) -> Result<(), Error> {
-        let shape = |tokens: usize| Shape {
+        let shape = |tokens: usize, spans: usize| Shape {
             tokens,
-            spans: 1,
-            outputs: 1,
-            shortest_span: tokens,
-            longest_span: tokens,
-            context: tokens,
+            spans,
+            outputs: spans,
+            shortest_span: tokens / spans,
+            longest_span: tokens / spans,
+            context: tokens / spans,
         };
-        for stage in 0..self.runner.stages.len() {
-            for tokens in [1, self.limits.max_batch_tokens] {
-                self.runner.record(Key { shape: shape(tokens), stage, k: 0 }, 0, false)?;
+        let BatchLimits { max_batch_tokens, max_output_rows, .. } = self.limits;
+        let sizes = padding::SIZES.into_iter().filter(|size| *size <= max_batch_tokens);
+        let prompts = sizes.clone().chain([max_batch_tokens]).map(|tokens| shape(tokens, 1));
+        let decode = sizes.filter(|size| *size <= max_output_rows).map(|size| shape(size, size));
+        for shape in prompts.chain(decode) {
+            for stage in 0..self.runner.stages.len() {
+                self.runner.record(Key { shape, stage, k: 0 }, 0, false)?;
             }
         }
         let mut kernels = STEP_KERNELS.iter().chain(&top_k::KERNELS);

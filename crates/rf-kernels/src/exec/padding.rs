@@ -12,7 +12,7 @@ use super::kv::KvPlan;
 use crate::error::Error;
 
 /// Sizes of padded batches.
-const SIZES: [usize; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
+pub(super) const SIZES: [usize; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
 
 /// The token of dummy sequences, which every vocabulary has.
 const DUMMY_ID: u32 = 0;

@@ -7,7 +7,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytemuck::Pod;
@@ -36,6 +37,8 @@ pub(crate) struct Kernel {
     waits: bool,
     /// The LDS that a kernel that waits declares.
     static_lds_bytes: u32,
+    /// True after the first launch.
+    launched: Arc<AtomicBool>,
 }
 
 /// The code for the device, and the modules of its translation units.
@@ -88,10 +91,11 @@ impl Gpu {
         self.code.lock().unwrap_or_else(PoisonError::into_inner).objects.compiles()
     }
 
-    /// The kernels that were used, by name.
+    /// The kernels that were launched, by name.
     pub(crate) fn used_kernels(&self) -> Vec<&'static str> {
         let kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut names: Vec<_> = kernels.keys().map(|(name, _)| *name).collect();
+        let used = kernels.iter().filter(|(_, kernel)| kernel.launched.load(Ordering::Relaxed));
+        let mut names: Vec<_> = used.map(|((name, _), _)| *name).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -120,7 +124,8 @@ impl Gpu {
             if let Some(module) = modules.get(&(unit, variant)) {
                 let (function, waits) = (module.function(name)?, objects.waits(unit, name));
                 let static_lds_bytes = if waits { function.info()?.lds_bytes } else { 0 };
-                return Ok(Kernel { function, waits, static_lds_bytes });
+                let launched = Arc::default();
+                return Ok(Kernel { function, waits, static_lds_bytes, launched });
             }
             let loaded = match variant {
                 Some(variant) => Module::load(&self.context, &objects.variant(unit, variant)?),
@@ -227,6 +232,7 @@ impl<P: Pod + Send> Params for P {
         // the arrays of the batch, which are complete when the first op starts
         // (`starting_in_order`).
         let early = || unsafe { stream.launch_early(&to.kernel.function, to.config, self) };
+        to.kernel.launched.store(true, Ordering::Relaxed);
         if to.starts_early { early() } else { in_order() }
     }
 }
