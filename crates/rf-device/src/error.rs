@@ -11,7 +11,8 @@ use crate::options::GpuLayers;
 type Source = Box<dyn StdError + Send + Sync>;
 
 /// The cure where no GPU works.
-const CURE: &str = "run `rf-cli doctor` to check the installation; models also run with --device cpu";
+const CURE: &str =
+    "run `rf-cli doctor` to check the installation; models also run with --device cpu";
 
 /// A device that cannot be used, or a model that cannot be loaded on it.
 #[derive(Debug, thiserror::Error)]

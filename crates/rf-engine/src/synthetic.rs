@@ -39,6 +39,19 @@ impl SyntheticFeeder {
         Ok(())
     }
 
+    /// Feeds `tokens` to one sequence, in batches, without candidates: a part of a prompt. A device
+    /// may still be computing it when this returns.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Engine::forward`].
+    pub fn feed(&mut self, sequence: usize, tokens: usize) -> Result<(), Error> {
+        let ids: Vec<u32> = (0..tokens).map(|_| self.random_id()).collect();
+        let session = &mut self.sessions[sequence];
+        self.engine.forward(&mut [Feed { session, ids: &ids, outputs: Outputs::None }])?;
+        Ok(())
+    }
+
     /// Feeds `tokens` to one sequence, in batches, and computes the candidates after the last one:
     /// prefill.
     ///

@@ -75,7 +75,7 @@ pub(crate) struct BenchArgs {
     /// Compute with N CPU threads [default: one per core]
     #[arg(short, long, value_name = "N", value_delimiter = ',')]
     threads: Vec<Numbers>,
-    /// Feed a prompt N tokens at a time, each with the choice of candidates for the next token
+    /// Feed a prompt N tokens at a time
     #[arg(short, long, value_name = "N", value_delimiter = ',', default_value = "2048")]
     batch_size: Vec<Numbers>,
     /// Process at most N tokens per batch, as in llama.cpp (-ub): the smaller limit counts
@@ -351,17 +351,17 @@ impl Runner {
         Ok(samples_ns)
     }
 
-    /// Feeds tokens to a sequence, as llama-bench does: `n_batch` at a time, each with the
-    /// candidates for the next token. The engine divides them into batches of at most `n_ubatch`
-    /// tokens, which do not wait for each other.
+    /// Feeds a prompt, `n_batch` tokens at a time, and computes the candidates after the last one.
+    /// The engine divides the parts into batches of at most `n_ubatch` tokens, which do not wait
+    /// for each other.
     fn prompt(&mut self, sequence: usize, mut tokens: usize, watch: &Watch) -> Result<()> {
-        while tokens > 0 {
+        watch.check()?;
+        while tokens > self.n_batch {
+            self.feeder.feed(sequence, self.n_batch)?;
+            tokens -= self.n_batch;
             watch.check()?;
-            let count = tokens.min(self.n_batch);
-            self.feeder.prompt(sequence, count)?;
-            tokens -= count;
         }
-        Ok(())
+        Ok(self.feeder.prompt(sequence, tokens)?)
     }
 
     fn generate(&mut self, sequences: usize, tokens: usize, watch: &Watch) -> Result<()> {
