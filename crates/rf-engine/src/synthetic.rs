@@ -46,7 +46,7 @@ impl SyntheticFeeder {
     ///
     /// The errors of [`Engine::forward`].
     pub fn feed(&mut self, sequence: usize, tokens: usize) -> Result<(), Error> {
-        let ids: Vec<u32> = (0..tokens).map(|_| self.random_id()).collect();
+        let ids = self.random_ids(tokens);
         let session = &mut self.sessions[sequence];
         self.engine.forward(&mut [Feed { session, ids: &ids, outputs: Outputs::None }])?;
         Ok(())
@@ -62,7 +62,7 @@ impl SyntheticFeeder {
         if tokens == 0 {
             return Ok(());
         }
-        let ids: Vec<u32> = (0..tokens).map(|_| self.random_id()).collect();
+        let ids = self.random_ids(tokens);
         let session = &mut self.sessions[sequence];
         let mut feeds = [Feed { session, ids: &ids, outputs: Outputs::Last }];
         compute(&mut self.engine, &mut feeds, &mut self.logits)
@@ -82,6 +82,10 @@ impl SyntheticFeeder {
             .map(|(session, ids)| Feed { session, ids, outputs: Outputs::Last })
             .collect();
         compute(&mut self.engine, &mut feeds, &mut self.logits)
+    }
+
+    fn random_ids(&mut self, tokens: usize) -> Vec<u32> {
+        (0..tokens).map(|_| self.random_id()).collect()
     }
 
     /// Knuth's MMIX generator. `measure_llama_cpp.py` draws the same ids.

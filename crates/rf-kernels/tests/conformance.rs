@@ -129,8 +129,8 @@ enum Forms {
 }
 
 /// Checks the selected cases. For work on one kernel, `ROCFORGE_CONFORMANCE` restricts them to
-/// names that contain its value. Returns the kernels that were launched, or `None`
-/// without a GPU.
+/// names that contain its value. Returns the kernels that were launched, or `None` without a
+/// GPU.
 fn check(
     options: GpuOptions,
     tuning: Tuning,

@@ -126,7 +126,8 @@ struct HalfOutput {
     };
 
 #if RF_WGMMA
-    // Stores the sums of a tile, of which each lane has some of every token, to LDS.
+    // Stores the sums of a tile, of which each lane has some of every token, to LDS. All waves have
+    // read the last stage.
     RF_DEVICE_MEMBER static void store_sums(const RfMatmulParams &params, LdsTokens all, u32 wave_row, const Sums &sums) {
         // Gate and up after each other.
         u32 gated_row = wave() % 2 * (Shape::ROWS / 2) + wave_row / 2 / TILE * TILE;

@@ -161,7 +161,9 @@ impl GpuExecutor {
         let BatchLimits { max_batch_tokens, max_output_rows, .. } = self.limits;
         let sizes = padding::SIZES.into_iter().filter(|size| *size <= max_batch_tokens);
         let prompts = sizes.clone().chain([max_batch_tokens]).map(|tokens| shape(tokens, 1));
-        let decode = sizes.filter(|size| *size <= max_output_rows).map(|size| shape(size, size));
+        // Decode of one sequence is a prompt of one token.
+        let decode = sizes.filter(|size| (2..=max_output_rows).contains(size));
+        let decode = decode.map(|size| shape(size, size));
         for shape in prompts.chain(decode) {
             for stage in 0..self.runner.stages.len() {
                 self.runner.record(Key { shape, stage, k: 0 }, 0, false)?;
