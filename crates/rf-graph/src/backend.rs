@@ -1,19 +1,18 @@
-//! The contract between graphs and backends: programs, batches and executors.
+//! The contract between graphs and backends: programs and executors.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use rf_kv::{CopyPage, PageCounts, PageGroup, PageId};
+use rf_kv::{CopyPage, PageGroup, PageId};
 
+use crate::batch::Batch;
 use crate::error::BackendError;
 use crate::fuse::Fusions;
 use crate::graph::Graph;
-use crate::input::{Input, QueuedRows};
+use crate::input::QueuedRows;
 use crate::kv::KvLayout;
 use crate::memory::{MemoryNeed, MemoryUse};
 use crate::op_cost::Peak;
 use crate::telemetry::{BackendExecutionSummary, Timeline};
-use crate::value::RowKind;
 use crate::weight::Weight;
 
 /// A device with the code that executes graphs on it.
@@ -254,49 +253,6 @@ pub struct Program {
     pub max_output_rows: usize,
 }
 
-/// The input of one step: tokens of one or several sequences.
-#[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
-    /// Token ids of all spans, one span after the other.
-    pub ids: &'a [u32],
-    /// Tokens by sequence. The spans cover `ids` in order and without gaps.
-    pub spans: &'a [Span<'a>],
-    /// Indices into `ids` of the rows whose output is requested, ascending.
-    pub output_rows: &'a [usize],
-    /// Values of the ops [`Op::Input`](crate::Op::Input) of the stage; `None` for a stage without
-    /// them.
-    pub input: Option<Input<'a>>,
-}
-
-/// Consecutive tokens of one sequence.
-#[derive(Clone, Debug)]
-pub struct Span<'a> {
-    /// Indices into [`Batch::ids`].
-    pub tokens: Range<usize>,
-    /// Tokens of the sequence in the cache, which is the position of the span's first token.
-    pub past_tokens: usize,
-    /// Pages of the sequence in [`PageGroup::Full`], with room for `past_tokens + tokens.len()`
-    /// tokens.
-    pub pages: &'a [PageId],
-    /// As many pages in [`PageGroup::Window`]; empty for a program without that group. Pages before
-    /// those that the window of the span's first token reaches are arbitrary existing ones.
-    pub window_pages: &'a [PageId],
-    /// The page of the sequence in [`PageGroup::State`]; unused by a program without states. What
-    /// it holds before the first token of the sequence is arbitrary and not read.
-    pub state: Option<PageId>,
-}
-
-impl Span<'_> {
-    /// Pages of the sequence in a group.
-    pub fn pages_of(&self, group: PageGroup) -> &[PageId] {
-        match group {
-            PageGroup::Full => self.pages,
-            PageGroup::Window => self.window_pages,
-            PageGroup::State => self.state.as_slice(),
-        }
-    }
-}
-
 /// An element of an output row: a candidate for the next token.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Candidate {
@@ -313,171 +269,4 @@ pub struct Progress {
     pub done_bytes: u64,
     /// Bytes of all weights.
     pub total_bytes: u64,
-}
-
-impl<'a> Batch<'a> {
-    /// Number of rows of a value of this kind.
-    pub fn rows(&self, kind: RowKind) -> usize {
-        match kind {
-            RowKind::Token => self.ids.len(),
-            RowKind::Output => self.output_rows.len(),
-        }
-    }
-
-    /// The values of [`Self::input`] in host memory; empty without any. Waits for queued ones.
-    ///
-    /// # Errors
-    ///
-    /// If the device that computes them failed.
-    pub fn input_rows(&self) -> Result<&'a [f32], BackendError> {
-        self.input.map_or(Ok(&[]), Input::rows)
-    }
-
-    /// Bytes of [`Self::input`].
-    pub fn input_bytes(&self) -> u64 {
-        self.input.map_or(0, |input| (input.floats() * size_of::<f32>()) as u64)
-    }
-
-    /// Checks the batch against the limits of a program, for one of its stages.
-    ///
-    /// # Errors
-    ///
-    /// [`BackendError::InvalidBatch`] names the violated limit.
-    pub fn check(&self, limits: &BatchLimits, stage: usize) -> Result<(), BackendError> {
-        let invalid = |what: String| Err(BackendError::InvalidBatch(what));
-        let n = self.ids.len();
-        if n == 0 || n > limits.max_batch_tokens {
-            return invalid(format!("{n} tokens, the limit is 1 to {}", limits.max_batch_tokens));
-        }
-        if self.output_rows.len() > limits.max_output_rows {
-            return invalid(format!(
-                "{} output rows, the limit is {}",
-                self.output_rows.len(),
-                limits.max_output_rows
-            ));
-        }
-        if let Some(id) = self.ids.iter().find(|id| **id as usize >= limits.vocab_size) {
-            return invalid(format!("token id {id}, the vocabulary size is {}", limits.vocab_size));
-        }
-        if self.output_rows.iter().any(|row| *row >= n)
-            || !self.output_rows.is_sorted_by(|a, b| a < b)
-        {
-            return invalid("output rows are not ascending rows of the batch".into());
-        }
-        let Some(input_width) = limits.input_widths.get(stage) else {
-            return invalid(format!("stage {stage} of {}", limits.input_widths.len()));
-        };
-        let floats = self.input.map(Input::floats);
-        if floats != input_width.map(|width| n * width) {
-            let width = input_width.unwrap_or(0);
-            let given = floats.unwrap_or(0);
-            return invalid(format!("{given} values of input, expected {n} rows of {width}"));
-        }
-        let mut next = 0;
-        for span in self.spans {
-            if span.tokens.start != next || span.tokens.end <= next {
-                return invalid(format!("span {:?} where {next} was next", span.tokens));
-            }
-            next = span.tokens.end;
-        }
-        if next != n {
-            return invalid(format!("spans cover {next} of {n} tokens"));
-        }
-        self.check_pages(limits, PageGroup::Full)?;
-        if limits.num_pages.window > 0 {
-            self.check_pages(limits, PageGroup::Window)?;
-        }
-        self.check_states(limits.num_pages.states)
-    }
-
-    /// Checks that each sequence has recurrent states of its own, if the program has states.
-    fn check_states(&self, num_states: usize) -> Result<(), BackendError> {
-        let invalid = |what: String| Err(BackendError::InvalidBatch(what));
-        if num_states == 0 {
-            return Ok(());
-        }
-        let mut written = Vec::with_capacity(self.spans.len());
-        for span in self.spans {
-            match span.state {
-                None => return invalid("a sequence without recurrent states".into()),
-                Some(state) if state.index() >= num_states => {
-                    return invalid(format!("state {} of {num_states}", state.index()));
-                }
-                Some(state) => written.push(state),
-            }
-        }
-        written.sort_unstable();
-        match written.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => invalid(format!("state {} would be written twice", pair[0].index())),
-            None => Ok(()),
-        }
-    }
-
-    /// Checks the pages of a group.
-    fn check_pages(&self, limits: &BatchLimits, group: PageGroup) -> Result<(), BackendError> {
-        let invalid = |what: String| Err(BackendError::InvalidBatch(what));
-        let num_pages = limits.num_pages.of(group);
-        let mut written = Vec::with_capacity(self.spans.len());
-        for span in self.spans {
-            let pages = span.pages_of(group);
-            let slots = pages.len() * limits.page_tokens;
-            let (past, tokens) = (span.past_tokens, span.tokens.len());
-            let Some(end) = past.checked_add(tokens).filter(|end| *end <= slots) else {
-                return invalid(format!("{tokens} tokens after {past} in {slots} slots"));
-            };
-            if let Some(page) = pages.iter().find(|p| p.index() >= num_pages) {
-                return invalid(format!("page {} of {num_pages}", page.index()));
-            }
-            let new = past / limits.page_tokens..end.div_ceil(limits.page_tokens);
-            written.extend_from_slice(&pages[new]);
-        }
-        // Backends write pages in parallel, so sequences may share only pages that no span writes.
-        written.sort_unstable();
-        if let Some(pair) = written.windows(2).find(|pair| pair[0] == pair[1]) {
-            return invalid(format!("page {} would be written twice", pair[0].index()));
-        }
-        Ok(())
-    }
-}
-
-/// The limits that a program sets on its batches.
-#[derive(Clone, Debug)]
-pub struct BatchLimits {
-    /// Rows of the embedding table. Without a table, token ids are unused and any value is valid.
-    pub vocab_size: usize,
-    /// Width of all ops [`Op::Input`](crate::Op::Input) together by stage; `None` for a stage
-    /// without them.
-    pub input_widths: Vec<Option<usize>>,
-    /// See [`Program::max_batch_tokens`].
-    pub max_batch_tokens: usize,
-    /// See [`Program::max_output_rows`].
-    pub max_output_rows: usize,
-    /// Tokens per page.
-    pub page_tokens: usize,
-    /// Number of pages of the cache.
-    pub num_pages: PageCounts,
-}
-
-impl BatchLimits {
-    /// The limits of a program.
-    pub fn new(program: &Program) -> Self {
-        let graph = &program.graph;
-        let vocab_size = graph.ops().iter().rev().find_map(|op| match op {
-            crate::Op::Embed { table, .. } => Some(program.weights[table.index()].rows()),
-            _ => None,
-        });
-        let stages = graph.stages().into_iter();
-        Self {
-            vocab_size: vocab_size.unwrap_or(usize::MAX),
-            input_widths: stages
-                .map(|stage| {
-                    Some(graph.width_of(&stage.inputs)).filter(|_| !stage.inputs.is_empty())
-                })
-                .collect(),
-            max_batch_tokens: program.max_batch_tokens,
-            max_output_rows: program.max_output_rows,
-            page_tokens: program.kv.page_tokens,
-            num_pages: program.kv.num_pages,
-        }
-    }
 }

@@ -21,7 +21,8 @@ use std::thread::{self, ScopedJoinHandle};
 
 use rf_quant::DType;
 
-use crate::backend::{Backend, Batch, Program};
+use crate::backend::{Backend, Program};
+use crate::batch::Batch;
 use crate::case::{Bound, Case, CaseBatch};
 use crate::error::BackendError;
 use crate::fuse::{Fusions, fuse};

@@ -2,7 +2,8 @@
 
 use rf_quant::DType;
 
-use crate::backend::{Batch, Program};
+use crate::backend::Program;
+use crate::batch::Batch;
 use crate::graph::Graph;
 use crate::kv::KvLayout;
 use crate::op::{

@@ -63,6 +63,7 @@
 //! ```
 
 mod backend;
+mod batch;
 pub mod case;
 pub mod conformance;
 mod cost;
@@ -83,7 +84,8 @@ mod telemetry;
 mod value;
 mod weight;
 
-pub use backend::{Backend, Batch, BatchLimits, Candidate, Executor, Program, Progress, Span};
+pub use backend::{Backend, Candidate, Executor, Program, Progress};
+pub use batch::{Batch, BatchLimits, Span};
 pub use cost::Costs;
 pub use error::BackendError;
 pub use fuse::{Fusions, WeightRule, fuse};

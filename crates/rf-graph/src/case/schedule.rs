@@ -5,7 +5,7 @@ use std::ops::Range;
 use rf_kv::{PageCounts, PageGroup, PageId, PagePool, PageSize, PageTable};
 
 use super::numbers::Numbers;
-use crate::backend::{Batch, Span};
+use crate::batch::{Batch, Span};
 use crate::input::Input;
 use crate::kv::{KvLayer, KvLayout, KvType, StateShape};
 

@@ -4,7 +4,7 @@
 use rf_kv::{CopyPage, PageGroup, PageId};
 use rf_quant::E4m3;
 
-use crate::backend::{Batch, Span};
+use crate::batch::{Batch, Span};
 use crate::error::BackendError;
 use crate::kv::{KvLayer, KvLayout, KvType};
 

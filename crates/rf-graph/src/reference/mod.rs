@@ -5,7 +5,8 @@ mod cache;
 mod ops;
 mod recurrent;
 
-use crate::backend::{Backend, Batch, BatchLimits, Executor, Program, Progress};
+use crate::backend::{Backend, Executor, Program, Progress};
+use crate::batch::{Batch, BatchLimits};
 use crate::error::BackendError;
 use crate::fuse::Fusions;
 use crate::graph::Stage;

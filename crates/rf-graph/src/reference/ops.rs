@@ -1,7 +1,8 @@
 //! The formula of each op, and its application to a batch.
 
 use super::cache::Cache;
-use crate::backend::{Batch, Program, Span};
+use crate::backend::Program;
+use crate::batch::{Batch, Span};
 use crate::error::BackendError;
 use crate::op::{
     Activation, Attention, Combine, Epilogue, ExpertMatMul, ExpertProjection, Function,
