@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use rf_graph::case::{Case, Schedule, kv_append, speed};
-use rf_graph::{KvLayer, KvLayout, KvType, OpCost};
+use rf_graph::{KvLayer, KvLayout, KvType, OpCost, Output};
 use rf_kv::{CopyPage, PageGroup, PageId, PagePool, PageSize, PageTable};
 
 use crate::op_task::OpTask;
@@ -216,7 +216,7 @@ impl Task for CopyTask {
             step.timed_batch().with_output_rows(&[], |batch| {
                 let start = Instant::now();
                 executor.copy_pages(&copies)?;
-                executor.forward(batch, &mut [])?;
+                executor.forward(batch, Output::rows(&mut []))?;
                 executor.wait()?;
                 Ok(start.elapsed())
             })

@@ -54,7 +54,7 @@ impl Recording {
     }
 
     /// Captures the measurements of the engine and, for reports, the limits of the devices.
-    pub(crate) fn capture(&mut self, engine: &Engine, placement: &Placement) {
+    pub(crate) fn capture(&mut self, engine: &mut Engine, placement: &Placement) {
         let memory = memory(engine, placement);
         let limits_of = |summary: &BackendExecutionSummary| {
             let launches: u64 = summary.ops.values().map(|op| op.launches).sum();

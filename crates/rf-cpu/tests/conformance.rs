@@ -9,8 +9,8 @@ use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_graph::case::{Case, cases};
 use rf_graph::conformance::{Deviation, Outcome, for_all, prepare};
 use rf_graph::{
-    Backend, BackendError, Batch, DType, Executor, NonFiniteWeight, ReferenceBackend, RowKind,
-    Span, Weight,
+    Backend, BackendError, Batch, DType, Executor, NonFiniteWeight, Output, ReferenceBackend,
+    RowKind, Span, Weight,
 };
 use rf_kv::{CopyPage, PageGroup, PageId};
 
@@ -98,7 +98,7 @@ fn outputs(executor: &mut dyn Executor, case: &Case) -> Vec<Vec<f32>> {
             RowKind::Output => batch.output_rows.len(),
         };
         let mut out = vec![f32::NAN; rows * output.width];
-        executor.forward(batch, &mut out).map(|()| out)
+        executor.forward(batch, Output::rows(&mut out)).map(|()| out)
     };
     let mut forward = forward;
     case.batches().iter().map(|batch| batch.with(&mut forward).unwrap()).collect()
@@ -143,8 +143,9 @@ fn a_row_of_a_table_that_is_not_finite_is_refused_when_it_is_read() {
     let (_, backend) = backends().remove(0);
     let mut executor = backend.compile(program, &mut |_| ()).unwrap();
     let mut forward = |id| {
-        case.batches()[0]
-            .with(|batch| executor.forward(&Batch { ids: &[id], ..*batch }, &mut [0.0; 96]))
+        case.batches()[0].with(|batch| {
+            executor.forward(&Batch { ids: &[id], ..*batch }, Output::rows(&mut [0.0; 96]))
+        })
     };
     assert!(forward(4).is_ok());
     let expected = NonFiniteWeight { tensor: "w".into(), row: 5 };
@@ -181,7 +182,7 @@ fn a_bad_batch_is_refused_and_the_executor_stays_usable() {
             (&[], span(0, 0, &pages), &[], 0),
         ] {
             let batch = Batch { ids, spans: &spans, output_rows, input: None };
-            let error = executor.forward(&batch, &mut vec![0.0; room]).unwrap_err();
+            let error = executor.forward(&batch, Output::rows(&mut vec![0.0; room])).unwrap_err();
             assert!(matches!(error, BackendError::InvalidBatch(_)), "{name}: {error}");
         }
         let error = executor.copy_pages(&[copy(pages[0], beyond[0])]).unwrap_err();
@@ -218,7 +219,7 @@ fn a_copied_page_holds_what_the_original_does() {
                 [Span { tokens: 0..ids.len(), past_tokens, pages, window_pages: &[], state: None }];
             let mut out = vec![0.0; ids.len() * 4 * 64];
             let batch = Batch { ids, spans: &spans, output_rows: &[], input: None };
-            executor.forward(&batch, &mut out).unwrap();
+            executor.forward(&batch, Output::rows(&mut out)).unwrap();
             out
         };
         forward(&[1, 2, 3, 4, 5], 0, &from);
@@ -228,7 +229,7 @@ fn a_copied_page_holds_what_the_original_does() {
         let spans =
             [Span { tokens: 0..1, past_tokens: 5, pages: &to, window_pages: &[], state: None }];
         let batch = Batch { ids: &[6], spans: &spans, output_rows: &[], input: None };
-        executor.forward(&batch, &mut out).unwrap();
+        executor.forward(&batch, Output::rows(&mut out)).unwrap();
         assert_eq!(out, original, "{kv}");
     }
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs, Session};
 use rf_graph::case::{Case, CaseBatch, cases};
-use rf_graph::{Backend, Executor, RowKind, fuse};
+use rf_graph::{Backend, Executor, Output, RowKind, fuse};
 
 /// The conformance cases that are counted, by the start and the end of their names: every format
 /// and every op, each in few shapes.
@@ -133,7 +133,7 @@ fn forward(executor: &mut dyn Executor, batch: &CaseBatch, rows: RowKind, width:
             RowKind::Token => batch.ids.len(),
             RowKind::Output => batch.output_rows.len(),
         };
-        executor.forward(batch, &mut vec![0.0; rows * width])?;
+        executor.forward(batch, Output::rows(&mut vec![0.0; rows * width]))?;
         Ok(())
     })
 }

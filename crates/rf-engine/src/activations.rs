@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use rf_graph::{
-    Backend, Batch, Executor, Observation, Observed, Program, Progress, Span, WeightId, observe,
+    Backend, Batch, Executor, Observation, Observed, Output, Program, Progress, Span, WeightId,
+    observe,
 };
 use rf_kv::{PageGroup, PagePool, PageSize, PageTable};
 
@@ -100,7 +101,7 @@ impl Activations {
             let mut route = Vec::new();
             for (stage, named) in self.observations.iter().enumerate() {
                 let mut values = vec![0.0; ids.len() * named.observation.width()];
-                self.executor.forward_stage(stage, &batch, &mut values)?;
+                self.executor.forward(&batch, Output::rows(&mut values).of_stage(stage))?;
                 if matches!(named.observation, Observation::Route { .. }) {
                     route = values;
                 } else {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use rf_graph::{
     Backend, BackendExecutionSummary, Batch, Candidate, Executor, KvLayout, MemoryNeed, MemoryUse,
-    Progress, Span, Timeline,
+    Progress, Span, Telemetry, Timeline,
 };
 use rf_kv::{PageGroup, PagePool, PageSize};
 use rf_model::Pooling;
@@ -24,7 +24,7 @@ use crate::model::{Model, fused};
 use crate::options::EngineOptions;
 use crate::sampling::Sampler;
 use crate::session::{Session, lock};
-use feed::{Pieces, Step};
+use feed::{Pieces, RunOutput};
 use host_states::HostStates;
 use mtp::Mtp;
 
@@ -149,26 +149,32 @@ impl Engine {
         self.memory_need
     }
 
-    /// Starts or stops timing every op. Returns false if the backend does not support it.
+    /// Starts or stops timing every op. Returns false if no backend supports it.
     pub fn profile(&mut self, on: bool) -> bool {
-        self.executor.profile(on)
+        let mut backends = self.executor.telemetry();
+        for backend in &mut backends {
+            backend.profile(on);
+        }
+        !backends.is_empty()
     }
 
     /// The ops since timing started, one summary per backend.
-    pub fn summaries(&self) -> Vec<BackendExecutionSummary> {
-        self.executor.summaries()
+    pub fn summaries(&mut self) -> Vec<BackendExecutionSummary> {
+        self.executor.telemetry().into_iter().filter_map(Telemetry::summary).collect()
     }
 
     /// Records, while ops are timed ([`profile`](Self::profile)), when each op ran on each thread
     /// or device: the first batches, up to about `max_events` per backend. Returns false if no
     /// backend supports it.
     pub fn record_timeline(&mut self, max_events: usize) -> bool {
-        self.executor.record_timeline(max_events)
+        let backends = self.executor.telemetry().into_iter();
+        // All of them, even if only one can.
+        backends.fold(false, |any, backend| backend.record_timeline(max_events) | any)
     }
 
     /// The recorded timelines, one per backend.
-    pub fn timelines(&self) -> Vec<Timeline> {
-        self.executor.timelines()
+    pub fn timelines(&mut self) -> Vec<Timeline> {
+        self.executor.telemetry().into_iter().filter_map(Telemetry::timeline).collect()
     }
 
     /// Computes tokens of one or more sequences and returns the selected logits: rows of
@@ -208,20 +214,7 @@ impl Engine {
         rows: &mut Vec<f32>,
     ) -> Result<(), Error> {
         let width = self.output_width;
-        let mut len = 0;
-        self.run(feeds, &mut |executor, batch| {
-            let at = len;
-            len += batch.output_rows.len() * width;
-            if rows.len() < len {
-                rows.resize(len, 0.0);
-            }
-            executor.forward(batch, &mut rows[at..len])
-        })?;
-        // Text of such a result would hide the damage.
-        if has_nan(&rows[..len]) {
-            return Err(Error::NotANumber);
-        }
-        Ok(())
+        self.run(feeds, RunOutput::Whole { width, len: 0, rows })
     }
 
     /// Returns true if the model's block for further tokens (MTP) is loaded.
@@ -270,19 +263,12 @@ impl Engine {
     ) -> Result<Vec<Candidate>, Error> {
         self.check_generates()?;
         let mut best = Vec::new();
-        self.run(feeds, &mut |executor, batch| {
-            let at = best.len();
-            best.resize(at + batch.output_rows.len() * k, Candidate::default());
-            executor.forward_top_k(batch, k, &mut best[at..])
-        })?;
-        if best.iter().any(|candidate| candidate.logit.is_nan()) {
-            return Err(Error::NotANumber);
-        }
+        self.run(feeds, RunOutput::TopK { k, best: &mut best })?;
         Ok(best)
     }
 
-    /// Splits tokens into batches and calls `step` for each.
-    fn run(&mut self, feeds: &mut [Feed<'_>], step: &mut Step<'_>) -> Result<(), Error> {
+    /// Splits tokens into batches and computes them.
+    fn run(&mut self, feeds: &mut [Feed<'_>], mut output: RunOutput<'_>) -> Result<(), Error> {
         let vocab_size = self.model.config().vocab_size;
         for feed in &*feeds {
             let prompt_tokens = feed.session.len() + feed.ids.len();
@@ -311,16 +297,17 @@ impl Engine {
                 at = end;
                 // The rest of a sequence is in another batch.
                 if room == 0 || at < feeds[index].ids.len() {
-                    self.batch(feeds, &pieces, step)?;
+                    self.batch(feeds, &pieces, &mut output)?;
                     pieces.clear();
                     room = self.batch_tokens;
                 }
             }
         }
         if !pieces.is_empty() {
-            self.batch(feeds, &pieces, step)?;
+            self.batch(feeds, &pieces, &mut output)?;
         }
-        Ok(())
+        // Text of such a result would hide the damage.
+        if output.has_nan() { Err(Error::NotANumber) } else { Ok(()) }
     }
 
     /// Computes one batch: pieces of feeds. If it fails, no sequence changes, except that one with
@@ -329,7 +316,7 @@ impl Engine {
         &mut self,
         feeds: &mut [Feed<'_>],
         pieces: &Pieces,
-        step: &mut Step<'_>,
+        output: &mut RunOutput<'_>,
     ) -> Result<(), Error> {
         let tokens: usize = pieces.iter().map(|(_, range)| range.len()).sum();
         let span = tracing::debug_span!(
@@ -344,7 +331,7 @@ impl Engine {
         .entered();
         let pool = Arc::clone(&self.pool);
         let mut pool = lock(&pool);
-        let result = self.compute(&mut pool, feeds, pieces, step);
+        let result = self.compute(&mut pool, feeds, pieces, output);
         if !span.is_disabled() {
             let stats = pool.stats(PageGroup::Full);
             span.record("kv_pages", stats.used_pages);
@@ -370,7 +357,7 @@ impl Engine {
         pool: &mut PagePool,
         feeds: &mut [Feed<'_>],
         pieces: &Pieces,
-        step: &mut Step<'_>,
+        output: &mut RunOutput<'_>,
     ) -> Result<(), Error> {
         let mut ids = Vec::new();
         let mut output_rows = Vec::new();
@@ -410,16 +397,10 @@ impl Engine {
             })
             .collect();
         let batch = Batch { ids: &ids, spans: &spans, output_rows: &output_rows, input: None };
-        let executor = self.executor.as_mut();
-        let Some(mtp) = &mut self.mtp else { return Ok(step(executor, &batch)?) };
-        mtp.compute(executor, &batch, (feeds, pieces), step)?;
+        let (executor, output) = (self.executor.as_mut(), output.next(output_rows.len()));
+        let Some(mtp) = &mut self.mtp else { return Ok(executor.forward(&batch, output)?) };
+        mtp.compute(executor, &batch, (feeds, pieces), output)?;
         mtp.keep_states(feeds, pieces);
         Ok(())
     }
-}
-
-/// Returns true if a value is NaN. A chunk is read without branches, which takes a fraction of the
-/// time.
-fn has_nan(values: &[f32]) -> bool {
-    values.chunks(1024).any(|chunk| chunk.iter().fold(false, |found, value| found | value.is_nan()))
 }

@@ -12,9 +12,8 @@ use std::sync::Arc;
 
 use rf_graph::BackendError::DoesNotFit;
 use rf_graph::{
-    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions, Input,
-    Layout, MemoryNeed, MemoryUse, Program, Progress, QueuedRows, Side, Split, SplitError,
-    Timeline, Turn, split,
+    Backend, BackendError, Batch, Executor, Fusions, Input, Layout, MemoryNeed, MemoryUse, Output,
+    Program, Progress, QueuedRows, Side, Split, SplitError, Telemetry, Turn, split,
 };
 use rf_kv::{CopyPage, PageGroup, PageId};
 
@@ -305,24 +304,25 @@ struct HybridExecutor {
     output: Vec<f32>,
 }
 
-impl HybridExecutor {
-    /// Runs all turns of a stage but the last, and calls `run_last` with the executor of that one,
-    /// its stage there and the batch for it. Turns are queued where their executors do so: then
-    /// the next one begins when its device has the rows, and this thread does not wait.
-    ///
-    /// `has_output` is false if the caller does not read what the last turn computes.
-    fn run(
-        &mut self,
-        stage: usize,
-        batch: &Batch<'_>,
-        has_output: bool,
-        run_last: impl FnOnce(&mut dyn Executor, usize, &Batch<'_>) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
+/// The input of a turn: the rows of the turn before, or the input of the batch for the first one.
+fn input_of<'a>(
+    batch: &Batch<'a>,
+    queued: Option<&'a Arc<dyn QueuedRows>>,
+    rows: Option<&'a [f32]>,
+) -> Option<Input<'a>> {
+    queued.map(Input::Queued).or(rows.map(Input::Rows)).or(batch.input)
+}
+
+impl Executor for HybridExecutor {
+    /// Runs the turns of a stage. All but the last are queued where their executors do so: then the
+    /// next one begins when its device has the rows, and this thread does not wait.
+    fn forward(&mut self, batch: &Batch<'_>, output: Output<'_>) -> Result<(), BackendError> {
         let tokens = batch.ids.len();
         if tokens > self.max_tokens {
             let what = format!("{tokens} tokens are more than the program allows");
             return Err(BackendError::InvalidBatch(what));
         }
+        let stage = output.stage.unwrap_or(self.stages.len() - 1);
         let Some((last, turns)) = self.stages.get(stage).and_then(|turns| turns.split_last())
         else {
             let what = format!("stage {stage} of {}", self.stages.len());
@@ -339,55 +339,29 @@ impl HybridExecutor {
             let input = input_of(batch, queued.as_ref(), floats.map(|len| &self.input[..len]));
             // What is handed over has one row per token, so no output rows are selected.
             let batch = Batch { output_rows: &[], input, ..*batch };
-            let next = executor.queue_stage(*stage, &batch)?;
+            let rows = &mut self.output[..tokens * width];
+            let len = rows.len();
+            let mut next = None;
+            let output = Output { queued: Some(&mut next), ..Output::rows(rows).of_stage(*stage) };
+            executor.forward(&batch, output)?;
             if next.is_some() {
-                (queued, is_queued) = (next, true);
-                continue;
+                is_queued = true;
+            } else {
+                floats = Some(len);
+                std::mem::swap(&mut self.input, &mut self.output);
             }
-            let output = &mut self.output[..tokens * width];
-            executor.forward_stage(*stage, &batch, output)?;
-            (queued, floats) = (None, Some(output.len()));
-            std::mem::swap(&mut self.input, &mut self.output);
+            queued = next;
         }
         let executor = match last.side {
-            Side::First => self.first.as_mut(),
-            Side::Second => self.second.as_mut(),
+            Side::First => &mut self.first,
+            Side::Second => &mut self.second,
         };
         let input = input_of(batch, queued.as_ref(), floats.map(|len| &self.input[..len]));
-        run_last(executor, last.stage, &Batch { input, ..*batch })?;
+        let has_output = !output.rows.is_empty();
+        let output = Output { stage: Some(last.stage), queued: None, ..output };
+        executor.forward(&Batch { input, ..*batch }, output)?;
         // The output is wrong if a queued turn failed.
         if is_queued && has_output { self.wait() } else { Ok(()) }
-    }
-
-    fn last_stage(&self) -> usize {
-        self.stages.len() - 1
-    }
-}
-
-/// The input of a turn: the rows of the turn before, or the input of the batch for the first one.
-fn input_of<'a>(
-    batch: &Batch<'a>,
-    queued: Option<&'a Arc<dyn QueuedRows>>,
-    rows: Option<&'a [f32]>,
-) -> Option<Input<'a>> {
-    queued.map(Input::Queued).or(rows.map(Input::Rows)).or(batch.input)
-}
-
-impl Executor for HybridExecutor {
-    fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        self.forward_stage(self.last_stage(), batch, out)
-    }
-
-    fn forward_stage(
-        &mut self,
-        stage: usize,
-        batch: &Batch<'_>,
-        out: &mut [f32],
-    ) -> Result<(), BackendError> {
-        let has_output = !out.is_empty();
-        self.run(stage, batch, has_output, |last, stage, batch| {
-            last.forward_stage(stage, batch, out)
-        })
     }
 
     fn wait(&mut self) -> Result<(), BackendError> {
@@ -400,18 +374,6 @@ impl Executor for HybridExecutor {
             Some(Side::First) => self.first.max_top_k(),
             _ => self.second.max_top_k(),
         }
-    }
-
-    fn forward_top_k(
-        &mut self,
-        batch: &Batch<'_>,
-        k: usize,
-        out: &mut [Candidate],
-    ) -> Result<(), BackendError> {
-        let has_output = !out.is_empty();
-        self.run(self.last_stage(), batch, has_output, |last, _, batch| {
-            last.forward_top_k(batch, k, out)
-        })
     }
 
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
@@ -454,23 +416,7 @@ impl Executor for HybridExecutor {
         first + second + MemoryUse { buffers_bytes: residual_bytes, ..MemoryUse::default() }
     }
 
-    fn profile(&mut self, on: bool) -> bool {
-        // Both, even if only one can.
-        let (first, second) = (self.first.profile(on), self.second.profile(on));
-        first || second
-    }
-
-    fn record_timeline(&mut self, max_events: usize) -> bool {
-        let (first, second) =
-            (self.first.record_timeline(max_events), self.second.record_timeline(max_events));
-        first || second
-    }
-
-    fn timelines(&self) -> Vec<Timeline> {
-        [self.first.timelines(), self.second.timelines()].concat()
-    }
-
-    fn summaries(&self) -> Vec<BackendExecutionSummary> {
-        [self.first.summaries(), self.second.summaries()].concat()
+    fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
+        self.first.telemetry().into_iter().chain(self.second.telemetry()).collect()
     }
 }

@@ -1,18 +1,16 @@
 //! The contract between graphs and backends: programs and executors.
 
-use std::sync::Arc;
-
 use rf_kv::{CopyPage, PageGroup, PageId};
 
 use crate::batch::Batch;
 use crate::error::BackendError;
 use crate::fuse::Fusions;
 use crate::graph::Graph;
-use crate::input::QueuedRows;
 use crate::kv::KvLayout;
 use crate::memory::{MemoryNeed, MemoryUse};
 use crate::op_cost::Peak;
-use crate::telemetry::{BackendExecutionSummary, Timeline};
+use crate::output::Output;
+use crate::telemetry::Telemetry;
 use crate::weight::Weight;
 
 /// A device with the code that executes graphs on it.
@@ -87,51 +85,15 @@ pub trait Backend: Send + Sync {
 
 /// A compiled program with its KV cache.
 pub trait Executor: Send {
-    /// Runs one batch and writes the output of the graph to `out`, `[output_rows, width]`. Of a
-    /// graph of several stages it runs the last one.
+    /// Runs one stage of a batch and writes the requested rows. Stages that share values run in
+    /// order.
     ///
     /// # Errors
     ///
-    /// If the batch is empty, exceeds a limit of the program, or refers to a token id or a page
-    /// that does not exist. The KV cache is unchanged in these cases.
-    fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError>;
-
-    /// Runs one stage of a batch ([`Graph::stages`]) and writes its outputs to `out`, one after the
-    /// other, each `[rows, width]`. Stages that share values run in order.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Self::forward`], and if there is no such stage.
-    fn forward_stage(
-        &mut self,
-        stage: usize,
-        batch: &Batch<'_>,
-        out: &mut [f32],
-    ) -> Result<(), BackendError> {
-        if stage > 0 {
-            let what = format!("stage {stage} of a program of one stage");
-            return Err(BackendError::InvalidBatch(what));
-        }
-        self.forward(batch, out)
-    }
-
-    /// Queues a stage of a batch and returns its outputs, which the executor may compute later:
-    /// the input of a stage of another executor. Returns `None`, and does nothing, if the backend
-    /// computes such a batch only in [`Self::forward_stage`].
-    ///
-    /// A failure of the stage may be reported by [`Self::wait`] only.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Self::forward_stage`].
-    fn queue_stage(
-        &mut self,
-        stage: usize,
-        batch: &Batch<'_>,
-    ) -> Result<Option<Arc<dyn QueuedRows>>, BackendError> {
-        _ = (stage, batch);
-        Ok(None)
-    }
+    /// If the batch is empty, exceeds a limit of the program, or refers to a stage, a token id or a
+    /// page that does not exist, or the backend does not compute such an output. The KV cache is
+    /// unchanged in these cases.
+    fn forward(&mut self, batch: &Batch<'_>, output: Output<'_>) -> Result<(), BackendError>;
 
     /// Waits for all batches. A batch without output rows may still be computed when
     /// [`Self::forward`] returns; later calls of the executor wait for it where they need to.
@@ -143,28 +105,10 @@ pub trait Executor: Send {
         Ok(())
     }
 
-    /// The largest `k` of [`Self::forward_top_k`]; 0 if the backend returns whole rows only.
+    /// The largest `k` of [`OutputRows::TopK`](crate::OutputRows::TopK); 0 if the backend returns
+    /// whole rows only.
     fn max_top_k(&self) -> usize {
         0
-    }
-
-    /// Runs one batch and writes the `k` largest elements of each output row to `out`,
-    /// `[output_rows, k]`. Larger elements come first, equal ones in the order of the row; NaN
-    /// counts as −∞. This copies far fewer bytes from a device than whole rows of logits.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Self::forward`], and if `k` is 0 or above [`Self::max_top_k`].
-    fn forward_top_k(
-        &mut self,
-        batch: &Batch<'_>,
-        k: usize,
-        out: &mut [Candidate],
-    ) -> Result<(), BackendError> {
-        _ = (batch, out);
-        Err(BackendError::InvalidBatch(format!(
-            "this backend does not select the {k} largest elements of a row"
-        )))
     }
 
     /// Copies whole pages, in order, in the layers of their group: of the KV cache, or the
@@ -211,28 +155,8 @@ pub trait Executor: Send {
     /// Allocated memory, in bytes.
     fn memory(&self) -> MemoryUse;
 
-    /// Starts or stops profiling: the backend times every op, which costs some speed. Starting
-    /// discards earlier measurements. Returns false if the backend has no profiler.
-    fn profile(&mut self, on: bool) -> bool {
-        _ = on;
-        false
-    }
-
-    /// Records a timeline while profiling is on: the start and duration of each op on each thread
-    /// or device. Call [`Self::profile`] first. The timeline holds about `max_events` events;
-    /// batches beyond that are dropped whole. Returns false if the backend records no timeline.
-    fn record_timeline(&mut self, max_events: usize) -> bool {
-        _ = max_events;
-        false
-    }
-
-    /// The recorded timelines, one per backend; empty if none was recorded.
-    fn timelines(&self) -> Vec<Timeline> {
-        Vec::new()
-    }
-
-    /// Summaries since profiling started, one per backend; empty if profiling is off.
-    fn summaries(&self) -> Vec<BackendExecutionSummary> {
+    /// The measurements of each backend that takes them.
+    fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
         Vec::new()
     }
 }
@@ -251,15 +175,6 @@ pub struct Program {
     pub max_batch_tokens: usize,
     /// Largest number of output rows of a batch.
     pub max_output_rows: usize,
-}
-
-/// An element of an output row: a candidate for the next token.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Candidate {
-    /// Token id: the index of the element in the row.
-    pub id: u32,
-    /// Logit: the value of the element.
-    pub logit: f32,
 }
 
 /// Progress of loading the weights.

@@ -29,6 +29,7 @@ use crate::fuse::{Fusions, fuse};
 use crate::graph::Graph;
 use crate::kv::KvType;
 use crate::op::{Op, Projection};
+use crate::output::Output;
 use crate::reference::ReferenceBackend;
 
 /// Runs a case on a backend.
@@ -176,7 +177,7 @@ fn run(
         let rows = batch.rows(output.rows);
         // An element that the backend does not write stays NaN.
         let mut out = vec![f32::NAN; rows * output.width];
-        executor.forward(batch, &mut out)?;
+        executor.forward(batch, Output::rows(&mut out))?;
         Ok(out)
     };
     batches.iter().map(|batch| batch.with(&mut forward)).collect()

@@ -12,8 +12,7 @@ use crate::error::BackendError;
 pub enum Input<'a> {
     /// Values in host memory.
     Rows(&'a [f32]),
-    /// Values that an executor has queued: see
-    /// [`Executor::queue_stage`](crate::Executor::queue_stage).
+    /// Values that an executor has queued: see [`Output::queued`](crate::Output::queued).
     Queued(&'a Arc<dyn QueuedRows>),
 }
 

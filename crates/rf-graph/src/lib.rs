@@ -16,8 +16,8 @@
 //!
 //! ```
 //! use rf_graph::{
-//!     Backend, Batch, Fusions, GraphBuilder, KvLayout, KvType, Op, Program, ReferenceBackend,
-//!     Span, Weight, fuse,
+//!     Backend, Batch, Fusions, GraphBuilder, KvLayout, KvType, Op, Output, Program,
+//!     ReferenceBackend, Span, Weight, fuse,
 //! };
 //!
 //! let mut g = GraphBuilder::new();
@@ -45,7 +45,7 @@
 //!     input: None,
 //! };
 //! let mut out = [0.0; 2];
-//! executor.forward(&batch, &mut out)?;
+//! executor.forward(&batch, Output::rows(&mut out))?;
 //! assert_eq!(out, [3.0, 1.0]);
 //! # Ok::<(), rf_graph::BackendError>(())
 //! ```
@@ -77,6 +77,7 @@ mod memory;
 mod observe;
 mod op;
 mod op_cost;
+mod output;
 mod plan;
 pub mod reference;
 mod split;
@@ -84,7 +85,7 @@ mod telemetry;
 mod value;
 mod weight;
 
-pub use backend::{Backend, Candidate, Executor, Program, Progress};
+pub use backend::{Backend, Executor, Program, Progress};
 pub use batch::{Batch, BatchLimits, Span};
 pub use cost::Costs;
 pub use error::BackendError;
@@ -101,12 +102,14 @@ pub use op::{
     StateSpace, StateSpaceHeads,
 };
 pub use op_cost::{OpCost, Peak};
+pub use output::{Candidate, Output, OutputRows};
 pub use plan::Plan;
 pub use reference::ReferenceBackend;
 pub use rf_quant::DType;
 pub use split::{Layout, Side, Split, SplitError, Turn, split};
 pub use telemetry::{
-    BackendExecutionSummary, OpSummary, Timeline, TimelineEvent, TimelineTrack, TrackKind,
+    BackendExecutionSummary, OpSummary, Telemetry, Timeline, TimelineEvent, TimelineTrack,
+    TrackKind,
 };
 pub use value::{RowKind, Storage, Value, ValueId, WeightId};
 pub use weight::{NonFiniteWeight, Weight, WeightBytes, WeightShape};

@@ -151,7 +151,7 @@ fn copy_of(graph: &mut Graph, x: ValueId) -> ValueId {
 mod tests {
     use super::*;
     use crate::case::cases;
-    use crate::{Backend, Executor, ReferenceBackend};
+    use crate::{Backend, Executor, Output, ReferenceBackend};
 
     fn executor(program: Program) -> Box<dyn Executor> {
         ReferenceBackend.compile(program, &mut |_| ()).unwrap()
@@ -192,16 +192,17 @@ mod tests {
                         }
                         let rows = batch.rows(program.graph.value(operands[i]).rows);
                         let mut actual = vec![f32::NAN; rows * observation.width()];
-                        stages.forward_stage(i, batch, &mut actual).unwrap();
+                        let output = Output::rows(&mut actual).of_stage(i);
+                        stages.forward(batch, output).unwrap();
                         let mut expected = vec![f32::NAN; actual.len()];
-                        endings[i].forward(batch, &mut expected).unwrap();
+                        endings[i].forward(batch, Output::rows(&mut expected)).unwrap();
                         assert_eq!(actual, expected, "{}, stage {i}", case.name());
                     }
                     let value = program.graph.value(program.graph.output());
                     let mut actual = vec![f32::NAN; batch.rows(value.rows) * value.width];
                     let mut expected = actual.clone();
-                    stages.forward(batch, &mut actual).unwrap();
-                    whole.forward(batch, &mut expected).unwrap();
+                    stages.forward(batch, Output::rows(&mut actual)).unwrap();
+                    whole.forward(batch, Output::rows(&mut expected)).unwrap();
                     assert_eq!(actual, expected, "{}", case.name());
                 });
             }

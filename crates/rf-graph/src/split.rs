@@ -284,7 +284,7 @@ fn costs(graph: &Graph) -> Vec<Option<usize>> {
 mod tests {
     use super::*;
     use crate::case::{Case, cases};
-    use crate::{Backend, Batch, Executor, Input, ReferenceBackend};
+    use crate::{Backend, Batch, Executor, Input, Output, ReferenceBackend};
 
     /// Models of two layers, with batches of sequences of several lengths.
     fn models() -> Vec<Case> {
@@ -302,7 +302,7 @@ mod tests {
         width: usize,
     ) -> Vec<u32> {
         let mut out = vec![f32::NAN; rows * width];
-        executor.forward(batch, &mut out).unwrap();
+        executor.forward(batch, Output::rows(&mut out)).unwrap();
         out.iter().map(|x| x.to_bits()).collect()
     }
 
@@ -319,10 +319,10 @@ mod tests {
             let input = handed_over.as_deref().map(Input::Rows).or(batch.input);
             let batch = Batch { input, ..*batch };
             if *width == 0 {
-                return part.forward_stage(*stage, &batch, out).unwrap();
+                return part.forward(&batch, Output::rows(out).of_stage(*stage)).unwrap();
             }
             let mut next = vec![f32::NAN; batch.ids.len() * width];
-            part.forward_stage(*stage, &batch, &mut next).unwrap();
+            part.forward(&batch, Output::rows(&mut next).of_stage(*stage)).unwrap();
             handed_over = Some(next);
         }
     }
@@ -407,7 +407,7 @@ mod tests {
                         let mut actual = vec![f32::NAN; rows * value.width];
                         let width = whole.stages[0][0].width;
                         let mut handed_over = vec![f32::NAN; batch.ids.len() * width];
-                        first.forward_stage(0, batch, &mut handed_over).unwrap();
+                        first.forward(batch, Output::rows(&mut handed_over).of_stage(0)).unwrap();
                         let batch = Batch { input: Some(Input::Rows(&handed_over)), ..*batch };
                         in_turns(&mut parts, &stages[0], &batch, &mut actual);
                         let actual: Vec<u32> = actual.into_iter().map(f32::to_bits).collect();

@@ -6,7 +6,25 @@ use std::time::{Duration, Instant};
 
 use crate::op_cost::OpCost;
 
-/// Measurements of one backend since [`Executor::profile`](crate::Executor::profile).
+/// The measurements of one backend. It takes them only on request.
+pub trait Telemetry {
+    /// Starts or stops profiling: the backend times every op, which costs some speed. Starting
+    /// discards earlier measurements.
+    fn profile(&mut self, on: bool);
+
+    /// Records a timeline while profiling is on: the start and duration of each op on each thread
+    /// or device. Call [`Self::profile`] first. The timeline holds about `max_events` events;
+    /// batches beyond that are dropped whole. Returns false if profiling is off.
+    fn record_timeline(&mut self, max_events: usize) -> bool;
+
+    /// The recorded timeline, if there is one.
+    fn timeline(&mut self) -> Option<Timeline>;
+
+    /// The summary since profiling started; `None` if profiling is off.
+    fn summary(&mut self) -> Option<BackendExecutionSummary>;
+}
+
+/// Measurements of one backend since [`Telemetry::profile`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackendExecutionSummary {
     /// Name and hardware of the backend.
@@ -37,8 +55,7 @@ pub struct OpSummary {
     pub launches: u64,
 }
 
-/// The events of one backend, recorded after
-/// [`Executor::record_timeline`](crate::Executor::record_timeline).
+/// The events of one backend, recorded after [`Telemetry::record_timeline`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
     /// Name and hardware of the backend.

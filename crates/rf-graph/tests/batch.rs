@@ -4,7 +4,7 @@
 
 use rf_graph::{
     Attention, Backend, BackendError, Batch, BatchLimits, Fusions, GraphBuilder, Input, KvLayer,
-    KvLayout, KvType, Program, ReferenceBackend, Rope, RopeStyle, Span, Weight, fuse,
+    KvLayout, KvType, Output, Program, ReferenceBackend, Rope, RopeStyle, Span, Weight, fuse,
 };
 use rf_kv::{CopyPage, PageCounts, PageGroup, PageId};
 
@@ -171,7 +171,10 @@ fn outputs(program: Program, ids: &[u32]) -> Vec<f32> {
     let mut out = vec![0.0; ids.len() * 8];
     let spans = [span(0..ids.len(), 0, &PAGES[..1])];
     executor
-        .forward(&Batch { ids, spans: &spans, output_rows: &[], input: None }, &mut out)
+        .forward(
+            &Batch { ids, spans: &spans, output_rows: &[], input: None },
+            Output::rows(&mut out),
+        )
         .unwrap();
     out
 }
@@ -205,13 +208,16 @@ fn the_reference_rejects_invalid_calls_and_stays_usable() {
         (&[1, 2], &good, 17),
     ] {
         let batch = Batch { ids, spans, output_rows: &[], input: None };
-        let error = executor.forward(&batch, &mut vec![0.0; room]).unwrap_err();
+        let error = executor.forward(&batch, Output::rows(&mut vec![0.0; room])).unwrap_err();
         assert!(matches!(error, BackendError::InvalidBatch(_)), "{error}");
     }
     let error = executor.copy_pages(&[copy(PAGES[0], PAGES[2])]).unwrap_err();
     assert!(matches!(error, BackendError::InvalidBatch(_)), "{error}");
     executor
-        .forward(&Batch { ids: &[1, 2], spans: &good, output_rows: &[], input: None }, &mut out)
+        .forward(
+            &Batch { ids: &[1, 2], spans: &good, output_rows: &[], input: None },
+            Output::rows(&mut out),
+        )
         .unwrap();
     assert_eq!(out, expected);
 }
@@ -224,7 +230,10 @@ fn a_copied_page_holds_the_same_keys_and_values() {
         let mut out = vec![0.0; ids.len() * 8];
         let spans = [span(0..ids.len(), past, pages)];
         executor
-            .forward(&Batch { ids, spans: &spans, output_rows: &[], input: None }, &mut out)
+            .forward(
+                &Batch { ids, spans: &spans, output_rows: &[], input: None },
+                Output::rows(&mut out),
+            )
             .unwrap();
         out
     };

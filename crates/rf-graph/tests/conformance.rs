@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use rf_graph::case::{Case, Format, cases};
 use rf_graph::conformance::{Deviation, Mismatch, Outcome, check, for_all, prepare};
 use rf_graph::{
-    Backend, BackendError, Batch, DType, Executor, Fusions, KvType, MemoryNeed, MemoryUse, Program,
-    Progress, ReferenceBackend,
+    Backend, BackendError, Batch, DType, Executor, Fusions, KvType, MemoryNeed, MemoryUse, Output,
+    Program, Progress, ReferenceBackend,
 };
 use rf_kv::CopyPage;
 
@@ -121,8 +121,9 @@ impl Backend for Faulty {
 struct FaultyExecutor(Fault, Box<dyn Executor>);
 
 impl Executor for FaultyExecutor {
-    fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        self.1.forward(batch, out)?;
+    fn forward(&mut self, batch: &Batch<'_>, output: Output<'_>) -> Result<(), BackendError> {
+        let out = output.into_whole_rows()?;
+        self.1.forward(batch, Output::rows(out))?;
         let largest = out.iter().fold(0.0_f32, |m, y| m.max(y.abs()));
         match (self.0, out.last_mut()) {
             (Fault::OneElement, Some(last)) => *last += largest / 2.0,

@@ -13,7 +13,7 @@ use rf_graph::case::{
     Case, CaseBatch, Format, Schedule, Timer, attention, feed_forward, gated_unit, matmul,
 };
 use rf_graph::conformance::Deviation;
-use rf_graph::{Backend, BackendError, DType, KvType, Program, fuse};
+use rf_graph::{Backend, BackendError, DType, KvType, Output, Program, fuse};
 
 use crate::GpuBackend;
 use crate::params::{FEW_TOKENS, MIN_SPLIT_KEYS, MatmulDevice, MatrixUnit};
@@ -272,11 +272,11 @@ fn results(backend: &GpuBackend, case: &Case) -> Result<Vec<Vec<f32>>, BackendEr
     let mut executor = backend.compile(program, &mut |_| ())?;
     let [fill @ .., timed] = case.batches() else { return Ok(Vec::new()) };
     for batch in fill {
-        batch.with_output_rows(&[], |batch| executor.forward(batch, &mut []))?;
+        batch.with_output_rows(&[], |batch| executor.forward(batch, Output::rows(&mut [])))?;
     }
     let rows: Vec<usize> = (0..CaseBatch::tokens(timed)).collect();
     let mut out = vec![f32::NAN; rows.len() * width];
-    timed.with_output_rows(&rows, |batch| executor.forward(batch, &mut out))?;
+    timed.with_output_rows(&rows, |batch| executor.forward(batch, Output::rows(&mut out)))?;
     Ok(vec![out])
 }
 

@@ -11,7 +11,7 @@ use std::{env, process::Command};
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_graph::case::{Case, cases};
 use rf_graph::conformance::{Outcome, check};
-use rf_graph::{Backend, BackendError};
+use rf_graph::{Backend, BackendError, Output};
 use rf_kernels::{Error, GpuBackend, GpuOptions};
 use rf_kv::PageGroup;
 
@@ -107,7 +107,7 @@ fn a_program_that_does_not_fit_is_an_error_and_others_still_run() {
         }
     }
     // The running program, a new program and the CPU backend still work.
-    case().batches()[0].with(|batch| running.forward(batch, &mut [])).unwrap();
+    case().batches()[0].with(|batch| running.forward(batch, Output::rows(&mut []))).unwrap();
     assert!(passes(&backend));
     assert!(cpu_computes());
 }

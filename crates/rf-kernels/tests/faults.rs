@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, fs, time::Duration};
 
 use rf_emu_hip::without_symbols;
 use rf_graph::case::{Case, cases};
-use rf_graph::{Backend, BackendError, Batch, Program, fuse};
+use rf_graph::{Backend, BackendError, Batch, Output, Program, fuse};
 use rf_kernels::{Error, GpuBackend, GpuOptions};
 use stand_in::{Outputs, library, session};
 
@@ -57,7 +57,7 @@ fn run() -> Result<Outputs, BackendError> {
     let steps = [&batches[0]].into_iter().chain([&batches[1]; 4]);
     let mut forward = |batch: &Batch<'_>| {
         let mut out = vec![f32::NAN; batch.rows(output.rows) * output.width];
-        executor.forward(batch, &mut out)?;
+        executor.forward(batch, Output::rows(&mut out))?;
         Ok(out)
     };
     steps.map(|batch| batch.with(&mut forward)).collect()

@@ -13,7 +13,7 @@ mod stand_in;
 use std::time::Duration;
 
 use rf_graph::case::{Case, Schedule, cases, rms_norm};
-use rf_graph::{Backend, BackendError, Batch, Candidate, Executor, Program, fuse};
+use rf_graph::{Backend, BackendError, Batch, Candidate, Executor, Output, Program, fuse};
 use rf_kernels::{GpuBackend, GpuOptions};
 use stand_in::{Call, Outputs, Session, library, session};
 
@@ -48,11 +48,11 @@ fn decode(name: &str, k: usize) -> Result<Outputs, BackendError> {
         let rows = batch.rows(output.rows);
         if k == 0 || rows == 0 {
             let mut out = vec![f32::NAN; rows * output.width];
-            executor.forward(batch, &mut out)?;
+            executor.forward(batch, Output::rows(&mut out))?;
             return Ok(out);
         }
         let mut best = vec![Candidate::default(); rows * k];
-        executor.forward_top_k(batch, k, &mut best)?;
+        executor.forward(batch, Output::top_k(k, &mut best))?;
         Ok(best.iter().flat_map(|best| [best.id as f32, best.logit]).collect())
     };
     let batches = case.batches();
@@ -68,7 +68,7 @@ fn long(copies: usize) -> Result<Outputs, BackendError> {
     let mut executor = compile(program)?;
     let mut forward = |batch: &Batch<'_>| {
         let mut out = vec![f32::NAN; batch.rows(output.rows) * output.width];
-        executor.forward(batch, &mut out)?;
+        executor.forward(batch, Output::rows(&mut out))?;
         Ok(out)
     };
     (0..PLAIN + REPLAYS).map(|_| case.timed_batch().with(&mut forward)).collect()

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use rf_graph::case::cases;
 use rf_graph::{
-    Backend, BackendError, Batch, Executor, Input, Layout, Program, Span, Split, Turn, fuse, split,
+    Backend, BackendError, Batch, Executor, Input, Layout, Output, Program, Span, Split, Turn,
+    fuse, split,
 };
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kv::{PageGroup, PageId};
@@ -65,7 +66,10 @@ fn forward(
     }
     let output_rows = if wanted { &rows[..] } else { &[] };
     let mut out = vec![f32::NAN; output_rows.len() * width];
-    executor.forward(&Batch { ids: &ids, spans: &spans, output_rows, input: None }, &mut out)?;
+    executor.forward(
+        &Batch { ids: &ids, spans: &spans, output_rows, input: None },
+        Output::rows(&mut out),
+    )?;
     Ok(out)
 }
 
@@ -144,8 +148,10 @@ fn chunks(waits: bool) -> Result<Outputs, BackendError> {
         let spans = [Span { tokens: 0..100, past_tokens, pages, window_pages: &[], state: None }];
         let output_rows: &[usize] = if chunk == 4 { &[99] } else { &[] };
         let mut out = vec![f32::NAN; output_rows.len() * width];
-        executor
-            .forward(&Batch { ids: &ids, spans: &spans, output_rows, input: None }, &mut out)?;
+        executor.forward(
+            &Batch { ids: &ids, spans: &spans, output_rows, input: None },
+            Output::rows(&mut out),
+        )?;
         if waits {
             executor.wait()?;
         }
@@ -209,19 +215,15 @@ fn divided_chunks(form: HandOver, chunks: usize) -> Result<Outputs, BackendError
             [Span { tokens: 0..TOKENS, past_tokens, pages, window_pages: &[], state: None }];
         let batch = Batch { ids: &ids, spans: &spans, output_rows: &[], input: None };
         let mut rows = vec![f32::NAN; TOKENS * width];
-        let queued = match form {
-            HandOver::Host => {
-                first.forward_stage(0, &batch, &mut rows)?;
-                None
-            }
-            HandOver::Queued => first.queue_stage(0, &batch)?,
-        };
+        let mut queued = None;
+        let slot = (form == HandOver::Queued).then_some(&mut queued);
+        first.forward(&batch, Output { queued: slot, ..Output::rows(&mut rows) })?;
         assert_eq!(queued.is_some(), form == HandOver::Queued);
         let input = Some(queued.as_ref().map_or(Input::Rows(&rows), Input::Queued));
         let all_rows: Vec<usize> = (0..TOKENS).collect();
         let output_rows = if chunk + 1 == chunks { &all_rows[..] } else { &[] };
         let mut out = vec![f32::NAN; output_rows.len() * output_width];
-        second.forward_stage(0, &Batch { input, output_rows, ..batch }, &mut out)?;
+        second.forward(&Batch { input, output_rows, ..batch }, Output::rows(&mut out))?;
         outputs.push(out);
         if let Some(queued) = queued.filter(|_| chunk == 0) {
             // The host may wait, too.

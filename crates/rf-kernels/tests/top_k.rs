@@ -1,8 +1,8 @@
 //! Selection of the largest logits on the device: equal to a selection from whole rows.
 
 use rf_graph::{
-    Backend, BackendError, Batch, Candidate, Executor, GraphBuilder, KvLayout, KvType, Program,
-    Span, Weight,
+    Backend, BackendError, Batch, Candidate, Executor, GraphBuilder, KvLayout, KvType, Output,
+    Program, Span, Weight,
 };
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kv::PageId;
@@ -73,9 +73,9 @@ fn the_device_selects_the_largest_logits_of_the_whole_row() {
         }];
         let batch = Batch { ids, spans: &spans, output_rows: &[], input: None };
         let mut rows = vec![0.0; ids.len() * WIDTH];
-        executor.forward(&batch, &mut rows).unwrap();
+        executor.forward(&batch, Output::rows(&mut rows)).unwrap();
         let mut best = vec![Candidate::default(); ids.len() * k];
-        executor.forward_top_k(&batch, k, &mut best).unwrap();
+        executor.forward(&batch, Output::top_k(k, &mut best)).unwrap();
         let is_nan = |row: &[f32]| row.iter().filter(|x| x.is_nan()).count();
         let tokens = ids.iter().zip(rows.chunks(WIDTH));
         assert!(tokens.clone().all(|(id, row)| is_nan(row) == usize::from(*id == 2)));
@@ -94,7 +94,7 @@ fn the_device_selects_the_largest_logits_of_the_whole_row() {
     let batch = Batch { ids: &[1], spans: &spans, output_rows: &[], input: None };
     for (k, room) in [(0, 0), (257, 257), (4, 3)] {
         let mut best = vec![Candidate::default(); room];
-        let error = executor.forward_top_k(&batch, k, &mut best).unwrap_err();
+        let error = executor.forward(&batch, Output::top_k(k, &mut best)).unwrap_err();
         assert!(matches!(error, BackendError::InvalidBatch(_)), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rf_gguf::Gguf;
 use rf_graph::{
-    Backend, Batch, Executor, Input, KvLayout, KvType, Program, ReferenceBackend, Span,
+    Backend, Batch, Executor, Input, KvLayout, KvType, Output, Program, ReferenceBackend, Span,
 };
 use rf_kv::PageId;
 use rf_model::{
@@ -69,7 +69,7 @@ fn rows(gguf: &Gguf, head: Head, ids: &[u32], context: usize, positions: &[usize
     let width = graph.value(graph.output()).width;
     with_batch((gguf, head, context), ids, positions, |executor, batch| {
         let mut out = vec![0.0; positions.len() * width];
-        executor.forward(&batch, &mut out).unwrap();
+        executor.forward(&batch, Output::rows(&mut out)).unwrap();
         out
     })
 }
@@ -184,15 +184,18 @@ fn mtp_logits(gguf: &Gguf, ids: &[u32], context: usize) -> (Vec<f32>, Vec<f32>) 
     let all: Vec<usize> = (0..tokens).collect();
     with_batch((gguf, Head::LogitsAndMtp, context), ids, &all, |executor, batch| {
         let mut states = vec![0.0; tokens * width];
-        executor.forward_stage(MtpStage::Trunk.index(), &batch, &mut states).unwrap();
+        let output = Output::rows(&mut states).of_stage(MtpStage::Trunk.index());
+        executor.forward(&batch, output).unwrap();
         let mut before = vec![0.0; width];
         before.extend_from_slice(&states[..states.len() - width]);
         let input = Batch { input: Some(Input::Rows(&before)), ..batch };
         let mut block = vec![0.0; tokens * (width + vocab_size)];
-        executor.forward_stage(MtpStage::Block.index(), &input, &mut block).unwrap();
+        let output = Output::rows(&mut block).of_stage(MtpStage::Block.index());
+        executor.forward(&input, output).unwrap();
         let input = Batch { input: Some(Input::Rows(&states)), ..batch };
         let mut logits = vec![0.0; tokens * vocab_size];
-        executor.forward_stage(MtpStage::Logits.index(), &input, &mut logits).unwrap();
+        let output = Output::rows(&mut logits).of_stage(MtpStage::Logits.index());
+        executor.forward(&input, output).unwrap();
         (block.split_off(tokens * width), logits)
     })
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use rf_graph::{
-    Backend, BackendError, BackendExecutionSummary, Batch, Candidate, Executor, Fusions,
-    MemoryNeed, MemoryUse, Op, Program, Progress, Timeline, WeightId,
+    Backend, BackendError, BackendExecutionSummary, Batch, Executor, Fusions, MemoryNeed,
+    MemoryUse, Op, Output, Program, Progress, Telemetry, Timeline, WeightId,
 };
 use rf_kv::CopyPage;
 
@@ -114,9 +114,10 @@ impl Backend for Planted {
         if !applies {
             return Ok(inner);
         }
-        if !inner.profile(true) {
+        let Some(telemetry) = inner.telemetry().into_iter().next() else {
             return Err(BackendError::Device("the backend measures no time per op".to_owned()));
-        }
+        };
+        telemetry.profile(true);
         let rule = self.rule.clone();
         Ok(Box::new(Slowed { inner, rule, seen: Duration::ZERO, added: Duration::ZERO }))
     }
@@ -133,10 +134,15 @@ struct Slowed {
 }
 
 impl Slowed {
-    fn time_of_ops(&self) -> Duration {
-        let summaries = self.inner.summaries();
-        let ops = summaries.iter().filter_map(|summary| summary.ops.get(self.rule.op.as_str()));
-        ops.map(|op| op.time).sum()
+    /// The measurements of the inner executor, which has one backend.
+    fn measured(&mut self) -> Option<&mut dyn Telemetry> {
+        self.inner.telemetry().into_iter().next()
+    }
+
+    fn time_of_ops(&mut self) -> Duration {
+        let summary = self.measured().and_then(Telemetry::summary);
+        let op = summary.and_then(|summary| summary.ops.get(self.rule.op.as_str()).copied());
+        op.map_or(Duration::ZERO, |op| op.time)
     }
 
     fn wait(&mut self) {
@@ -152,25 +158,14 @@ impl Slowed {
 }
 
 impl Executor for Slowed {
-    fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        self.inner.forward(batch, out)?;
+    fn forward(&mut self, batch: &Batch<'_>, output: Output<'_>) -> Result<(), BackendError> {
+        self.inner.forward(batch, output)?;
         self.wait();
         Ok(())
     }
 
     fn max_top_k(&self) -> usize {
         self.inner.max_top_k()
-    }
-
-    fn forward_top_k(
-        &mut self,
-        batch: &Batch<'_>,
-        k: usize,
-        out: &mut [Candidate],
-    ) -> Result<(), BackendError> {
-        self.inner.forward_top_k(batch, k, out)?;
-        self.wait();
-        Ok(())
     }
 
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
@@ -181,31 +176,36 @@ impl Executor for Slowed {
         self.inner.memory()
     }
 
+    fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
+        vec![self]
+    }
+}
+
+impl Telemetry for Slowed {
     /// The profile is always on: the slow-down depends on it.
-    fn profile(&mut self, on: bool) -> bool {
+    fn profile(&mut self, on: bool) {
         if on {
-            self.inner.profile(true);
+            if let Some(backend) = self.measured() {
+                backend.profile(true);
+            }
             (self.seen, self.added) = (Duration::ZERO, Duration::ZERO);
         }
-        true
     }
 
     fn record_timeline(&mut self, max_events: usize) -> bool {
-        self.inner.record_timeline(max_events)
+        self.measured().is_some_and(|backend| backend.record_timeline(max_events))
     }
 
-    fn timelines(&self) -> Vec<Timeline> {
-        self.inner.timelines()
+    fn timeline(&mut self) -> Option<Timeline> {
+        self.measured()?.timeline()
     }
 
-    fn summaries(&self) -> Vec<BackendExecutionSummary> {
-        let mut summaries = self.inner.summaries();
-        if let Some(summary) = summaries.first_mut() {
-            summary.time += self.added;
-            if let Some(op) = summary.ops.get_mut(self.rule.op.as_str()) {
-                op.time += self.added;
-            }
+    fn summary(&mut self) -> Option<BackendExecutionSummary> {
+        let mut summary = self.measured()?.summary()?;
+        summary.time += self.added;
+        if let Some(op) = summary.ops.get_mut(self.rule.op.as_str()) {
+            op.time += self.added;
         }
-        summaries
+        Some(summary)
     }
 }

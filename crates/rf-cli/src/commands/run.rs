@@ -182,7 +182,7 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     if recording.is_some() {
         recording::start_profiling(&mut engine);
     }
-    let (engine, ended) = if let Some(request) = request {
+    let (mut engine, ended) = if let Some(request) = request {
         let drafts = speculation.as_mut();
         let ended = arguments.answer(&mut engine, request, &options, drafts, load_time);
         (engine, ended)
@@ -200,7 +200,7 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
         (chat.run()?, Ok(()))
     };
     if let Some(recording) = recording {
-        recording.capture(&engine, &placement);
+        recording.capture(&mut engine, &placement);
     }
     ended
 }

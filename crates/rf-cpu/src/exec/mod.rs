@@ -19,9 +19,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use memmap2::MmapMut;
 use rf_graph::{
-    BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Graph, MemoryUse,
-    NonFiniteWeight, Plan, Program, Progress, Rope, RowKind, Span, Stage, Timeline, ValueId,
-    WeightId,
+    BackendError, Batch, BatchLimits, Costs, Executor, Graph, MemoryUse, NonFiniteWeight, Output,
+    Plan, Program, Progress, Rope, RowKind, Span, Stage, Telemetry, ValueId, WeightId,
 };
 use rf_kv::{CopyPage, PageGroup, PageId};
 
@@ -130,24 +129,10 @@ impl CpuExecutor {
     }
 }
 
-impl CpuExecutor {
-    /// The name of the backend, for reports.
-    fn name(&self) -> String {
-        format!("CPU ({})", crate::machine::description(self.isa, self.scratch.len()))
-    }
-}
-
 impl Executor for CpuExecutor {
-    fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        self.forward_stage(self.stages.len() - 1, batch, out)
-    }
-
-    fn forward_stage(
-        &mut self,
-        index: usize,
-        batch: &Batch<'_>,
-        out: &mut [f32],
-    ) -> Result<(), BackendError> {
+    fn forward(&mut self, batch: &Batch<'_>, output: Output<'_>) -> Result<(), BackendError> {
+        let index = output.stage.unwrap_or(self.stages.len() - 1);
+        let out = output.into_whole_rows()?;
         batch.check(&self.limits, index)?;
         let stage = &self.stages[index];
         // Several outputs have as many rows each.
@@ -258,26 +243,8 @@ impl Executor for CpuExecutor {
         }
     }
 
-    fn profile(&mut self, on: bool) -> bool {
-        self.profile = on.then(|| Profile::new(self.steps.len()));
-        true
-    }
-
-    fn record_timeline(&mut self, max_events: usize) -> bool {
-        let threads = self.scratch.len();
-        let Some(profile) = &mut self.profile else { return false };
-        profile.record_timeline(max_events, threads);
-        true
-    }
-
-    fn timelines(&self) -> Vec<Timeline> {
-        let timeline = |profile: &Profile| profile.timeline(self.name(), &self.graph, &self.costs);
-        self.profile.as_ref().and_then(timeline).into_iter().collect()
-    }
-
-    fn summaries(&self) -> Vec<BackendExecutionSummary> {
-        let summary = |profile: &Profile| profile.summary(self.name(), &self.graph);
-        self.profile.as_ref().map(summary).into_iter().collect()
+    fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
+        vec![self]
     }
 }
 
@@ -388,7 +355,7 @@ mod tests {
         for batch in case.batches() {
             batch.with(|batch| {
                 let mut out = vec![0.0; batch.rows(kind) * width];
-                executor.forward(batch, &mut out).unwrap();
+                executor.forward(batch, Output::rows(&mut out)).unwrap();
                 bits.extend(out.iter().map(|y| y.to_bits()));
             });
         }

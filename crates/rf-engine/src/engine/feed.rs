@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rf_graph::{BackendError, Batch, Executor};
+use rf_graph::{Candidate, Output};
 
 use crate::session::Session;
 
@@ -35,6 +35,42 @@ pub enum Outputs {
 /// Parts of feeds that form a batch: the index of the feed, and its tokens.
 pub(super) type Pieces = [(usize, Range<usize>)];
 
-/// Runs one batch on an executor and stores its output.
-pub(super) type Step<'a> =
-    dyn FnMut(&mut dyn Executor, &Batch<'_>) -> Result<(), BackendError> + 'a;
+/// The rows of a run of one batch or several, which follow each other in a buffer.
+pub(super) enum RunOutput<'a> {
+    /// Whole rows of `width` elements, `len` elements so far. The buffer grows as needed.
+    Whole { width: usize, len: usize, rows: &'a mut Vec<f32> },
+    /// The `k` largest elements of each row.
+    TopK { k: usize, best: &'a mut Vec<Candidate> },
+}
+
+impl RunOutput<'_> {
+    /// The output of the next batch, of so many rows.
+    pub(super) fn next(&mut self, count: usize) -> Output<'_> {
+        match self {
+            Self::Whole { width, len, rows } => {
+                let at = *len;
+                *len += count * *width;
+                if rows.len() < *len {
+                    rows.resize(*len, 0.0);
+                }
+                Output::rows(&mut rows[at..*len])
+            }
+            Self::TopK { k, best } => {
+                let at = best.len();
+                best.resize(at + count * *k, Candidate::default());
+                Output::top_k(*k, &mut best[at..])
+            }
+        }
+    }
+
+    /// Returns true if an element is NaN. Rows are read in chunks without branches, which takes a
+    /// fraction of the time.
+    pub(super) fn has_nan(&self) -> bool {
+        let has_nan =
+            |chunk: &[f32]| chunk.iter().fold(false, |found, value| found | value.is_nan());
+        match self {
+            Self::Whole { len, rows, .. } => rows[..*len].chunks(1024).any(has_nan),
+            Self::TopK { best, .. } => best.iter().any(|candidate| candidate.logit.is_nan()),
+        }
+    }
+}

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use rf_graph::{Batch, Executor, Input, Span};
+use rf_graph::{Batch, Executor, Input, Output, Span};
 use rf_kv::PageGroup;
 use rf_model::MtpStage;
 
-use super::feed::{Feed, Pieces, Step};
+use super::feed::{Feed, Pieces};
 use crate::error::Error;
 use crate::sampling::Sampler;
 use crate::session::{Session, lock};
@@ -32,18 +32,19 @@ impl Mtp {
         Self { hidden_size, vocab_size, states, before, output }
     }
 
-    /// Computes a batch: the model, the block, and `step`, which takes the logits.
+    /// Computes a batch: the model, the block, and the logits.
     pub(super) fn compute(
         &mut self,
         executor: &mut dyn Executor,
         batch: &Batch<'_>,
         (feeds, pieces): (&[Feed<'_>], &Pieces),
-        step: &mut Step<'_>,
+        output: Output<'_>,
     ) -> Result<(), Error> {
         let width = self.hidden_size;
         self.states.resize(batch.ids.len() * width, 0.0);
         let no_rows = Batch { output_rows: &[], ..*batch };
-        executor.forward_stage(MtpStage::Trunk.index(), &no_rows, &mut self.states)?;
+        let states = Output::rows(&mut self.states).of_stage(MtpStage::Trunk.index());
+        executor.forward(&no_rows, states)?;
         self.before.clear();
         let spans = batch.spans.iter().zip(pieces);
         for (Span { tokens, past_tokens, .. }, (index, _)) in spans {
@@ -53,8 +54,9 @@ impl Mtp {
             self.before.extend_from_slice(&self.states[others]);
         }
         let input = Batch { input: Some(Input::Rows(&self.before)), ..no_rows };
-        executor.forward_stage(MtpStage::Block.index(), &input, &mut [])?;
-        Ok(step(executor, &Batch { input: Some(Input::Rows(&self.states)), ..*batch })?)
+        executor.forward(&input, Output::rows(&mut []).of_stage(MtpStage::Block.index()))?;
+        let input = Batch { input: Some(Input::Rows(&self.states)), ..*batch };
+        Ok(executor.forward(&input, output)?)
     }
 
     /// Keeps the states of a computed batch for the next one.
@@ -105,7 +107,8 @@ impl Mtp {
             let (spans, output_rows) = (&[span], &[ids.len() - 1]);
             let batch =
                 Batch { ids: &ids, spans, output_rows, input: Some(Input::Rows(&self.before)) };
-            executor.forward_stage(MtpStage::Block.index(), &batch, &mut self.output)?;
+            let output = Output::rows(&mut self.output).of_stage(MtpStage::Block.index());
+            executor.forward(&batch, output)?;
             let (state, logits) = self.output.split_at(width);
             let id = sampler.sample(logits)?;
             draft.push(id);

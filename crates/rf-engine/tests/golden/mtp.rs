@@ -5,7 +5,8 @@ use std::path::Path;
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::{EngineOptions, Speculation, SpeculationOptions};
 use rf_graph::{
-    Backend, Batch, Executor, Input, KvLayout, KvType, Program, ReferenceBackend, Span, fuse,
+    Backend, Batch, Executor, Input, KvLayout, KvType, Output, Program, ReferenceBackend, Span,
+    fuse,
 };
 use rf_kv::PageId;
 use rf_model::{Head, ModelConfig, MtpStage};
@@ -54,12 +55,14 @@ fn block_logits(
         };
         let batch = Batch { ids, spans: &[span], output_rows: &rows, input: None };
         let mut states = vec![0.0; tokens * width];
-        executor.forward_stage(MtpStage::Trunk.index(), &batch, &mut states).unwrap();
+        let output = Output::rows(&mut states).of_stage(MtpStage::Trunk.index());
+        executor.forward(&batch, output).unwrap();
         let before = [&last, &states[..(tokens - 1) * width]].concat();
         last = states.split_off((tokens - 1) * width);
         let mut block = vec![0.0; tokens * (width + vocab_size)];
         let batch = Batch { input: Some(Input::Rows(&before)), ..batch };
-        executor.forward_stage(MtpStage::Block.index(), &batch, &mut block).unwrap();
+        let output = Output::rows(&mut block).of_stage(MtpStage::Block.index());
+        executor.forward(&batch, output).unwrap();
         logits.extend_from_slice(&block[tokens * width..]);
         past_tokens += tokens;
     }

@@ -9,8 +9,8 @@ use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Request, RequestError, Scheduler, SchedulerOptions};
 use rf_engine::{Engine, Error, Model};
 use rf_graph::{
-    Backend, BackendError, Batch, Candidate, Executor, Fusions, MemoryNeed, MemoryUse, Program,
-    Progress,
+    Backend, BackendError, Batch, Candidate, Executor, Fusions, MemoryNeed, MemoryUse, Output,
+    OutputRows, Program, Progress,
 };
 use rf_kv::CopyPage;
 
@@ -67,35 +67,29 @@ impl Backend for Controlled {
 }
 
 impl Executor for ControlledExecutor {
-    fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        self.1.calls.fetch_add(1, Ordering::Relaxed);
-        if batch.ids.len() == self.1.fails_at_tokens.load(Ordering::Relaxed) {
-            assert!(!self.1.panics.load(Ordering::Relaxed), "a bug in the backend");
-            return Err(BackendError::Device("the device is lost".into()));
+    fn forward(&mut self, batch: &Batch<'_>, output: Output<'_>) -> Result<(), BackendError> {
+        let OutputRows::TopK { k, best } = output.rows else {
+            self.1.calls.fetch_add(1, Ordering::Relaxed);
+            if batch.ids.len() == self.1.fails_at_tokens.load(Ordering::Relaxed) {
+                assert!(!self.1.panics.load(Ordering::Relaxed), "a bug in the backend");
+                return Err(BackendError::Device("the device is lost".into()));
+            }
+            return self.0.forward(batch, output);
+        };
+        self.1.top_k_calls.fetch_add(1, Ordering::Relaxed);
+        let mut logits = vec![0.0; batch.output_rows.len() * 512];
+        self.0.forward(batch, Output::rows(&mut logits))?;
+        for (row, best) in logits.chunks_exact(512).zip(best.chunks_exact_mut(k)) {
+            let mut all: Vec<Candidate> =
+                (0..).zip(row).map(|(id, logit)| Candidate { id, logit: *logit }).collect();
+            all.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id)));
+            best.copy_from_slice(&all[..k]);
         }
-        self.0.forward(batch, out)
+        Ok(())
     }
 
     fn max_top_k(&self) -> usize {
         self.1.max_top_k
-    }
-
-    fn forward_top_k(
-        &mut self,
-        batch: &Batch<'_>,
-        k: usize,
-        out: &mut [Candidate],
-    ) -> Result<(), BackendError> {
-        self.1.top_k_calls.fetch_add(1, Ordering::Relaxed);
-        let mut logits = vec![0.0; batch.output_rows.len() * 512];
-        self.0.forward(batch, &mut logits)?;
-        for (row, out) in logits.chunks_exact(512).zip(out.chunks_exact_mut(k)) {
-            let mut all: Vec<Candidate> =
-                (0..).zip(row).map(|(id, logit)| Candidate { id, logit: *logit }).collect();
-            all.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id)));
-            out.copy_from_slice(&all[..k]);
-        }
-        Ok(())
     }
 
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::case::{Numbers, Shape};
     use crate::conformance::{Deviation, check};
-    use crate::{Backend, OpCost, Program, ReferenceBackend};
+    use crate::{Backend, OpCost, Output, Program, ReferenceBackend};
 
     #[test]
     fn a_matmul_moves_its_matrix_and_rows_once() {
@@ -211,7 +211,9 @@ mod tests {
         let outputs = case.batches().iter().map(|batch| {
             let rows: Vec<usize> = (0..batch.tokens()).collect();
             let mut out = vec![f32::NAN; rows.len() * width];
-            batch.with_output_rows(&rows, |batch| executor.forward(batch, &mut out)).unwrap();
+            batch
+                .with_output_rows(&rows, |batch| executor.forward(batch, Output::rows(&mut out)))
+                .unwrap();
             out
         });
         outputs.collect()

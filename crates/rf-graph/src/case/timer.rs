@@ -8,6 +8,8 @@ use super::speed;
 use crate::backend::{Backend, Executor, Program};
 use crate::error::BackendError;
 use crate::op_cost::Peak;
+use crate::output::Output;
+use crate::telemetry::Telemetry;
 
 /// A compiled case with a full cache, ready to run its timed batch.
 pub struct Timer {
@@ -28,7 +30,7 @@ impl Timer {
         let mut executor = backend.compile(program, &mut |_| ())?;
         let fill = &case.batches()[..case.batches().len() - 1];
         for batch in fill {
-            batch.with_output_rows(&[], |batch| executor.forward(batch, &mut []))?;
+            batch.with_output_rows(&[], |batch| executor.forward(batch, Output::rows(&mut [])))?;
             executor.wait()?;
         }
         let (batch, op) = (case.timed_batch().clone(), case.op().to_owned());
@@ -38,7 +40,11 @@ impl Timer {
     /// Starts the executor's profile. False if the backend has none.
     pub fn profile(&mut self) -> bool {
         self.before = Duration::ZERO;
-        self.executor.profile(true)
+        let mut backends = self.executor.telemetry();
+        for backend in &mut backends {
+            backend.profile(true);
+        }
+        !backends.is_empty()
     }
 
     /// Runs the timed batch, without output.
@@ -47,7 +53,8 @@ impl Timer {
     ///
     /// The error of the backend.
     pub fn step(&mut self) -> Result<(), BackendError> {
-        self.batch.with_output_rows(&[], |batch| self.executor.forward(batch, &mut []))?;
+        self.batch
+            .with_output_rows(&[], |batch| self.executor.forward(batch, Output::rows(&mut [])))?;
         self.executor.wait()
     }
 
@@ -59,8 +66,8 @@ impl Timer {
     /// The error of the backend.
     pub fn op_time(&mut self) -> Result<Duration, BackendError> {
         self.step()?;
-        let summaries = self.executor.summaries();
-        let ops = summaries.iter().filter_map(|summary| summary.ops.get(self.op.as_str()));
+        let summaries = self.executor.telemetry().into_iter().filter_map(Telemetry::summary);
+        let ops = summaries.filter_map(|summary| summary.ops.get(self.op.as_str()).copied());
         let after: Duration = ops.map(|op| op.time).sum();
         let time = after.saturating_sub(self.before);
         self.before = after;

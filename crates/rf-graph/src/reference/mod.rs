@@ -11,6 +11,7 @@ use crate::error::BackendError;
 use crate::fuse::Fusions;
 use crate::graph::Stage;
 use crate::memory::{MemoryNeed, MemoryUse};
+use crate::output::Output;
 use crate::plan::Plan;
 use crate::value::ValueId;
 use cache::Cache;
@@ -80,16 +81,9 @@ struct Reference {
 }
 
 impl Executor for Reference {
-    fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        self.forward_stage(self.stages.len() - 1, batch, out)
-    }
-
-    fn forward_stage(
-        &mut self,
-        stage: usize,
-        batch: &Batch<'_>,
-        out: &mut [f32],
-    ) -> Result<(), BackendError> {
+    fn forward(&mut self, batch: &Batch<'_>, output: Output<'_>) -> Result<(), BackendError> {
+        let stage = output.stage.unwrap_or(self.stages.len() - 1);
+        let out = output.into_whole_rows()?;
         batch.check(&self.limits, stage)?;
         let graph = &self.program.graph;
         let stage = &self.stages[stage];

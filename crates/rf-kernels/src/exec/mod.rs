@@ -28,8 +28,8 @@ mod work;
 use std::sync::Arc;
 
 use rf_graph::{
-    BackendError, BackendExecutionSummary, Batch, BatchLimits, Candidate, Costs, Executor,
-    MemoryUse, Plan, Program, Progress, QueuedRows, Timeline,
+    BackendError, Batch, BatchLimits, Costs, Executor, MemoryUse, Output, OutputRows, Plan,
+    Program, Progress, Telemetry,
 };
 use rf_hip::Stream;
 use rf_kv::{CopyPage, PageGroup, PageId};
@@ -42,12 +42,11 @@ use hand_over::HandOvers;
 use kv::KvMemory;
 use launches::{Key, output_shape};
 use padding::Padding;
-use profile::Profile;
 use program::DeviceProgram;
 use replay::KeptSteps;
 use results::Results;
 use rope::RopeTables;
-use run::{Output, Runner};
+use run::Runner;
 use step::{Shape, StepMemory, StepSizes};
 use top_k::TopK;
 use weights::{WeightPlan, Weights};
@@ -173,24 +172,33 @@ impl GpuExecutor {
         kernels.try_for_each(|kernel| self.runner.gpu.kernel(kernel).map(drop))
     }
 
-    fn last_stage(&self) -> usize {
-        self.runner.stages.len() - 1
-    }
-
-    /// Checks a batch and the length of its output, `room`: whole rows, or `k` elements per row.
+    /// Checks a batch and the memory for its output.
     fn check(
         &self,
         batch: &Batch<'_>,
         stage: usize,
-        room: usize,
-        k: usize,
+        output: &OutputRows<'_>,
     ) -> Result<(), BackendError> {
         batch.check(&self.limits, stage)?;
+        let stages = &self.runner.stages;
         let (rows, width) =
-            output_shape(&self.runner.program.graph, &self.runner.stages[stage], Shape::of(batch));
-        let width = if k == 0 { width } else { k };
-        if room != rows * width {
-            let what = format!("an output of {room} elements, expected {rows} × {width}");
+            output_shape(&self.runner.program.graph, &stages[stage], Shape::of(batch));
+        let width = match *output {
+            OutputRows::Whole(_) => width,
+            OutputRows::TopK { k, .. } => {
+                let limit = self.max_top_k();
+                if stage + 1 < stages.len() || !(1..=limit).contains(&k) {
+                    let what = format!(
+                        "the {k} largest elements of a row, the limit is 1 to {limit} of the last \
+                         stage"
+                    );
+                    return Err(BackendError::InvalidBatch(what));
+                }
+                k
+            }
+        };
+        if output.len() != rows * width {
+            let what = format!("an output of {} elements, expected {rows} × {width}", output.len());
             return Err(BackendError::InvalidBatch(what));
         }
         Ok(())
@@ -207,56 +215,26 @@ impl Drop for GpuExecutor {
 }
 
 impl Executor for GpuExecutor {
-    fn forward(&mut self, batch: &Batch<'_>, out: &mut [f32]) -> Result<(), BackendError> {
-        self.forward_stage(self.last_stage(), batch, out)
-    }
-
-    fn forward_stage(
-        &mut self,
-        stage: usize,
-        batch: &Batch<'_>,
-        out: &mut [f32],
-    ) -> Result<(), BackendError> {
-        self.check(batch, stage, out.len(), 0)?;
+    fn forward(&mut self, batch: &Batch<'_>, output: Output<'_>) -> Result<(), BackendError> {
+        let Output { stage, rows, queued } = output;
+        let stage = stage.unwrap_or(self.runner.stages.len() - 1);
+        self.check(batch, stage, &rows)?;
         let (batch, handed) = self.runner.take_input(batch, stage)?;
-        Ok(self.runner.run(&batch, handed, stage, Output::Rows(out))?)
-    }
-
-    fn queue_stage(
-        &mut self,
-        stage: usize,
-        batch: &Batch<'_>,
-    ) -> Result<Option<Arc<dyn QueuedRows>>, BackendError> {
-        batch.check(&self.limits, stage)?;
-        if !self.runner.runs_once(batch) {
-            return Ok(None);
+        if let Some(queued) = queued
+            && rows.k() == 0
+            && self.runner.runs_once(&batch)
+        {
+            *queued = Some(self.runner.hand_over(&batch, handed, stage)?);
+            return Ok(());
         }
-        let (batch, handed) = self.runner.take_input(batch, stage)?;
-        Ok(Some(self.runner.hand_over(&batch, handed, stage)?))
+        // Without rows there is nothing to select.
+        let rows = if rows.is_empty() { OutputRows::Whole(&mut []) } else { rows };
+        Ok(self.runner.run(&batch, handed, stage, rows)?)
     }
 
     fn max_top_k(&self) -> usize {
-        top_k::max_top_k(self.runner.program.graph.value(self.runner.program.graph.output()).width)
-    }
-
-    fn forward_top_k(
-        &mut self,
-        batch: &Batch<'_>,
-        k: usize,
-        out: &mut [Candidate],
-    ) -> Result<(), BackendError> {
-        if k == 0 || k > self.max_top_k() {
-            let what = format!(
-                "the {k} largest elements of a row, the limit is 1 to {}",
-                self.max_top_k()
-            );
-            return Err(BackendError::InvalidBatch(what));
-        }
-        let stage = self.last_stage();
-        self.check(batch, stage, out.len(), k)?;
-        let (batch, handed) = self.runner.take_input(batch, stage)?;
-        let out = if out.is_empty() { Output::Rows(&mut []) } else { Output::Best(k, out) };
-        Ok(self.runner.run(&batch, handed, stage, out)?)
+        let graph = &self.runner.program.graph;
+        top_k::max_top_k(graph.value(graph.output()).width)
     }
 
     fn wait(&mut self) -> Result<(), BackendError> {
@@ -293,25 +271,8 @@ impl Executor for GpuExecutor {
         self.runner.kv.write_page(&self.runner.stream, group, page, bytes)
     }
 
-    fn profile(&mut self, on: bool) -> bool {
-        let info = self.runner.gpu.context().info();
-        self.runner.profile =
-            on.then(|| Profile::new(format!("GPU ({}, {})", info.name, info.arch)));
-        true
-    }
-
-    fn record_timeline(&mut self, max_events: usize) -> bool {
-        let Some(profile) = &mut self.runner.profile else { return false };
-        profile.record_timeline(max_events);
-        true
-    }
-
-    fn timelines(&self) -> Vec<Timeline> {
-        self.runner.profile.iter().filter_map(Profile::timeline).collect()
-    }
-
-    fn summaries(&self) -> Vec<BackendExecutionSummary> {
-        self.runner.profile.iter().map(Profile::summary).collect()
+    fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
+        vec![&mut self.runner]
     }
 
     fn memory(&self) -> MemoryUse {

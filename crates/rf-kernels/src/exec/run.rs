@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use rf_graph::{BackendError, Batch, Candidate, Costs, Input, Stage};
+use rf_graph::{BackendError, Batch, Costs, Input, OutputRows, Stage};
 use rf_hip::Stream;
 
 use super::hand_over::{HandOvers, HandedRows};
@@ -23,30 +23,6 @@ use crate::launch::Gpu;
 
 /// Largest number of tokens of a step whose launches are kept and captured.
 const MAX_KEPT_TOKENS: usize = 64;
-
-/// The requested output and its destination.
-pub(super) enum Output<'a> {
-    /// Whole rows, `[rows, width]`.
-    Rows(&'a mut [f32]),
-    /// The largest elements of each row: their number per row, and `[rows, k]` candidates.
-    Best(usize, &'a mut [Candidate]),
-}
-
-impl Output<'_> {
-    fn k(&self) -> usize {
-        match self {
-            Self::Rows(_) => 0,
-            Self::Best(k, _) => *k,
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Rows(rows) => rows.is_empty(),
-            Self::Best(_, best) => best.is_empty(),
-        }
-    }
-}
 
 /// The outcome of a replay.
 enum Replayed {
@@ -164,7 +140,7 @@ impl Runner {
         batch: &Batch<'_>,
         handed: Option<Arc<HandedRows>>,
         stage: usize,
-        mut out: Output<'_>,
+        mut out: OutputRows<'_>,
     ) -> Result<(), Error> {
         let started = Instant::now();
         if self.runs_once(batch) {
@@ -257,7 +233,7 @@ impl Runner {
         key: Key,
         batch: &Batch<'_>,
         handed: Option<Arc<HandedRows>>,
-        out: &mut Output<'_>,
+        out: &mut OutputRows<'_>,
     ) -> Result<(), Error> {
         let (launches, stamp) = self.queue_once(key, batch, handed, None)?;
         if out.is_empty() {
@@ -295,7 +271,7 @@ impl Runner {
         launches: &StepLaunches,
         key: Key,
         batch: &Batch<'_>,
-        out: &mut Output<'_>,
+        out: &mut OutputRows<'_>,
     ) -> Result<(), Error> {
         let stamp = self.queue_plain(launches, key, batch)?;
         self.expect(launches, stamp, key, out)
@@ -319,7 +295,7 @@ impl Runner {
         entry: &mut Entry,
         key: Key,
         batch: &Batch<'_>,
-        out: &mut Output<'_>,
+        out: &mut OutputRows<'_>,
     ) -> Result<(), Error> {
         // On AMD, a graph after a copy of the runtime may read what was there before the copy
         // (ROCm/hip #3902).
@@ -378,7 +354,7 @@ impl Runner {
         entry: &Entry,
         key: Key,
         batch: &Batch<'_>,
-        out: &mut Output<'_>,
+        out: &mut OutputRows<'_>,
     ) -> Result<Replayed, Error> {
         let (stamp, _) = self.write_inputs(entry.launches.block, key, batch)?;
         match entry.replay(&self.stream) {
@@ -391,7 +367,7 @@ impl Runner {
     }
 
     /// The bits of all output rows in device memory and of the result.
-    fn snapshot(&mut self, key: Key, out: &Output<'_>) -> Result<Vec<u32>, Error> {
+    fn snapshot(&mut self, key: Key, out: &OutputRows<'_>) -> Result<Vec<u32>, Error> {
         let (rows, width) = output_shape(&self.program.graph, &self.stages[key.stage], key.shape);
         let mut values = vec![0.0_f32; rows * width];
         self.copy_rows(key, &mut values)?;
@@ -400,7 +376,7 @@ impl Runner {
             values.copy_from_slice(rows);
         }
         let mut bits: Vec<u32> = values.into_iter().map(f32::to_bits).collect();
-        if let Output::Best(_, best) = out {
+        if let OutputRows::TopK { best, .. } = out {
             bits.extend(best.iter().flat_map(|best| [best.id, best.logit.to_bits()]));
         }
         Ok(bits)
@@ -412,7 +388,7 @@ impl Runner {
         launches: &StepLaunches,
         stamp: u32,
         key: Key,
-        out: &mut Output<'_>,
+        out: &mut OutputRows<'_>,
     ) -> Result<(), Error> {
         if self.collect(launches, stamp, key, out)? { Ok(()) } else { Err(Error::Stale) }
     }
@@ -424,10 +400,10 @@ impl Runner {
         launches: &StepLaunches,
         stamp: u32,
         key: Key,
-        out: &mut Output<'_>,
+        out: &mut OutputRows<'_>,
     ) -> Result<bool, Error> {
         let is_copied = matches!(launches.result.kind, ResultKind::CopiedRows) && !out.is_empty();
-        if let (true, Output::Rows(rows)) = (is_copied, &mut *out) {
+        if let (true, OutputRows::Whole(rows)) = (is_copied, &mut *out) {
             self.step.await_handed()?;
             self.copy_rows(key, rows)?;
         }
@@ -436,12 +412,12 @@ impl Runner {
             return Ok(false);
         }
         match (&launches.result.kind, out) {
-            (ResultKind::CopiedRows, Output::Rows(rows)) => {
+            (ResultKind::CopiedRows, OutputRows::Whole(rows)) => {
                 if is_copied && rows.len() <= self.results.rows.len() {
                     rows.copy_from_slice(&self.results.rows[..rows.len()]);
                 }
             }
-            (ResultKind::StoredRows(firsts), Output::Rows(rows)) => {
+            (ResultKind::StoredRows(firsts), OutputRows::Whole(rows)) => {
                 // Padding adds rows after those of the batch, and there are none of it in a stage
                 // with several outputs.
                 let outputs = &self.stages[key.stage].outputs;
@@ -455,7 +431,7 @@ impl Runner {
                     rest = others;
                 }
             }
-            (ResultKind::Candidates(all), Output::Best(_, best)) => {
+            (ResultKind::Candidates(all), OutputRows::TopK { best, .. }) => {
                 self.results.read_candidates(*all, best);
             }
             // The launches were recorded for this request.
@@ -490,7 +466,7 @@ impl Runner {
         &mut self,
         key: Key,
         (all, batch): (&Batch<'_>, &Batch<'_>),
-        out: &mut Output<'_>,
+        out: &mut OutputRows<'_>,
         started: Instant,
     ) -> Result<(), Error> {
         let launches = self.record(key, 0, false)?;
@@ -502,8 +478,8 @@ impl Runner {
         profile.uploaded(stream, bytes)?;
         profile.queue(&launches.ops, stream)?;
         let read_bytes = match &*out {
-            Output::Rows(rows) => size_of_val(&**rows),
-            Output::Best(_, best) => size_of_val(&**best),
+            OutputRows::Whole(rows) => size_of_val(&**rows),
+            OutputRows::TopK { best, .. } => size_of_val(&**best),
         };
         profile.read_back(stream, read_bytes, || Ok(launches.output.queue(stream)?))?;
         self.expect(&launches, stamp, key, out)?;
