@@ -1,5 +1,7 @@
 //! What a parser returns: deltas, and the answer that they add up to.
 
+use crate::message::{Message, MessageCall};
+
 /// A piece of a generated answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
@@ -88,10 +90,60 @@ impl Extend<Delta> for Answer {
     }
 }
 
+/// The message of the assistant in the next conversation. A call that was cut off is left out.
+impl From<Answer> for Message {
+    fn from(answer: Answer) -> Self {
+        let call = |call: AnswerCall| {
+            let arguments = serde_json::from_str(&call.arguments).ok()?;
+            Some(MessageCall { id: call.id, name: call.name, arguments })
+        };
+        let calls = answer.calls.into_iter().filter(|call| call.complete);
+        Self {
+            reasoning: Some(answer.reasoning).filter(|text| !text.is_empty()),
+            tool_calls: calls.filter_map(call).collect(),
+            ..Self::new("assistant", answer.content)
+        }
+    }
+}
+
 impl FromIterator<Delta> for Answer {
     fn from_iter<T: IntoIterator<Item = Delta>>(deltas: T) -> Self {
         let mut answer = Self::default();
         answer.extend(deltas);
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_message_of_the_next_prompt() {
+        let start =
+            |index, name: &str| Delta::CallStart { index, id: "1".into(), name: name.into() };
+        let fragment = |index, text: &str| Delta::CallArguments { index, fragment: text.into() };
+        let answer: Answer = [
+            Delta::Reasoning("Look.".into()),
+            Delta::Content("I'll look.".into()),
+            start(0, "weather"),
+            fragment(0, r#"{"city": "#),
+            fragment(0, r#""Oslo"}"#),
+            Delta::CallEnd { index: 0, complete: true },
+            start(1, "time"),
+            fragment(1, "{"),
+            Delta::CallEnd { index: 1, complete: false },
+        ]
+        .into_iter()
+        .collect();
+        assert!(!answer.calls_tools());
+        let message = Message::from(answer);
+        assert_eq!((message.role.as_str(), message.content.as_str()), ("assistant", "I'll look."));
+        assert_eq!(message.reasoning.as_deref(), Some("Look."));
+        let [call] = message.tool_calls.as_slice() else { unreachable!("one call is complete") };
+        assert_eq!((call.name.as_str(), &call.arguments), ("weather", &json!({"city": "Oslo"})));
+        assert_eq!(Message::from(Answer::default()).reasoning, None);
     }
 }

@@ -1,13 +1,17 @@
 //! A conversation with tools, and the prompt that a chat template makes of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use rf_tokenizer::{ChatTemplate, Message, MessageCall, RenderOptions};
+use rf_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::format::{OutputFormat, ToolFormat};
+use crate::format::{OutputFormat, ReasoningFormat};
+use crate::message::{Message, MessageCall, odd_arguments};
 use crate::parser::OutputParser;
+use crate::repair;
+use crate::template::{ChatTemplate, RenderOptions};
 use crate::tool::Tool;
 
 /// The tool calls that an answer may or must have.
@@ -83,10 +87,39 @@ pub struct Prompt {
     pub tool_choice: ToolChoice,
 }
 
+/// A prompt as token ids: all that a generation and the reading of its answer need. Tokens that end
+/// an answer are those of the tokenizer ([`Tokenizer::eog_ids`]).
+#[derive(Debug, Clone)]
+pub struct ChatPrompt {
+    /// The ids, with the beginning-of-sequence token if the model has one.
+    pub ids: Vec<u32>,
+    /// The ids of control tokens whose text the parser needs: pass them to the decoder of the
+    /// answer, [`StreamDecoder::rendering`](rf_tokenizer::StreamDecoder::rendering).
+    pub rendered_tokens: Vec<u32>,
+    /// The text, the tools, and the form of the answer.
+    pub prompt: Prompt,
+}
+
+impl ChatPrompt {
+    /// A parser of one answer.
+    pub fn parser(&self) -> OutputParser {
+        self.prompt.parser()
+    }
+}
+
 impl Prompt {
-    /// A parser of the answer.
+    /// A parser of one answer.
     pub fn parser(&self) -> OutputParser {
         OutputParser::new(self.format, &self.tools, self.in_reasoning)
+    }
+
+    /// The prompt for the model of `tokenizer`.
+    pub fn tokenized(self, tokenizer: &Tokenizer) -> ChatPrompt {
+        ChatPrompt {
+            ids: tokenizer.encode_rendered(&self.text),
+            rendered_tokens: self.format.rendered_tokens(tokenizer),
+            prompt: self,
+        }
     }
 }
 
@@ -112,11 +145,11 @@ impl Conversation {
             options.variables.insert("tools".to_owned(), tools);
         }
         options.variables.extend(self.variables.clone());
-        let text = if in_text {
-            template.render(&with_tools_as_text(&self.messages, tools), &options)?
-        } else {
-            template.render(&self.messages, &options)?
-        };
+        let mut messages = repair::joined(&self.messages);
+        if in_text {
+            messages = Cow::Owned(with_tools_as_text(&messages, tools));
+        }
+        let text = self.render(template, &messages, &options)?;
         let in_reasoning = if self.continue_final_message {
             self.messages.last().is_some_and(|m| m.content.is_empty() && m.reasoning.is_some())
         } else {
@@ -130,6 +163,31 @@ impl Conversation {
             tools: tools.to_vec(),
             tool_choice: self.tool_choice.clone(),
         })
+    }
+
+    /// The text of a prompt. A template that refuses the messages gets them in other forms, too.
+    fn render(
+        &self,
+        template: &ChatTemplate,
+        messages: &[Message],
+        options: &RenderOptions,
+    ) -> Result<String, Error> {
+        let refusal = match template.render(messages, options) {
+            Err(error @ Error::TemplateRefused(_)) => error,
+            Err(error @ Error::TemplateFailed(_)) => return Err(self.cause(error)),
+            rendered => return rendered,
+        };
+        let repaired = repair::LEVELS.iter().filter_map(|repair| repair(messages));
+        let mut rendered = repaired.map(|messages| template.render(&messages, options));
+        // The first refusal is the one of what the client sent.
+        rendered.find_map(Result::ok).map_or_else(|| Err(self.cause(refusal)), Ok)
+    }
+
+    /// Why a template failed: arguments that are no object, if there are any.
+    fn cause(&self, error: Error) -> Error {
+        let Some((message, call)) = odd_arguments(&self.messages) else { return error };
+        let name = self.messages[message].tool_calls[call].name.clone();
+        Error::CallArguments { message, call, name, source: Box::new(error) }
     }
 
     /// The tools that the model sees.
@@ -149,9 +207,9 @@ impl Conversation {
     fn effort(&self, format: OutputFormat) -> BTreeMap<String, Value> {
         let Some(effort) = &self.reasoning_effort else { return BTreeMap::new() };
         let reasons = effort != "none";
-        let level = match (format.tools, effort.as_str()) {
+        let level = match (format.reasoning, effort.as_str()) {
             // gpt-oss always reasons, and knows three levels.
-            (ToolFormat::Harmony, "none" | "minimal") => "low",
+            (ReasoningFormat::Harmony, "none" | "minimal") => "low",
             (_, effort) => effort,
         };
         [
@@ -178,23 +236,29 @@ fn with_tools_as_text(messages: &[Message], tools: &[Tool]) -> Vec<Message> {
     );
     // Some templates refuse system messages: only one that the request has is certain to fit.
     match messages.first_mut() {
-        Some(first) if !first.content.is_empty() => {
-            first.content = format!("{text}\n\n{}", first.content);
+        Some(first) => {
+            first.parts.clear();
+            first.content = match first.content.as_str() {
+                "" => text,
+                content => format!("{text}\n\n{content}"),
+            };
         }
-        Some(first) => first.content = text,
         None => messages.push(Message::new("user", text)),
     }
     messages
 }
 
 fn as_text(message: &Message) -> Message {
-    let call = |call: &MessageCall| json!({"name": call.name, "arguments": call.arguments});
+    let call = |call: &MessageCall| json!({"name": call.name, "arguments": call.value()});
     if message.role == "tool" {
         let text = match &message.name {
             Some(name) => format!("Result of {name}: {}", message.content),
             None => format!("Result: {}", message.content),
         };
         return Message::new("user", text);
+    }
+    if message.tool_calls.is_empty() {
+        return message.clone();
     }
     let calls = message.tool_calls.iter().map(|c| call(c).to_string());
     let text = Some(&message.content).filter(|text| !text.is_empty()).cloned();
@@ -209,6 +273,7 @@ fn as_text(message: &Message) -> Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::ToolFormat;
 
     const KNOWS: &str = "{% for t in tools or [] %}[{{ t.function.name }}]{% endfor %}\
         {% for m in messages %}{{ m.content }}{% endfor %}\

@@ -29,7 +29,42 @@ pub enum Error {
     /// A tool is to be called, but the request offers none.
     #[error("tool_choice requires a call, but tools is empty: add a tool")]
     NoTools,
-    /// The chat template refused the conversation, or failed.
-    #[error(transparent)]
-    Template(#[from] rf_tokenizer::Error),
+    /// A call of the conversation has arguments that the chat template cannot show.
+    #[error(
+        "the arguments of the call of `{name}` are not a JSON object, and the chat template needs \
+         one: {source}"
+    )]
+    CallArguments {
+        /// The index of the message.
+        message: usize,
+        /// The index of the call in the message.
+        call: usize,
+        /// The tool that is called.
+        name: String,
+        /// The failure of the template.
+        source: Box<Self>,
+    },
+    /// No built-in chat template has this name.
+    #[error("unknown chat template `{name}`: known are {known}")]
+    UnknownTemplate {
+        /// The name.
+        name: String,
+        /// All names, separated by commas.
+        known: String,
+    },
+    /// The chat template does not parse.
+    #[error("the chat template is malformed: {0}")]
+    TemplateSyntax(#[source] rf_template::Error),
+    /// The chat template refused the messages (`raise_exception`).
+    #[error("the chat template refused the messages: {0}")]
+    TemplateRefused(String),
+    /// The chat template failed while it ran.
+    #[error("the chat template failed: {0}")]
+    TemplateFailed(#[source] rf_template::Error),
+    /// The message to continue has no text, or the chat template leaves its text out.
+    #[error(
+        "the last message cannot be continued: its content is empty, or the chat template leaves \
+         it out"
+    )]
+    NothingToContinue,
 }

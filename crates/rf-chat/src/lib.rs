@@ -41,12 +41,17 @@ mod answer;
 mod conversation;
 mod error;
 mod format;
+mod message;
 mod parser;
+mod repair;
+mod template;
 mod tool;
 
 pub use answer::{Answer, AnswerCall, Delta};
-pub use conversation::{Conversation, Prompt, ToolChoice};
+pub use conversation::{ChatPrompt, Conversation, Prompt, ToolChoice};
 pub use error::Error;
 pub use format::{OutputFormat, ReasoningFormat, ToolFormat};
+pub use message::{Message, MessageCall};
 pub use parser::OutputParser;
+pub use template::{ChatTemplate, RenderOptions};
 pub use tool::Tool;

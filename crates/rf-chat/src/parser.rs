@@ -18,7 +18,7 @@ use std::hash::{BuildHasher, RandomState};
 use self::call::Context;
 use self::harmony::Harmony;
 use self::marked::Marked;
-use self::sink::{IdForm, Ids, Sink};
+use self::sink::{Channel, IdForm, Ids, Sink};
 use crate::answer::Delta;
 use crate::format::{OutputFormat, ToolFormat};
 use crate::tool::Tool;
@@ -41,6 +41,8 @@ pub struct OutputParser {
 enum Machine {
     Marked(Marked),
     Harmony(Harmony),
+    /// Text that is no message.
+    Plain,
 }
 
 impl OutputParser {
@@ -74,6 +76,12 @@ impl OutputParser {
         Self { tools: tools.to_vec(), sink, machine }
     }
 
+    /// A parser of text that is no message of a conversation: all of it is content, as it is.
+    pub fn plain() -> Self {
+        let sink = Sink::new(Ids { seed: 0, form: IdForm::Long });
+        Self { tools: Vec::new(), sink, machine: Machine::Plain }
+    }
+
     /// Reads generated text and returns what it adds to the answer.
     pub fn push(&mut self, text: &str) -> Vec<Delta> {
         let mut context = Context { sink: &mut self.sink, tools: &self.tools };
@@ -81,18 +89,26 @@ impl OutputParser {
             match &mut self.machine {
                 Machine::Marked(machine) => machine.push(c, &mut context),
                 Machine::Harmony(machine) => machine.push(c, &mut context),
+                Machine::Plain => context.sink.exact(Channel::Content, c),
             }
         }
         self.sink.take()
     }
 
-    /// Ends the answer: returns text that was held back, and ends an open call.
-    pub fn finish(mut self) -> Vec<Delta> {
+    /// Ends the answer: returns text that was held back, and ends an open call. No text may follow.
+    pub fn finish(&mut self) -> Vec<Delta> {
         let mut context = Context { sink: &mut self.sink, tools: &self.tools };
         match &mut self.machine {
             Machine::Marked(machine) => machine.finish(&mut context),
             Machine::Harmony(machine) => machine.finish(&mut context),
+            Machine::Plain => {}
         }
         self.sink.take()
+    }
+
+    /// Returns true if the answer so far asks for tools: it has calls, and all of them are
+    /// complete.
+    pub fn calls_tools(&self) -> bool {
+        self.sink.calls_tools()
     }
 }

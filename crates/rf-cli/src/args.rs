@@ -9,12 +9,11 @@ use anyhow::Result;
 use clap::Args;
 use rf_cpu::{CpuOptions, Isa};
 use rf_device::{Device, DeviceOptions, GpuLayers, Graphs, Shares, SplitMode};
-use rf_engine::Model;
 use rf_engine::sampling::{DryConfig, MirostatConfig, MirostatVersion, SamplerConfig, SamplerKind};
+use rf_engine::{ChatTemplate, Model};
 use rf_grammar::Grammar;
 use rf_graph::KvType;
 use rf_hub::ModelName;
-use rf_tokenizer::ChatTemplate;
 
 use crate::failure::bad_input;
 use crate::{escapes, sources, terminal};

@@ -10,9 +10,12 @@ pub enum Error {
     /// The model is not supported.
     #[error(transparent)]
     Model(#[from] rf_model::Error),
-    /// The vocabulary or the chat template is not supported.
+    /// The vocabulary is not supported.
     #[error(transparent)]
     Tokenizer(#[from] rf_tokenizer::Error),
+    /// The chat template is malformed, or it refused a conversation or failed.
+    #[error(transparent)]
+    Chat(#[from] rf_chat::Error),
     /// The backend failed.
     #[error(transparent)]
     Backend(#[from] rf_graph::BackendError),

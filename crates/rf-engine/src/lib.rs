@@ -7,7 +7,7 @@
 //! once. [`scheduler`] serves many requests. [`Perplexity`] scores a text, [`Activations`] sums up
 //! what its matmuls multiply, and [`SyntheticFeeder`] feeds random tokens for benchmarks.
 //!
-//! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-tokenizer. It
+//! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-chat. It
 //! names no backend, prints nothing and knows no protocol.
 //!
 //! A chat on the CPU:
@@ -15,8 +15,9 @@
 //! ```
 //! use std::ops::ControlFlow;
 //!
+//! use rf_chat::{Answer, Delta};
 //! use rf_cpu::{CpuBackend, CpuOptions};
-//! use rf_engine::{Engine, EngineOptions, GenerateOptions, Message, Model, RenderOptions};
+//! use rf_engine::{Conversation, Engine, EngineOptions, GenerateOptions, Message, Model};
 //!
 //! // A tiny model with random weights, which lacks a template; any GGUF file works.
 //! let model = Model::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/smollm3.gguf"))?;
@@ -24,18 +25,27 @@
 //! let backend = CpuBackend::new(CpuOptions::default())?;
 //! let mut engine = Engine::load(model, &backend, EngineOptions::default(), &mut |_| ())?;
 //! let mut session = engine.session();
-//! let mut messages = Vec::new();
+//! let mut conversation = Conversation::default();
 //! for question in ["Why is the sky blue?", "And at night?"] {
-//!     messages.push(Message::new("user", question));
-//!     let prompt = engine.model().chat_ids(&messages, &RenderOptions::answer())?;
-//!     let options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
-//!     let outcome = engine.generate(&mut session, &prompt, &options, &mut |text| {
-//!         print!("{text}");
+//!     conversation.messages.push(Message::new("user", question));
+//!     let prompt = engine.model().chat_prompt(&conversation)?;
+//!     let mut options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
+//!     options.rendered_tokens = prompt.rendered_tokens.clone();
+//!     let (mut parser, mut answer) = (prompt.parser(), Answer::default());
+//!     engine.generate(&mut session, &prompt.ids, &options, &mut |text| {
+//!         for delta in parser.push(text) {
+//!             // Others are reasoning, and the parts of tool calls.
+//!             if let Delta::Content(text) = &delta {
+//!                 print!("{text}");
+//!             }
+//!             answer.extend([delta]);
+//!         }
 //!         ControlFlow::Continue(())
 //!     })?;
-//!     messages.push(Message::new("assistant", outcome.text));
+//!     answer.extend(parser.finish());
+//!     conversation.messages.push(answer.into());
 //! }
-//! # assert_eq!(messages.len(), 4);
+//! # assert_eq!(conversation.messages.len(), 4);
 //! # Ok::<(), rf_engine::Error>(())
 //! ```
 
@@ -75,10 +85,9 @@ pub use generation::{GenerateOptions, StopReason};
 pub use model::Model;
 pub use options::EngineOptions;
 pub use perplexity::{Perplexity, PerplexityScore};
+pub use rf_chat::{ChatTemplate, Conversation, Message, RenderOptions};
 pub use rf_model::Pooling;
-pub use rf_tokenizer::{
-    ChatTemplate, DecodeOptions, EncodeOptions, Message, RenderOptions, Tokenizer,
-};
+pub use rf_tokenizer::{DecodeOptions, EncodeOptions, Tokenizer};
 pub use session::Session;
 pub use speculation::{Speculation, SpeculationOptions};
 pub use synthetic::SyntheticFeeder;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use rf_chat::ChatTemplate;
 use rf_gguf::Gguf;
 use rf_graph::{Backend, KvLayout, KvType, MemoryNeed, Op, Program, fuse};
 use rf_kv::PageGroup;
 use rf_model::{Head, ModelConfig, Pooling};
-use rf_tokenizer::{ChatTemplate, Tokenizer};
+use rf_tokenizer::Tokenizer;
 
 use crate::error::Error;
 use crate::kv_layout::{full_layout, with_windows};
@@ -94,9 +95,7 @@ impl Model {
     }
 
     fn parse_template(&self, source: &str) -> Result<ChatTemplate, Error> {
-        let tokenizer = &self.tokenizer;
-        let text = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
-        Ok(ChatTemplate::new(source, text(tokenizer.bos()), text(tokenizer.eos()))?)
+        Ok(ChatTemplate::of_tokenizer(source, &self.tokenizer)?)
     }
 
     /// The container.

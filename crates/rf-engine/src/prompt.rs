@@ -1,6 +1,7 @@
 //! Token ids of prompts.
 
-use rf_tokenizer::{EncodeOptions, Message, RenderOptions};
+use rf_chat::{ChatPrompt, Conversation};
+use rf_tokenizer::EncodeOptions;
 
 use crate::error::Error;
 use crate::model::Model;
@@ -20,34 +21,21 @@ impl Model {
         ids
     }
 
-    /// The ids of a conversation, rendered with the chat template.
+    /// The prompt of a conversation: its ids, and how to read the answer.
     ///
     /// # Errors
     ///
     /// If the model has no chat template, or a malformed one, or if the template fails or refuses
-    /// the messages.
-    pub fn chat_ids(
-        &self,
-        messages: &[Message],
-        options: &RenderOptions,
-    ) -> Result<Vec<u32>, Error> {
+    /// the conversation.
+    pub fn chat_prompt(&self, conversation: &Conversation) -> Result<ChatPrompt, Error> {
         let template = self.chat_template().ok_or_else(|| Error::NoChatTemplate {
             reason: self.chat_template_error().map(ToString::to_string).unwrap_or_default(),
         })?;
-        Ok(self.rendered_ids(&template.render(messages, options)?))
+        Ok(conversation.prompt(template)?.tokenized(self.tokenizer()))
     }
 
-    /// The ids of a conversation that a chat template rendered.
+    /// The ids of a prompt that a chat template rendered.
     pub fn rendered_ids(&self, text: &str) -> Vec<u32> {
-        let tokenizer = self.tokenizer();
-        let options = EncodeOptions { add_special: false, parse_special: true };
-        let mut ids = tokenizer.encode(text, options);
-        // Most templates write the BOS token themselves, and two of them would confuse the model.
-        if let Some(bos) = tokenizer.bos().filter(|_| tokenizer.adds_bos())
-            && ids.first() != Some(&bos)
-        {
-            ids.insert(0, bos);
-        }
-        ids
+        self.tokenizer().encode_rendered(text)
     }
 }

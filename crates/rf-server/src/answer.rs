@@ -1,14 +1,14 @@
 //! A whole answer, for requests that do not stream.
 
+use rf_chat::Answer;
 use rf_engine::{StopReason, Timings};
 
-use crate::deltas::Delta;
 use crate::error::ApiError;
 use crate::generation::{Generation, PromptLogprobs, TokenLogprob, Update, Usage};
 
 /// All choices of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct Answers {
     pub(crate) choices: Vec<Choice>,
     pub(crate) usage: Usage,
     /// The prompts, if their log probabilities were asked for.
@@ -18,9 +18,8 @@ pub(crate) struct Answer {
 /// One choice.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
-    pub(crate) content: String,
-    pub(crate) reasoning: String,
-    pub(crate) calls: Vec<Call>,
+    /// The message; for a text that is none, its content alone.
+    pub(crate) answer: Answer,
     pub(crate) logprobs: Vec<TokenLogprob>,
     /// Set at the end of the choice.
     pub(crate) end: Option<End>,
@@ -36,41 +35,34 @@ pub(crate) struct End {
     pub(crate) timings: Timings,
 }
 
-/// A tool call.
-#[derive(Debug, Default)]
-pub(crate) struct Call {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    /// JSON; cut off if the choice was.
-    pub(crate) arguments: String,
-}
-
-impl Answer {
+impl Answers {
     /// Waits for the end of a generation.
     pub(crate) async fn collect(mut generation: Generation) -> Result<Self, ApiError> {
-        let mut answer = Self::default();
+        let mut answers = Self::default();
         while let Some(update) = generation.next().await {
             match update {
                 Update::Started { .. } => {}
                 Update::Prompt { job, prompt } => {
-                    if answer.prompts.len() <= job {
-                        answer.prompts.resize_with(job + 1, || None);
+                    if answers.prompts.len() <= job {
+                        answers.prompts.resize_with(job + 1, || None);
                     }
-                    answer.prompts[job] = Some(prompt);
+                    answers.prompts[job] = Some(prompt);
                 }
                 Update::Delta { choice, delta, logprobs } => {
-                    answer.choice(choice).add(delta, logprobs);
+                    let choice = answers.choice(choice);
+                    choice.answer.extend([delta]);
+                    choice.logprobs.extend(logprobs);
                 }
                 Update::Finished { choice, reason, stop_string, calls_tools, timings } => {
-                    let choice = answer.choice(choice);
+                    let choice = answers.choice(choice);
                     choice.end = Some(End { reason, calls_tools, timings });
                     choice.stop_string = stop_string;
                 }
-                Update::Ended { usage } => answer.usage = usage,
+                Update::Ended { usage } => answers.usage = usage,
                 Update::Failed(error) => return Err(error),
             }
         }
-        Ok(answer)
+        Ok(answers)
     }
 
     fn choice(&mut self, index: usize) -> &mut Choice {
@@ -85,25 +77,6 @@ impl Answer {
         match self.choices.as_slice() {
             [Choice { end: Some(end), .. }] => Some(&end.timings),
             _ => None,
-        }
-    }
-}
-
-impl Choice {
-    fn add(&mut self, delta: Delta, logprobs: Vec<TokenLogprob>) {
-        self.logprobs.extend(logprobs);
-        match delta {
-            Delta::Content(text) => self.content += &text,
-            Delta::Reasoning(text) => self.reasoning += &text,
-            Delta::CallStart { id, name, .. } => {
-                self.calls.push(Call { id, name, arguments: String::new() });
-            }
-            Delta::CallArguments { index, fragment } => {
-                if let Some(call) = self.calls.get_mut(index) {
-                    call.arguments += &fragment;
-                }
-            }
-            Delta::CallEnd { .. } => {}
         }
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use self::input::MessagesFields;
 use self::output::{blocks, message, stop_reason};
 use crate::access::{RequestId, unique};
-use crate::answer::Answer;
+use crate::answer::Answers;
 use crate::body::Fields;
 use crate::error::ApiError;
 use crate::fields::TextOr;
@@ -40,19 +40,19 @@ pub(crate) async fn messages(
     let conversation = request.conversation()?;
     let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
     let structure = Structure::default();
-    let job = Job::chat(prompt, params, model.model()).with_structure(structure, &model).await?;
+    let job = Job::chat(prompt, params).with_structure(structure, &model).await?;
     let generation = Generation::submit(&model, vec![job], request_id)?;
     let id = unique("msg_");
     if stream {
         let encoder = stream::Events::new(id, model.id().to_owned());
         return Ok(response(generation, encoder, Framing::Events));
     }
-    let Answer { mut choices, usage, .. } = Answer::collect(generation).await?;
+    let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
     let choice = choices.pop().unwrap_or_default();
     let reason = choice.end.map(|end| stop_reason(end.reason, end.calls_tools));
     let mut body = message(&id, model.id(), usage);
     body["stop_sequence"] = json!(choice.stop_string);
-    body["content"] = blocks(choice);
+    body["content"] = blocks(choice.answer);
     body["stop_reason"] = json!(reason);
     body["usage"]["output_tokens"] = json!(usage.completion_tokens);
     Ok(Json(body).into_response())

@@ -6,19 +6,18 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rf_chat::Prompt;
+use rf_chat::{ChatPrompt, Delta, OutputParser, Prompt};
 use rf_engine::scheduler::{
     Constraint, Event, Handle, Request, RequestError, RequestId as SequenceId, Sink, SubmitError,
 };
-use rf_engine::{Model, StopReason, Timings};
+use rf_engine::{StopReason, Timings};
 
 use crate::access::RequestId;
-use crate::deltas::{Delta, Deltas};
 use crate::error::{ApiError, Kind};
 use crate::events::{self, EventReceiver, EventSender};
 use crate::grammar::Structure;
 use crate::metrics::RequestMeter;
-use crate::prompt::{ChatPrompt, beside};
+use crate::prompt::beside;
 use crate::sampling::Params;
 use crate::state::ServedModel;
 
@@ -39,9 +38,8 @@ impl Job {
     }
 
     /// The answer to a conversation.
-    pub(crate) fn chat(prompt: ChatPrompt, params: Params, model: &Model) -> Self {
-        let mut params = params;
-        params.options.rendered_tokens = prompt.prompt.format.rendered_tokens(model.tokenizer());
+    pub(crate) fn chat(prompt: ChatPrompt, mut params: Params) -> Self {
+        params.options.rendered_tokens = prompt.rendered_tokens;
         Self { prompt: prompt.ids, params, chat: Some(prompt.prompt), constraint: None }
     }
 
@@ -143,7 +141,7 @@ pub(crate) struct Generation {
 }
 
 struct Choice {
-    deltas: Deltas,
+    parser: OutputParser,
     logprobs: Vec<TokenLogprob>,
     /// Tokens since the last piece of the message.
     unread_tokens: usize,
@@ -179,7 +177,7 @@ impl Generation {
         for (index, job) in jobs.into_iter().enumerate() {
             let params = &job.params;
             choices.extend((0..choices_per_job).map(|_| Choice {
-                deltas: Deltas::new(job.chat.as_ref()),
+                parser: job.chat.as_ref().map_or_else(OutputParser::plain, Prompt::parser),
                 logprobs: Vec::new(),
                 unread_tokens: 0,
             }));
@@ -274,8 +272,8 @@ impl Generation {
                 let index = first_choice + choice;
                 self.text(index, text, None);
                 let Some(state) = self.choices.get_mut(index) else { return };
-                let rest = state.deltas.finish();
-                let calls_tools = state.deltas.calls_tools();
+                let rest = state.parser.finish();
+                let calls_tools = state.parser.calls_tools();
                 self.deltas(index, rest);
                 self.ready.push_back(Update::Finished {
                     choice: index,
@@ -298,7 +296,7 @@ impl Generation {
     fn text(&mut self, index: usize, text: String, logprob: Option<TokenLogprob>) {
         let Some(state) = self.choices.get_mut(index) else { return };
         state.logprobs.extend(logprob);
-        let deltas = state.deltas.push(text);
+        let deltas = state.parser.push(&text);
         self.deltas(index, deltas);
     }
 

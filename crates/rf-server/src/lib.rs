@@ -36,7 +36,6 @@ mod anthropic;
 mod auth;
 mod body;
 mod catalog;
-mod deltas;
 mod details;
 mod embedder;
 mod entry;

@@ -9,16 +9,14 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use chrono::{SecondsFormat, Utc};
-use rf_chat::Conversation;
+use rf_chat::{Answer, AnswerCall, Conversation, Delta, Message, MessageCall};
 use rf_engine::{Model, StopReason, Timings};
-use rf_tokenizer::{Message, MessageCall};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::access::RequestId;
-use crate::answer::{Answer, Call, Choice};
+use crate::answer::Answers;
 use crate::body::Fields;
-use crate::deltas::Delta;
 use crate::entry::ModelKind;
 use crate::error::{Api, ApiError};
 use crate::generation::{Generation, Job, Update, Usage};
@@ -117,7 +115,7 @@ pub(crate) async fn chat(
         Conversation { messages, tools, reasoning_effort, ..Conversation::default() };
     let prompt =
         beside(request.model.model(), move |model| chat_prompt(model, &conversation)).await?;
-    let job = Job::chat(prompt, request.params.clone(), request.model.model());
+    let job = Job::chat(prompt, request.params.clone());
     request.answer(job, request_id).await
 }
 
@@ -147,7 +145,7 @@ pub(crate) async fn generate(
         let user = Message::new("user", generate.prompt);
         let messages = system.into_iter().chain([user]).collect();
         let conversation = Conversation { messages, reasoning_effort, ..Conversation::default() };
-        Ok(Job::chat(chat_prompt(model, &conversation)?, params, model))
+        Ok(Job::chat(chat_prompt(model, &conversation)?, params))
     });
     let job = job.await?;
     request.answer(job, request_id).await
@@ -206,13 +204,13 @@ impl Request {
         let job = job.with_structure(structure, &self.model).await?;
         let generation = Generation::submit(&self.model, vec![job], request_id)?;
         if self.stream {
-            let encoder = Lines { request: self, end: None, calls: Vec::new() };
+            let encoder = Lines { request: self, end: None, called: Answer::default() };
             return Ok(stream::response(generation, encoder, Framing::Lines));
         }
-        let Answer { mut choices, usage, .. } = Answer::collect(generation).await?;
+        let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
         let choice = choices.pop().unwrap_or_default();
         let end = choice.end.map(|end| (end.reason, end.timings));
-        Ok(Json(self.last(&choice, end, usage)).into_response())
+        Ok(Json(self.last(&choice.answer, end, usage)).into_response())
     }
 
     /// Answers a request without a prompt: it loads the model, or unloads it if that is to stay for
@@ -222,10 +220,10 @@ impl Request {
         let unloads = keep_alive == Some(KeepAlive::from(Duration::ZERO));
         let mut body = if unloads {
             let id = app.catalog().unload(name.as_deref(), ModelKind::Text)?;
-            line(id, form, &Choice::default())
+            line(id, form, &Answer::default())
         } else {
             let model = app.model_for(name.as_deref(), keep_alive).await?;
-            line(model.id(), form, &Choice::default())
+            line(model.id(), form, &Answer::default())
         };
         body.insert("done".into(), json!(true));
         body.insert("done_reason".into(), json!(if unloads { "unload" } else { "load" }));
@@ -233,18 +231,18 @@ impl Request {
     }
 
     /// One object of the stream.
-    fn line(&self, choice: &Choice) -> Map<String, Value> {
-        line(self.model.id(), self.form, choice)
+    fn line(&self, answer: &Answer) -> Map<String, Value> {
+        line(self.model.id(), self.form, answer)
     }
 
     /// The last object, with counts and times.
     fn last(
         &self,
-        choice: &Choice,
+        answer: &Answer,
         end: Option<(StopReason, Timings)>,
         usage: Usage,
     ) -> Map<String, Value> {
-        let mut line = self.line(choice);
+        let mut line = self.line(answer);
         let (reason, timings) = end.unwrap_or((StopReason::Eog, Timings::default()));
         let reason = match reason {
             StopReason::Length | StopReason::ContextFull => "length",
@@ -267,30 +265,30 @@ impl Request {
 }
 
 /// An object with a part of an answer.
-fn line(model: &str, form: Form, choice: &Choice) -> Map<String, Value> {
+fn line(model: &str, form: Form, answer: &Answer) -> Map<String, Value> {
     let mut line = Map::new();
     line.insert("model".into(), json!(model));
     line.insert("created_at".into(), json!(timestamp()));
     if form == Form::Text {
-        line.insert("response".into(), json!(choice.content));
-        if !choice.reasoning.is_empty() {
-            line.insert("thinking".into(), json!(choice.reasoning));
+        line.insert("response".into(), json!(answer.content));
+        if !answer.reasoning.is_empty() {
+            line.insert("thinking".into(), json!(answer.reasoning));
         }
         return line;
     }
-    let mut message = json!({ "role": "assistant", "content": choice.content });
-    if !choice.reasoning.is_empty() {
-        message["thinking"] = json!(choice.reasoning);
+    let mut message = json!({ "role": "assistant", "content": answer.content });
+    if !answer.reasoning.is_empty() {
+        message["thinking"] = json!(answer.reasoning);
     }
-    if !choice.calls.is_empty() {
-        message["tool_calls"] = choice.calls.iter().map(tool_call).collect();
+    if !answer.calls.is_empty() {
+        message["tool_calls"] = answer.calls.iter().map(tool_call).collect();
     }
     line.insert("message".into(), message);
     line
 }
 
 /// Arguments are an object here, not text.
-fn tool_call(call: &Call) -> Value {
+fn tool_call(call: &AnswerCall) -> Value {
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
     json!({ "id": call.id, "function": { "name": call.name, "arguments": arguments } })
 }
@@ -309,13 +307,13 @@ fn timestamp() -> String {
 struct Lines {
     request: Request,
     end: Option<(StopReason, Timings)>,
-    /// Calls so far, which are sent when they are whole.
-    calls: Vec<Call>,
+    /// The calls so far. Each is sent when it is whole.
+    called: Answer,
 }
 
 impl Lines {
-    fn send(&self, choice: &Choice, out: &mut Frames) {
-        let mut line = self.request.line(choice);
+    fn send(&self, answer: &Answer, out: &mut Frames) {
+        let mut line = self.request.line(answer);
         line.insert("done".into(), json!(false));
         out.json(&line);
     }
@@ -326,28 +324,22 @@ impl Encoder for Lines {
         match update {
             Update::Started { .. } | Update::Prompt { .. } => {}
             Update::Delta { delta, .. } => match delta {
-                Delta::Content(content) => self.send(&Choice { content, ..Choice::default() }, out),
+                Delta::Content(content) => self.send(&Answer { content, ..Answer::default() }, out),
                 Delta::Reasoning(reasoning) => {
-                    self.send(&Choice { reasoning, ..Choice::default() }, out);
+                    self.send(&Answer { reasoning, ..Answer::default() }, out);
                 }
-                Delta::CallStart { id, name, .. } => {
-                    self.calls.push(Call { id, name, arguments: String::new() });
-                }
-                Delta::CallArguments { fragment, .. } => {
-                    if let Some(call) = self.calls.last_mut() {
-                        call.arguments += &fragment;
-                    }
-                }
-                Delta::CallEnd { complete, .. } => {
-                    let calls: Vec<_> = self.calls.pop().filter(|_| complete).into_iter().collect();
-                    if !calls.is_empty() {
-                        self.send(&Choice { calls, ..Choice::default() }, out);
+                delta => {
+                    let is_whole = matches!(delta, Delta::CallEnd { complete: true, .. });
+                    self.called.extend([delta]);
+                    if let Some(call) = self.called.calls.last().filter(|_| is_whole) {
+                        let calls = vec![call.clone()];
+                        self.send(&Answer { calls, ..Answer::default() }, out);
                     }
                 }
             },
             Update::Finished { reason, timings, .. } => self.end = Some((reason, timings)),
             Update::Ended { usage } => {
-                out.json(&self.request.last(&Choice::default(), self.end, usage));
+                out.json(&self.request.last(&Answer::default(), self.end, usage));
             }
             Update::Failed(error) => out.json(&error.body(Api::Ollama)),
         }

@@ -2,29 +2,17 @@
 
 use std::sync::Arc;
 
-use rf_chat::{Conversation, Prompt, Tool};
+use rf_chat::{ChatPrompt, Conversation, Tool};
 use rf_engine::Model;
 use serde_json::Value;
 
 use crate::error::ApiError;
-
-/// The prompt of a conversation: its ids, and how to read the answer.
-pub(crate) struct ChatPrompt {
-    pub(crate) ids: Vec<u32>,
-    pub(crate) prompt: Prompt,
-}
 
 /// Renders and tokenizes a conversation.
 pub(crate) fn chat_prompt(
     model: &Model,
     conversation: &Conversation,
 ) -> Result<ChatPrompt, ApiError> {
-    let template = model.chat_template().ok_or_else(|| match model.chat_template_error() {
-        Some(error) => ApiError::invalid(error.to_string()),
-        None => ApiError::invalid(
-            "the model has no chat template: send a text to /v1/completions instead",
-        ),
-    })?;
     let Some(last) = conversation.messages.last() else {
         return Err(ApiError::field("messages", "expected at least one message"));
     };
@@ -32,17 +20,25 @@ pub(crate) fn chat_prompt(
         let message = "the last message is not one of the assistant";
         return Err(ApiError::field("continue_final_message", message));
     }
-    let prompt = conversation.prompt(template).map_err(|error| chat_error(&error))?;
-    Ok(ChatPrompt { ids: model.rendered_ids(&prompt.text), prompt })
+    model.chat_prompt(conversation).map_err(|error| match error {
+        rf_engine::Error::Chat(error) => chat_error(&error),
+        rf_engine::Error::NoChatTemplate { reason } if reason.is_empty() => ApiError::invalid(
+            "the model has no chat template: send a text to /v1/completions instead",
+        ),
+        error => ApiError::invalid(error.to_string()),
+    })
 }
 
 fn chat_error(error: &rf_chat::Error) -> ApiError {
     let field = match error {
         rf_chat::Error::ToolChoice
         | rf_chat::Error::UnknownTool { .. }
-        | rf_chat::Error::NoTools => "tool_choice",
-        rf_chat::Error::Tool { .. } => "tools",
-        _ => "messages",
+        | rf_chat::Error::NoTools => "tool_choice".to_owned(),
+        rf_chat::Error::Tool { .. } => "tools".to_owned(),
+        rf_chat::Error::CallArguments { message, call, .. } => {
+            format!("messages[{message}].tool_calls[{call}].function.arguments")
+        }
+        _ => "messages".to_owned(),
     };
     ApiError::field(field, error)
 }

@@ -1,6 +1,6 @@
 //! The error type.
 
-/// Why a tokenizer or template failed. Messages quote texts from the file.
+/// Why a tokenizer failed. Messages quote texts from the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -77,27 +77,4 @@ pub enum Error {
         /// The number of tokens; valid ids are below it.
         vocab_size: u32,
     },
-    /// No built-in chat template has this name.
-    #[error("unknown chat template `{name}`: known are {known}")]
-    UnknownTemplate {
-        /// The name.
-        name: String,
-        /// All names, separated by commas.
-        known: String,
-    },
-    /// The chat template does not parse.
-    #[error("the chat template is malformed: {0}")]
-    TemplateSyntax(#[source] rf_template::Error),
-    /// The chat template refused the messages (`raise_exception`).
-    #[error("the chat template refused the messages: {0}")]
-    TemplateRefused(String),
-    /// The chat template failed while it ran.
-    #[error("the chat template failed: {0}")]
-    TemplateFailed(#[source] rf_template::Error),
-    /// The message to continue has no text, or the chat template leaves its text out.
-    #[error(
-        "the last message cannot be continued: its content is empty, or the chat template leaves \
-         it out"
-    )]
-    NothingToContinue,
 }

@@ -1,12 +1,11 @@
-//! Converts text to token ids and back, with special tokens and chat templates.
+//! Converts text to token ids and back, with special tokens.
 //!
 //! It knows no file format, except with the feature `gguf`. The reader of a model file fills a
 //! [`VocabConfig`] (`VocabConfig::from_gguf`), and [`Tokenizer::new`] checks it. Start reading at
 //! [`Tokenizer::encode_bytes`]: it cuts the text at special tokens and encodes the rest with one of
 //! four families: byte-level BPE (split by regular expressions, then merged), SPM (merged by
 //! score), and for embedding models `WordPiece` (longest token first) and unigram (best total
-//! score). [`StreamDecoder`] converts ids to text, [`ChatTemplate`] converts a conversation to a
-//! prompt.
+//! score). [`StreamDecoder`] converts ids to text.
 //!
 //! Invariants:
 //!
@@ -48,7 +47,6 @@
 mod bpe;
 mod byte_map;
 mod charsmap;
-mod chat;
 mod config;
 mod decode;
 mod error;
@@ -64,7 +62,6 @@ mod unigram;
 mod vocab;
 mod wordpiece;
 
-pub use chat::{ChatTemplate, Message, MessageCall, RenderOptions};
 pub use config::VocabConfig;
 pub use decode::{DecodeOptions, StreamDecoder};
 pub use error::Error;

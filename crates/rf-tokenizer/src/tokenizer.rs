@@ -75,9 +75,11 @@ impl Tokenizer {
         let tokens = std::mem::take(&mut config.tokens);
         let scores = std::mem::take(&mut config.scores);
         let mut vocab = Vocab::new(tokens, scores, &config.token_types)?;
-        let special = SpecialIds::resolve(&config, family.default_ids(&config), &mut vocab);
+        let special = SpecialIds::resolve(&config, family.default_ids(&vocab), &mut vocab);
 
-        let add_bos = config.add_bos_token.unwrap_or(family.adds_bos())
+        // A file that says nothing and has no such token gets none.
+        let adds_bos = family.adds_bos() && special.bos.is_some();
+        let add_bos = config.add_bos_token.unwrap_or(adds_bos)
             || flags.is_some_and(|flags| flags.form == Form::Gemma)
             || matches!(family, Family::WordPiece);
         let add_eos = config.add_eos_token.unwrap_or(matches!(family, Family::Unigram));
@@ -131,6 +133,18 @@ impl Tokenizer {
             }
         }
         ids.extend(self.suffix.filter(|_| options.add_special));
+        ids
+    }
+
+    /// The ids of a prompt that a chat template rendered: special tokens are parsed, and the
+    /// beginning-of-sequence token comes first exactly once. Most templates write it themselves.
+    pub fn encode_rendered(&self, text: &str) -> Vec<u32> {
+        let mut ids = self.encode(text, EncodeOptions { add_special: false, parse_special: true });
+        if let Some(bos) = self.special.bos.filter(|_| self.adds_bos())
+            && ids.first() != Some(&bos)
+        {
+            ids.insert(0, bos);
+        }
         ids
     }
 
@@ -205,7 +219,7 @@ impl Tokenizer {
         &self.suppress
     }
 
-    /// The source of the file's chat template, for [`ChatTemplate`](crate::ChatTemplate).
+    /// The source of the file's chat template, as the file has it.
     pub fn chat_template(&self) -> Option<&str> {
         self.chat_template.as_deref()
     }
@@ -323,7 +337,7 @@ impl Family {
         }
     }
 
-    fn default_ids(&self, config: &VocabConfig) -> DefaultIds {
+    fn default_ids(&self, vocab: &Vocab) -> DefaultIds {
         let none = DefaultIds::default();
         match self {
             Self::Spm => DefaultIds { bos: Some(1), eos: Some(2), unk: Some(0), ..none },
@@ -336,11 +350,11 @@ impl Family {
                 ..none
             },
             Self::Unigram => DefaultIds { eos: Some(1), unk: Some(2), pad: Some(0), ..none },
-            Self::Bpe(_) if config.model == "gemma4" => none,
-            // The id of Falcon's vocabulary, which came first.
-            Self::Bpe(pre_tokenizer) => {
-                let bos = Some(11).filter(|_| !pre_tokenizer.flags.no_default_bos);
-                DefaultIds { bos, eos: Some(11), ..none }
+            // Files of Falcon, the first with BPE, have no ids. In other vocabularies the token of
+            // this id is text, such as a comma.
+            Self::Bpe(_) => {
+                let end = Some(11).filter(|id| vocab.text(*id) == Some("<|endoftext|>"));
+                DefaultIds { bos: end, eos: end, ..none }
             }
         }
     }

@@ -14,6 +14,8 @@ pub(super) enum Channel {
 pub(super) struct Sink {
     deltas: Vec<Delta>,
     calls: usize,
+    /// Calls that ended with whole arguments.
+    complete_calls: usize,
     /// True if a call is open, so that arguments belong to it.
     open: bool,
     /// True if the arguments of the open call are whole.
@@ -32,6 +34,7 @@ impl Sink {
         Self {
             deltas: Vec::new(),
             calls: 0,
+            complete_calls: 0,
             open: false,
             complete: false,
             reported_bytes: 0,
@@ -94,6 +97,11 @@ impl Sink {
         self.deltas.push(Delta::CallStart { index, id, name: name.to_owned() });
     }
 
+    /// Returns true if there are calls, and all of them are complete.
+    pub(super) fn calls_tools(&self) -> bool {
+        self.calls > 0 && self.calls == self.complete_calls
+    }
+
     /// Returns true while a call is open.
     pub(super) fn in_call(&self) -> bool {
         self.open
@@ -131,6 +139,7 @@ impl Sink {
     pub(super) fn end_call(&mut self) {
         if std::mem::take(&mut self.open) {
             let index = self.calls.saturating_sub(1);
+            self.complete_calls += usize::from(self.complete);
             self.deltas.push(Delta::CallEnd { index, complete: self.complete });
         }
     }

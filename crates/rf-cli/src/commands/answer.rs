@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 use rf_chat::{Conversation, Prompt};
 use rf_engine::scheduler::Constraint;
 use rf_engine::{
-    Engine, Extras, GenerateOptions, Model, Outcome, Session, Speculation, StopReason, Timings,
+    Engine, Extras, GenerateOptions, Message, Model, Outcome, Session, Speculation, StopReason,
+    Timings,
 };
 use rf_grammar::{Grammar, GrammarCompiler, GrammarConstraint};
-use rf_tokenizer::Message;
 use serde_json::json;
 
 use crate::failure::bad_input;

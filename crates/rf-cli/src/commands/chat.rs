@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use rf_chat::Prompt;
-use rf_engine::{Engine, GenerateOptions, Outcome, Session, Speculation, StopReason};
-use rf_tokenizer::Message;
+use rf_engine::{Engine, GenerateOptions, Message, Outcome, Session, Speculation, StopReason};
 use serde_json::{Value, json};
 
 use super::answer::{OutputForm, conversation_ids, extras, stream, summary};

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::{Engine, EngineOptions, GenerateOptions, Model, Outcome, Speculation, StopReason};
+use rf_engine::{
+    Engine, EngineOptions, GenerateOptions, Message, Model, Outcome, Speculation, StopReason,
+};
 use rf_grammar::GrammarConstraint;
-use rf_tokenizer::Message;
 
 use super::answer::{OutputForm, conversation_ids, extras, flow, json, stream, summary};
 use super::{chat, prompt_cache};

@@ -1,8 +1,7 @@
 //! Demanded calls in the form of each family: the parser finds them, and their arguments are valid.
 
-use rf_chat::{Answer, Conversation, Prompt, Tool, ToolChoice, ToolFormat};
+use rf_chat::{Answer, ChatTemplate, Conversation, Message, Prompt, Tool, ToolChoice, ToolFormat};
 use rf_grammar::{Error, Grammar};
-use rf_tokenizer::{ChatTemplate, Message};
 use serde_json::{Value, json};
 
 use crate::sampling::{COMPILER, Random, sample};

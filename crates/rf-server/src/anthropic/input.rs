@@ -1,7 +1,6 @@
 //! Requests as conversations.
 
-use rf_chat::{Conversation, Tool, ToolChoice};
-use rf_tokenizer::{Message, MessageCall};
+use rf_chat::{Conversation, Message, MessageCall, Tool, ToolChoice};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! Parts of answers.
 
+use rf_chat::Answer;
 use rf_engine::StopReason;
 use serde_json::{Value, json};
 
-use crate::answer::Choice;
 use crate::generation::Usage;
 
 /// A message without content.
@@ -35,15 +35,15 @@ pub(super) fn stop_reason(reason: StopReason, calls_tools: bool) -> &'static str
     }
 }
 
-pub(super) fn blocks(choice: Choice) -> Value {
+pub(super) fn blocks(answer: Answer) -> Value {
     let mut blocks = Vec::new();
-    if !choice.reasoning.is_empty() {
-        blocks.push(json!({ "type": "thinking", "thinking": choice.reasoning, "signature": "" }));
+    if !answer.reasoning.is_empty() {
+        blocks.push(json!({ "type": "thinking", "thinking": answer.reasoning, "signature": "" }));
     }
-    if !choice.content.is_empty() {
-        blocks.push(json!({ "type": "text", "text": choice.content }));
+    if !answer.content.is_empty() {
+        blocks.push(json!({ "type": "text", "text": answer.content }));
     }
-    for call in choice.calls {
+    for call in answer.calls {
         // The arguments of a call that was cut off are no JSON.
         let input: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
         blocks

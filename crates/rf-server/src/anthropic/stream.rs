@@ -1,9 +1,9 @@
 //! The events of a streamed message.
 
+use rf_chat::Delta;
 use serde_json::{Value, json};
 
 use super::output::{message, stop_reason};
-use crate::deltas::Delta;
 use crate::error::Api;
 use crate::generation::Update;
 use crate::stream::{Encoder, Frames};

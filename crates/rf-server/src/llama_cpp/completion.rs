@@ -5,14 +5,14 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use rf_chat::Delta;
 use rf_engine::{StopReason, Timings};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::access::RequestId;
-use crate::answer::Answer;
+use crate::answer::Answers;
 use crate::body::Fields;
-use crate::deltas::Delta;
 use crate::error::{Api, ApiError};
 use crate::fields::{PromptItem, TextOr};
 use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
@@ -129,13 +129,13 @@ async fn answer(
         let encoder = Lines { model: Arc::clone(model), end: None };
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
-    let Answer { mut choices, usage, .. } = Answer::collect(generation).await?;
+    let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
     let choice = choices.pop().unwrap_or_default();
     let Some(end) = choice.end else {
         return Err(ApiError::internal(&"a generation ended without a choice"));
     };
     let mut body = last(model, end.reason, &end.timings, usage);
-    body["content"] = Value::from(choice.content);
+    body["content"] = Value::from(choice.answer.content);
     if !choice.logprobs.is_empty() {
         body["completion_probabilities"] = probabilities(model, &choice.logprobs);
     }

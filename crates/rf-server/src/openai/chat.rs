@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use rf_chat::{AnswerCall, Delta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -14,9 +15,8 @@ use super::{
     includes_usage,
 };
 use crate::access::{RequestId, unique};
-use crate::answer::{Answer, Choice};
+use crate::answer::{Answers, Choice};
 use crate::body::Fields;
-use crate::deltas::Delta;
 use crate::error::ApiError;
 use crate::generation::{Generation, Job, Update};
 use crate::grammar::GrammarFields;
@@ -51,7 +51,7 @@ pub(crate) async fn chat(
     let conversation = fields.read::<ConversationFields>()?.conversation()?;
     let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
     let structure = fields.read::<GrammarFields>()?.structure()?;
-    let job = Job::chat(prompt, params, model.model()).with_structure(structure, &model).await?;
+    let job = Job::chat(prompt, params).with_structure(structure, &model).await?;
     let generation = Generation::submit(&model, vec![job], request_id)?;
     let head = Head::new(&model);
     if chat.stream.unwrap_or(false) {
@@ -59,7 +59,7 @@ pub(crate) async fn chat(
         let encoder = Chunks { head, model, include_usage };
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
-    let answer = Answer::collect(generation).await?;
+    let answer = Answers::collect(generation).await?;
     Ok(Json(completion(&head, &model, &answer)).into_response())
 }
 
@@ -83,7 +83,7 @@ impl Head {
     }
 }
 
-fn completion(head: &Head, model: &ServedModel, answer: &Answer) -> Value {
+fn completion(head: &Head, model: &ServedModel, answer: &Answers) -> Value {
     let choices = answer.choices.iter().enumerate();
     let choices: Vec<_> =
         choices.map(|(index, choice)| full_choice(index, choice, model)).collect();
@@ -103,19 +103,20 @@ fn completion(head: &Head, model: &ServedModel, answer: &Answer) -> Value {
 }
 
 fn full_choice(index: usize, choice: &Choice, model: &ServedModel) -> Value {
-    let mut message = json!({ "role": "assistant", "content": choice.content, "refusal": null });
-    if !choice.reasoning.is_empty() {
-        message["reasoning_content"] = json!(choice.reasoning);
+    let answer = &choice.answer;
+    let mut message = json!({ "role": "assistant", "content": answer.content, "refusal": null });
+    if !answer.reasoning.is_empty() {
+        message["reasoning_content"] = json!(answer.reasoning);
     }
-    if !choice.calls.is_empty() {
-        if choice.content.is_empty() {
+    if !answer.calls.is_empty() {
+        if answer.content.is_empty() {
             message["content"] = Value::Null;
         }
-        let call = |call: &crate::answer::Call| {
+        let call = |call: &AnswerCall| {
             let function = json!({ "name": call.name, "arguments": call.arguments });
             json!({ "id": call.id, "type": "function", "function": function })
         };
-        message["tool_calls"] = choice.calls.iter().map(call).collect();
+        message["tool_calls"] = answer.calls.iter().map(call).collect();
     }
     let logprobs = (!choice.logprobs.is_empty())
         .then(|| chat_logprobs(model.model().tokenizer(), &choice.logprobs));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use rf_chat::Delta;
 use rf_engine::Model;
 use rf_tokenizer::{DecodeOptions, Tokenizer};
 use serde::{Deserialize, Serialize};
@@ -16,9 +17,8 @@ use super::{
     includes_usage, piece,
 };
 use crate::access::{RequestId, unique};
-use crate::answer::Answer;
+use crate::answer::Answers;
 use crate::body::Fields;
-use crate::deltas::Delta;
 use crate::error::ApiError;
 use crate::fields::{Logprobs, PromptItem, TextOr};
 use crate::generation::{Generation, Job, PromptLogprobs, TokenLogprob, Update};
@@ -87,7 +87,7 @@ pub(crate) async fn completions(
         let encoder = Chunks { head, include_usage, offsets: Vec::new() };
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
-    let answer = Answer::collect(generation).await?;
+    let answer = Answers::collect(generation).await?;
     Ok(head.completion(answer))
 }
 
@@ -202,7 +202,7 @@ impl Head {
         self.echoed.get(choice / self.choices_per_prompt).map(String::as_str)
     }
 
-    fn completion(&self, answer: Answer) -> Response {
+    fn completion(&self, answer: Answers) -> Response {
         let timings = answer.timings().map(TimingsJson::from);
         let usage = Some(UsageJson::from(answer.usage));
         let prompts = &answer.prompts;
@@ -210,7 +210,7 @@ impl Head {
             let prompt = prompts.get(index / self.choices_per_prompt).and_then(Option::as_ref);
             let tokens = prompt.into_iter().flat_map(entries).chain(generated(&choice.logprobs));
             let logprobs = self.logprobs(tokens, &mut 0);
-            let text = self.echoed(index).unwrap_or_default().to_owned() + &choice.content;
+            let text = self.echoed(index).unwrap_or_default().to_owned() + &choice.answer.content;
             let finish_reason = choice.end.map(|end| finish_reason(end.reason, end.calls_tools));
             TextChoice { text: text.into(), index, logprobs, finish_reason }
         };

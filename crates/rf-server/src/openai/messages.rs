@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rf_chat::Conversation;
-use rf_tokenizer::{Message, MessageCall};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use rf_chat::{Conversation, Message, MessageCall};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 use crate::fields::TextOr;
@@ -49,11 +48,14 @@ struct ChatMessage {
 }
 
 /// A part of a message.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Part {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
+    /// Fields that some templates read.
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -112,7 +114,12 @@ fn messages(messages: Vec<ChatMessage>) -> Result<Vec<Message>, ApiError> {
             name: call.function.name,
             arguments: arguments(call.function.arguments),
         };
+        let parts = match &message.content {
+            Some(TextOr::List(parts)) => parts.iter().map(|part| json!(part)).collect(),
+            _ => Vec::new(),
+        };
         Ok(Message {
+            parts,
             role: role(&message.role).to_owned(),
             content: text(message.content, &format!("messages[{index}].content"))?,
             reasoning: message.reasoning_content.or(message.reasoning),

@@ -9,15 +9,14 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use rf_chat::Conversation;
+use rf_chat::{Conversation, Message};
 use rf_engine::StopReason;
-use rf_tokenizer::Message;
 use serde::Deserialize;
 use serde_json::Value;
 
 use self::head::{Head, is_cut_off};
 use crate::access::RequestId;
-use crate::answer::Answer;
+use crate::answer::Answers;
 use crate::body::Fields;
 use crate::error::ApiError;
 use crate::fields::TextOr;
@@ -80,14 +79,14 @@ pub(crate) async fn responses(
     let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
     let head = Head::new(&model, request.instructions, params.options.max_tokens);
     let structure = fields.read::<GrammarFields>()?.structure()?;
-    let job = Job::chat(prompt, params, model.model()).with_structure(structure, &model).await?;
+    let job = Job::chat(prompt, params).with_structure(structure, &model).await?;
     let generation = Generation::submit(&model, vec![job], request_id)?;
     if request.stream.unwrap_or(false) {
         return Ok(response(generation, stream::Events::new(head), Framing::Events));
     }
-    let Answer { mut choices, usage, .. } = Answer::collect(generation).await?;
+    let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
     let choice = choices.pop().unwrap_or_default();
     let reason = choice.end.map_or(StopReason::Eog, |end| end.reason);
-    let body = head.ended(items::output(choice, is_cut_off(reason)), reason, usage);
+    let body = head.ended(items::output(choice.answer, is_cut_off(reason)), reason, usage);
     Ok(Json(body).into_response())
 }

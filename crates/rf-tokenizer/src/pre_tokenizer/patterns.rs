@@ -25,8 +25,6 @@ pub(crate) struct Flags {
     pub(crate) add_bos: bool,
     /// True if a piece that is a token skips the merges.
     pub(crate) ignore_merges: bool,
-    /// True if the beginning-of-sequence token has no default id.
-    pub(crate) no_default_bos: bool,
 }
 
 /// The representation of bytes in the texts of the vocabulary.
@@ -139,7 +137,7 @@ const TABLE: &[Row] = &[
     (&["stablelm2", "qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "hunyuan", "solar-open", "grok-2"], &[QWEN2], PLAIN),
     (&["qwen35"], &[Source::Regex(r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")], PLAIN),
     (&["poro-chat", "bloom", "gpt3-finnish"], &[Source::Regex(r" ?[^(\s|.,!?…。，、।۔،)]+")], PLAIN),
-    (&["chatglm-bpe", "glm4"], &[LLAMA3], GLM),
+    (&["chatglm-bpe", "glm4"], &[LLAMA3], PLAIN),
     (&["viking"], &[Source::Regex(r" ?[^(\s|.,!?…。，、।۔،)]+"), Source::Regex(r"\p{N}")], PLAIN),
     (&["tekken"], &[Source::Regex(r"[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]*[\p{L}--[A-Z]]+|[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]+[\p{L}--[A-Z]]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")], LLAMA),
     (&["chameleon"], &[Source::Regex(r"<sentinel:[0-9]+>"), Source::Regex(r"(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"), Source::Regex(r"([\t\n]|    |  )"), Source::Regex(r"\p{N}"), Source::Regex(r"[\p{P}!-/:-@\[-`{-~]"), GPT2], BOS),
@@ -181,12 +179,10 @@ const KIMI: Source = Source::Regex(
     r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 );
 
-const PLAIN: Flags =
-    Flags { form: Form::StandIns, add_bos: false, ignore_merges: false, no_default_bos: false };
+const PLAIN: Flags = Flags { form: Form::StandIns, add_bos: false, ignore_merges: false };
 const BOS: Flags = Flags { add_bos: true, ..PLAIN };
 const WHOLE: Flags = Flags { ignore_merges: true, ..PLAIN };
 const LLAMA: Flags = Flags { add_bos: true, ..WHOLE };
-const GLM: Flags = Flags { no_default_bos: true, ..PLAIN };
 const RAW: Flags = Flags { form: Form::Utf8, ..PLAIN };
 const SARVAM: Flags = Flags { form: Form::EscapedUtf8, ..PLAIN };
 const GEMMA: Flags = Flags { form: Form::Gemma, ..PLAIN };

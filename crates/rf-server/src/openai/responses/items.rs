@@ -1,11 +1,10 @@
 //! Items: what goes into a response, and what comes out.
 
-use rf_tokenizer::{Message, MessageCall};
+use rf_chat::{Answer, Message, MessageCall};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::access::unique;
-use crate::answer::Choice;
 use crate::error::ApiError;
 use crate::fields::TextOr;
 use crate::openai::messages::{self, Part, text};
@@ -69,16 +68,16 @@ pub(super) fn messages(items: Vec<InputItem>) -> Result<Vec<Message>, ApiError> 
 }
 
 /// The items of an answer.
-pub(super) fn output(choice: Choice, is_cut_off: bool) -> Vec<Value> {
+pub(super) fn output(answer: Answer, is_cut_off: bool) -> Vec<Value> {
     let status = if is_cut_off { "incomplete" } else { "completed" };
     let mut items = Vec::new();
-    if !choice.reasoning.is_empty() {
-        items.push(reasoning(&unique("rs_"), &choice.reasoning, status));
+    if !answer.reasoning.is_empty() {
+        items.push(reasoning(&unique("rs_"), &answer.reasoning, status));
     }
-    if !choice.content.is_empty() || choice.calls.is_empty() {
-        items.push(message(&unique("msg_"), &choice.content, status));
+    if !answer.content.is_empty() || answer.calls.is_empty() {
+        items.push(message(&unique("msg_"), &answer.content, status));
     }
-    for call in choice.calls {
+    for call in answer.calls {
         items.push(function_call(&unique("fc_"), &call.id, &call.name, &call.arguments, status));
     }
     items

@@ -1,12 +1,12 @@
 //! The events of a streamed response.
 
+use rf_chat::Delta;
 use rf_engine::StopReason;
 use serde_json::{Value, json};
 
 use super::head::{Head, is_cut_off};
 use super::items;
 use crate::access::unique;
-use crate::deltas::Delta;
 use crate::error::ApiError;
 use crate::generation::{Update, Usage};
 use crate::stream::{Encoder, Frames};

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{Local, TimeZone};
-use rf_tokenizer::{ChatTemplate, Error, Message, RenderOptions};
+use rf_chat::{ChatTemplate, Error, Message, RenderOptions};
 use serde_json::{Value, json};
 
 const EXPECTED: &[(&str, &str)] = &[

@@ -1,19 +1,18 @@
 //! Chat templates: renders a conversation with the Jinja source of a model file.
 
 mod builtin;
-mod message;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 
 use chrono::{DateTime, Local};
 use rf_template::{Error as TemplateError, Template};
+use rf_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 
-use self::message::Arguments;
 use crate::Error;
-
-pub use self::message::{Message, MessageCall};
+use crate::message::{self, Arguments, Content, Message, MessageForm};
 
 /// Inputs of a template besides the messages.
 #[derive(Debug, Clone, Default)]
@@ -39,6 +38,12 @@ impl RenderOptions {
     }
 }
 
+/// The beginning of a part that a template prints as Python prints it.
+const PRINTED_PART: &str = "{'type': 'text'";
+
+/// A text that no template contains.
+const PROBE: &str = "rf-chat-probe-5e1f";
+
 /// A compiled chat template. It behaves as in the `transformers` library: blocks are trimmed, and
 /// `raise_exception`, `strftime_now`, Python's string methods, `break` and `continue` are
 /// available.
@@ -53,6 +58,8 @@ pub struct ChatTemplate {
     eos: String,
     /// Variables of all renderings.
     variables: BTreeMap<String, Value>,
+    /// True if the template shows the text of a content only as a part of a list.
+    needs_parts: OnceLock<bool>,
 }
 
 impl ChatTemplate {
@@ -68,7 +75,18 @@ impl ChatTemplate {
             bos: bos.to_owned(),
             eos: eos.to_owned(),
             variables: BTreeMap::new(),
+            needs_parts: OnceLock::new(),
         })
+    }
+
+    /// [`new`](Self::new) with the tokens of a model.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub fn of_tokenizer(source: &str, tokenizer: &Tokenizer) -> Result<Self, Error> {
+        let text = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
+        Self::new(source, text(tokenizer.bos()), text(tokenizer.eos()))
     }
 
     /// The template with variables for all renderings, such as `enable_thinking`. Those of
@@ -98,7 +116,7 @@ impl ChatTemplate {
     }
 
     /// The prompt for `messages`. Tokenize it with
-    /// [`parse_special`](crate::EncodeOptions::parse_special). Most templates include the
+    /// [`encode_rendered`](rf_tokenizer::Tokenizer::encode_rendered). Most templates include the
     /// beginning-of-sequence token.
     ///
     /// # Errors
@@ -106,12 +124,18 @@ impl ChatTemplate {
     /// If the template refuses the messages, fails, needs too much time, memory or depth, or leaves
     /// out the message to continue.
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<String, Error> {
-        let mut rendered = self.render_with(messages, Arguments::Object, options);
-        let has_calls = messages.iter().any(|message| !message.tool_calls.is_empty());
-        if has_calls && matches!(rendered, Err(Error::TemplateFailed(_))) {
-            // Older templates expect the arguments of calls as text.
-            rendered = self.render_with(messages, Arguments::Text, options).or(rendered);
-        }
+        let rendered = if self.needs_parts() {
+            self.render_calls(messages, Content::OnlyParts, options)
+        } else if self.reads_fields(messages) {
+            let parts = self.render_calls(messages, Content::Parts, options);
+            // Only a template for parts shows them as text: others fail, or print the list.
+            match parts.ok().filter(|prompt| !prompt.contains(PRINTED_PART)) {
+                Some(prompt) => Ok(prompt),
+                None => self.render_calls(messages, Content::Text, options),
+            }
+        } else {
+            self.render_calls(messages, Content::Text, options)
+        };
         match messages.last().filter(|_| options.continue_final_message) {
             Some(last) => message::end_within(rendered?, last),
             None => rendered,
@@ -123,15 +147,57 @@ impl ChatTemplate {
         &self.source
     }
 
+    /// Renders with the arguments of calls as objects, or as older templates expect them.
+    fn render_calls(
+        &self,
+        messages: &[Message],
+        content: Content,
+        options: &RenderOptions,
+    ) -> Result<String, Error> {
+        let form = MessageForm { arguments: Arguments::Object, content };
+        let rendered = self.render_with(messages, form, options);
+        let has_calls = messages.iter().any(|message| !message.tool_calls.is_empty());
+        if !has_calls || !matches!(rendered, Err(Error::TemplateFailed(_))) {
+            return rendered;
+        }
+        let form = MessageForm { arguments: Arguments::Text, ..form };
+        self.render_with(messages, form, options).or(rendered)
+    }
+
+    /// Returns true if a text as content is not shown, and a list with the text is: a template of a
+    /// model that also reads images may expect lists only.
+    fn needs_parts(&self) -> bool {
+        *self.needs_parts.get_or_init(|| {
+            let messages = [Message::new("user", PROBE)];
+            let shows = |content| {
+                let form = MessageForm { arguments: Arguments::Object, content };
+                let prompt = self.render_with(&messages, form, &RenderOptions::default());
+                prompt.is_ok_and(|p| p.contains(PROBE) && !p.contains(PRINTED_PART))
+            };
+            // Such a template reads the type or the text of a part.
+            self.source.contains("text") && !shows(Content::Text) && shows(Content::OnlyParts)
+        })
+    }
+
+    /// Returns true if the template names a field of the parts that their text does not tell, such
+    /// as the languages of a translation.
+    fn reads_fields(&self, messages: &[Message]) -> bool {
+        let parts = messages.iter().flat_map(|message| &message.parts);
+        let mut fields = parts.filter_map(Value::as_object).flat_map(serde_json::Map::keys);
+        fields.any(|field| {
+            !matches!(field.as_str(), "type" | "text") && self.source.contains(field.as_str())
+        })
+    }
+
     fn render_with(
         &self,
         messages: &[Message],
-        arguments: Arguments,
+        form: MessageForm,
         options: &RenderOptions,
     ) -> Result<String, Error> {
         let none = Value::Null;
         let own = [
-            ("messages", messages.iter().map(|m| m.to_value(arguments)).collect()),
+            ("messages", messages.iter().map(|m| m.to_value(form)).collect()),
             ("add_generation_prompt", json!(options.add_generation_prompt)),
             ("bos_token", json!(self.bos)),
             ("eos_token", json!(self.eos)),

@@ -11,6 +11,10 @@ pub struct Message {
     pub role: String,
     /// The text.
     pub content: String,
+    /// The parts of the content as the client wrote them, such as `{"type": "text", "text": "…"}`,
+    /// for templates that read their fields. Empty if the content has no parts. Their texts
+    /// together are [`content`](Self::content).
+    pub parts: Vec<Value>,
     /// The reasoning of an assistant, for templates that show it again.
     pub reasoning: Option<String>,
     /// The calls of an assistant.
@@ -28,15 +32,34 @@ pub struct MessageCall {
     pub id: String,
     /// The name of the tool.
     pub name: String,
-    /// The arguments: an object.
+    /// The arguments: an object, or a text that holds one. Null and an empty text are an empty
+    /// object, because models and clients write both for a call without arguments.
     pub arguments: Value,
 }
 
+/// The form of messages in a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MessageForm {
+    pub(crate) arguments: Arguments,
+    pub(crate) content: Content,
+}
+
 /// The form of the arguments of calls in a template.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Arguments {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arguments {
     Object,
     Text,
+}
+
+/// The form of the content of messages in a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// A text.
+    Text,
+    /// The parts of messages that have any, otherwise a text.
+    Parts,
+    /// A list of parts, even for a text.
+    OnlyParts,
 }
 
 impl Message {
@@ -46,10 +69,10 @@ impl Message {
     }
 
     /// The message as templates expect it.
-    pub(super) fn to_value(&self, arguments: Arguments) -> Value {
+    pub(crate) fn to_value(&self, form: MessageForm) -> Value {
         let mut message = Map::new();
         message.insert("role".into(), json!(self.role));
-        message.insert("content".into(), json!(self.content));
+        message.insert("content".into(), self.content_value(form.content));
         if let Some(reasoning) = &self.reasoning {
             message.insert("reasoning_content".into(), json!(reasoning));
             message.insert("reasoning".into(), json!(reasoning));
@@ -60,9 +83,10 @@ impl Message {
         }
         if !self.tool_calls.is_empty() {
             let call = |call: &MessageCall| {
-                let arguments = match arguments {
-                    Arguments::Object => call.arguments.clone(),
-                    Arguments::Text => json!(call.arguments.to_string()),
+                let arguments = match (form.arguments, call.value()) {
+                    (Arguments::Object, value) => value,
+                    (Arguments::Text, Value::String(text)) => Value::String(text),
+                    (Arguments::Text, value) => json!(value.to_string()),
                 };
                 json!({
                     "id": call.id,
@@ -80,11 +104,44 @@ impl Message {
         }
         Value::Object(message)
     }
+
+    fn content_value(&self, form: Content) -> Value {
+        match form {
+            Content::Parts | Content::OnlyParts if !self.parts.is_empty() => json!(self.parts),
+            Content::OnlyParts => json!([{"type": "text", "text": self.content}]),
+            Content::Text | Content::Parts => json!(self.content),
+        }
+    }
+}
+
+impl MessageCall {
+    /// The arguments as templates expect them: an object. What is none stays what it is.
+    pub(crate) fn value(&self) -> Value {
+        let none = || json!({});
+        match &self.arguments {
+            Value::Null => none(),
+            Value::String(text) if text.trim().is_empty() => none(),
+            Value::String(text) => match serde_json::from_str(text) {
+                Ok(Value::Null) => none(),
+                Ok(value @ Value::Object(_)) => value,
+                _ => self.arguments.clone(),
+            },
+            value => value.clone(),
+        }
+    }
+}
+
+/// The first call whose arguments are no object, as the index of its message and its own.
+pub(crate) fn odd_arguments(messages: &[Message]) -> Option<(usize, usize)> {
+    messages.iter().enumerate().find_map(|(index, message)| {
+        let call = message.tool_calls.iter().position(|call| !call.value().is_object());
+        call.map(|call| (index, call))
+    })
 }
 
 /// Cuts a prompt after the text of its last message. White space that the template trims is part
 /// of that text.
-pub(super) fn end_within(mut prompt: String, last: &Message) -> Result<String, Error> {
+pub(crate) fn end_within(mut prompt: String, last: &Message) -> Result<String, Error> {
     let text = match &last.reasoning {
         Some(reasoning) if last.content.is_empty() => reasoning,
         _ => &last.content,
