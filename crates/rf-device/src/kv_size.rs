@@ -1,10 +1,10 @@
 //! The size of a KV cache that many sequences share.
 
-use rf_engine::hybrid::{self, DeviceLayers};
 use rf_engine::{EngineOptions, Model};
 use rf_graph::Backend;
 
 use crate::error::Error;
+use crate::layers::{DeviceLayers, layer_count};
 use crate::placement::Placement;
 
 /// The largest cache on a CPU, in contexts: it has no use for more sequences at a time.
@@ -85,7 +85,7 @@ impl Placement {
         let layers = self.gpu_layers(model, &with(context))?;
         let (most_tokens, share) = match layers {
             DeviceLayers { layers: 0, .. } => (most_tokens.min(contexts(context, CPU_CONTEXTS)), 4),
-            DeviceLayers { layers, without_experts: 0 } if layers == hybrid::layer_count(model) => {
+            DeviceLayers { layers, without_experts: 0 } if layers == layer_count(model) => {
                 (most_tokens, 1)
             }
             _ => return Ok(contexts(context, DIVIDED_CONTEXTS).min(most_tokens).max(context)),

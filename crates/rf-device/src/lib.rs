@@ -31,6 +31,7 @@ pub mod gpu;
 #[path = "no_gpu.rs"]
 mod gpu;
 mod kv_size;
+mod layers;
 #[cfg(feature = "gpu")]
 mod lines;
 mod loading;

@@ -1,10 +1,10 @@
 //! Loading a model on the devices of a placement.
 
-use rf_engine::hybrid::{self, DeviceLayers};
 use rf_engine::{Engine, EngineOptions, Model};
 use rf_graph::Progress;
 
 use crate::error::{Error, Warning, sentence};
+use crate::layers::{self, DeviceLayers};
 use crate::placement::{LayerPlacement, Placement};
 
 /// A loaded model and where its layers run.
@@ -69,7 +69,7 @@ impl Placement {
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
         let mut gpu_layers = self.gpu_layers(&model, &options)?;
-        let expert_layers = if self.fits_experts() { hybrid::expert_layers(&model) } else { 0 };
+        let expert_layers = if self.fits_experts() { layers::expert_layers(&model) } else { 0 };
         let mut model = Some(model);
         loop {
             if gpu_layers.layers == 0 {
@@ -225,7 +225,7 @@ pub(crate) mod tests {
     }
 
     fn all_layers() -> usize {
-        hybrid::layer_count(&model())
+        layers::layer_count(&model())
     }
 
     #[test]

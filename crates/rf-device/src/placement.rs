@@ -3,13 +3,13 @@
 use std::fmt;
 
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::hybrid::{self, DeviceLayers, HybridBackend};
 use rf_engine::{EngineOptions, Model};
-use rf_graph::{Backend, Layout, MemoryNeed};
+use rf_graph::{Backend, HybridBackend, Layout, MemoryNeed};
 
 use crate::Prober;
 use crate::error::{Error, Warning};
 use crate::gpu;
+use crate::layers::{DeviceLayers, expert_layers, layer_count, layers_that_fit};
 use crate::open_gpu::OpenGpu;
 use crate::options::{Device, GpuLayers, Graphs, Shares, SplitMode};
 
@@ -172,7 +172,7 @@ impl Placement {
         match &self.gpus[..] {
             [gpu] => gpu.to_string(),
             gpus => {
-                let counts = hybrid::deal(layers, &self.shares);
+                let counts = HybridBackend::deal(layers, &self.shares);
                 let name = |(gpu, count)| match count {
                     1 => format!("{gpu} with 1 layer"),
                     _ => format!("{gpu} with {count} layers"),
@@ -230,15 +230,15 @@ impl Placement {
         if self.gpus.is_empty() {
             return Ok(DeviceLayers::default());
         }
-        let all = hybrid::layer_count(model);
-        let cpu_experts = self.cpu_experts.map(|layers| layers.min(hybrid::expert_layers(model)));
+        let all = layer_count(model);
+        let cpu_experts = self.cpu_experts.map(|layers| layers.min(expert_layers(model)));
         let layers = match self.gpu_layers {
             GpuLayers::All => all,
             GpuLayers::Last(count) => count.min(all),
             GpuLayers::Auto => {
                 let free_bytes = self.gpu_memory_bytes().unwrap_or(u64::MAX);
                 return self.with_gpus_as_one(|gpu| {
-                    Ok(hybrid::layers_that_fit(model, options, gpu, free_bytes, cpu_experts)?)
+                    Ok(layers_that_fit(model, options, gpu, free_bytes, cpu_experts)?)
                 });
             }
         };

@@ -15,7 +15,7 @@ use std::path::Path;
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs, Session};
 use rf_graph::case::{Case, CaseBatch, cases};
-use rf_graph::{Backend, Executor, Output, RowKind, fuse};
+use rf_graph::{Backend, Executor, Output, RowKind};
 
 /// The conformance cases that are counted, by the start and the end of their names: every format
 /// and every op, each in few shapes.
@@ -101,8 +101,7 @@ fn count(name: &str, tokens: usize, mut run: impl FnMut() -> Outcome) -> Outcome
 /// Counts the batches of a case with the fewest and the most tokens, after a run of all of them
 /// that leaves nothing to be initialised.
 fn run_case(case: &Case, backend: &CpuBackend) -> Outcome {
-    let mut program = case.program();
-    program.graph = fuse(program.graph, backend.fusions());
+    let program = case.program().fused_for(backend);
     let output = program.graph.value(program.graph.output());
     let (rows, width) = (output.rows, output.width);
     let mut executor = backend.compile(program, &mut |_| ())?;

@@ -20,7 +20,7 @@ use tracing::field::Empty;
 
 use crate::error::Error;
 use crate::identity::identity;
-use crate::model::{Model, fused};
+use crate::model::Model;
 use crate::options::EngineOptions;
 use crate::sampling::Sampler;
 use crate::session::{Session, lock};
@@ -68,7 +68,7 @@ impl Engine {
         let model = model.into();
         let _span = tracing::info_span!("model_load").entered();
         let page_size = PageSize::try_from(options.page_tokens)?;
-        let program = fused(model.program(&options)?, backend);
+        let program = model.program(&options)?.fused_for(backend);
         let memory_need = backend.memory_need(&program)?;
         let held = memory_need.held;
         tracing::debug!(

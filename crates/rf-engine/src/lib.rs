@@ -57,7 +57,6 @@ mod engine;
 mod error;
 mod generate;
 mod generation;
-pub mod hybrid;
 mod identity;
 mod kv_layout;
 mod model;

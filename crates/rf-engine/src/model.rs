@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rf_chat::ChatTemplate;
 use rf_gguf::Gguf;
-use rf_graph::{Backend, KvLayout, KvType, MemoryNeed, Op, Program, fuse};
+use rf_graph::{Backend, KvLayout, KvType, MemoryNeed, Op, Program};
 use rf_kv::PageGroup;
 use rf_model::{Head, ModelConfig, Pooling};
 use rf_tokenizer::Tokenizer;
@@ -157,7 +157,7 @@ impl Model {
         backend: &dyn Backend,
         options: &EngineOptions,
     ) -> Result<MemoryNeed, Error> {
-        Ok(backend.memory_need(&fused(self.program(options)?, backend))?)
+        Ok(backend.memory_need(&self.program(options)?.fused_for(backend))?)
     }
 
     /// Bytes of the KV cache of one token in all layers. Layers with a window keep fewer tokens
@@ -200,8 +200,12 @@ impl Model {
         }
     }
 
-    /// The program before fusion.
-    pub(crate) fn program(&self, options: &EngineOptions) -> Result<Program, Error> {
+    /// The program of the model before fusion.
+    ///
+    /// # Errors
+    ///
+    /// If an option is invalid or tensors are missing.
+    pub fn program(&self, options: &EngineOptions) -> Result<Program, Error> {
         let context_tokens = self.context_tokens(options);
         let kv = full_layout(&self.config, context_tokens, options)?;
         let head = match options.pooling {
@@ -216,9 +220,4 @@ impl Model {
         let (max_batch_tokens, max_output_rows) = (batch_tokens, batch_tokens);
         Ok(Program { graph, weights, kv, max_batch_tokens, max_output_rows })
     }
-}
-
-/// A program with the fused ops that a backend supports.
-pub(crate) fn fused(program: Program, backend: &dyn Backend) -> Program {
-    Program { graph: fuse(program.graph, backend.fusions()), ..program }
 }

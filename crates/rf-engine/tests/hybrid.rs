@@ -5,11 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::hybrid::{
-    DeviceLayers, HybridBackend, deal, expert_layers, layer_count, layers_that_fit,
-};
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
-use rf_graph::{Backend, Layout, ReferenceBackend};
+use rf_graph::{Backend, HybridBackend, Layout, ReferenceBackend};
 
 /// A tiny dense model with F16 weights: 512 tokens, context 256.
 fn tiny() -> Model {
@@ -125,18 +122,6 @@ fn layers_that_are_dealt_over_cpus_give_the_bits_of_one() {
 }
 
 #[test]
-fn layers_are_dealt_by_shares() {
-    assert_eq!(deal(33, &[1.0, 1.0]), [16, 17]);
-    assert_eq!(deal(33, &[1.01, 1.0]), [16, 17]);
-    assert_eq!(deal(33, &[1.1, 1.0]), [17, 16]);
-    assert_eq!(deal(33, &[3.0, 1.0]), [25, 8]);
-    assert_eq!(deal(5, &[1.0, 1.0, 1.0]), [1, 2, 2]);
-    assert_eq!(deal(4, &[0.0, 1.0]), [0, 4]);
-    assert_eq!(deal(4, &[1.0]), [4]);
-    assert!(HybridBackend::dealt(&[]).is_none());
-}
-
-#[test]
 fn experts_on_another_cpu_give_the_bits_of_one() {
     for name in ["gptoss_mxfp4", "glm4moe", "deepseek2_groups"] {
         let model = || experts(name);
@@ -184,64 +169,6 @@ fn a_cut_where_there_is_no_layer_is_an_error() {
     let backend = HybridBackend::new(&cpu, &cpu, layers(tiny().config().num_layers() + 1));
     let error = Engine::load(tiny(), &backend, OPTIONS, &mut |_| ()).err().unwrap();
     assert!(error.to_string().contains("there is no layer"), "{error}");
-}
-
-#[test]
-fn as_many_layers_as_fit_are_chosen() {
-    let (model, cpu) = (demo(), cpu(1));
-    let fit = |free_bytes| {
-        let fit = layers_that_fit(&model, &OPTIONS, &cpu, free_bytes, None).unwrap();
-        assert_eq!(fit.without_experts, 0);
-        fit.layers
-    };
-    let all = layer_count(&model);
-    assert_eq!(all, model.config().num_layers() + 1);
-    assert_eq!(fit(u64::MAX), all);
-    assert_eq!(fit(0), 0);
-    let mut seen: Vec<usize> = (0..500).map(|step| fit(step * (32 << 10))).collect();
-    assert!(seen.is_sorted());
-    seen.dedup();
-    // The output's matrix is the embedding, so one layer costs more than the step and none is
-    // skipped.
-    assert_eq!(seen.first(), Some(&0));
-    assert_eq!(seen.last(), Some(&all));
-    assert!(seen.len() > all / 2, "{seen:?}");
-}
-
-#[test]
-fn layers_that_share_caches_are_placed_one_by_one() {
-    let (model, first, second) = (gemma4(), cpu(1), cpu(1));
-    let all = layer_count(&model);
-    let fit = |free_bytes| layers_that_fit(&model, &OPTIONS, &second, free_bytes, None).unwrap();
-    let mut seen: Vec<usize> = (0..500).map(|step| fit(step * (8 << 10)).layers).collect();
-    seen.dedup();
-    assert!(seen.is_sorted() && seen.len() > all / 2, "{seen:?}");
-    // The plan counts what is handed over and the caches that both parts have.
-    let backend = HybridBackend::new(&first, &second, layers(all - 2));
-    let need = model.memory_need(&backend, &OPTIONS).unwrap();
-    assert_eq!(load(model, &backend).memory(), need.held);
-}
-
-#[test]
-fn experts_leave_before_layers_do() {
-    let (model, cpu) = (experts("gptoss_mxfp4"), cpu(1));
-    let fit = |free_bytes, without_experts| {
-        layers_that_fit(&model, &OPTIONS, &cpu, free_bytes, without_experts).unwrap()
-    };
-    let (all, experts) = (layer_count(&model), expert_layers(&model));
-    assert_eq!(experts, all - 1);
-    let whole = DeviceLayers { layers: all, without_experts: 0 };
-    assert_eq!(fit(u64::MAX, None), whole);
-    assert_eq!(fit(0, None), DeviceLayers::default());
-    let mut seen: Vec<DeviceLayers> = (0..2000).map(|step| fit(step * (4 << 10), None)).collect();
-    seen.dedup();
-    let first = seen.iter().position(|fit| fit.layers == all).unwrap();
-    // Fewer layers have none of their experts; all layers have more and more of them.
-    assert!(seen[1..first].iter().all(|fit| fit.without_experts == experts), "{seen:?}");
-    let elsewhere: Vec<usize> = seen[first..].iter().map(|fit| fit.without_experts).collect();
-    assert_eq!(elsewhere, (0..=experts).rev().collect::<Vec<_>>());
-    let given = fit(u64::MAX, Some(1));
-    assert_eq!(given, DeviceLayers { layers: all, without_experts: 1 });
 }
 
 #[test]

@@ -5,11 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::hybrid::HybridBackend;
 use rf_engine::{Engine, EngineOptions, Error, Model};
 use rf_graph::{
-    Backend, BackendError, Executor, Fusions, KvLayer, KvLayout, KvType, Layout, MemoryNeed,
-    Program, Progress, ReferenceBackend, fuse,
+    Backend, BackendError, Executor, Fusions, HybridBackend, KvLayer, KvLayout, KvType, Layout,
+    MemoryNeed, Program, Progress, ReferenceBackend, fuse,
 };
 use rf_kv::PageGroup;
 

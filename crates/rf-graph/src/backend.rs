@@ -4,7 +4,7 @@ use rf_kv::{CopyPage, PageGroup, PageId};
 
 use crate::batch::Batch;
 use crate::error::BackendError;
-use crate::fuse::Fusions;
+use crate::fuse::{Fusions, fuse};
 use crate::graph::Graph;
 use crate::kv::KvLayout;
 use crate::memory::{MemoryNeed, MemoryUse};
@@ -175,6 +175,14 @@ pub struct Program {
     pub max_batch_tokens: usize,
     /// Largest number of output rows of a batch.
     pub max_output_rows: usize,
+}
+
+impl Program {
+    /// The program with the fused ops that a backend supports.
+    #[must_use]
+    pub fn fused_for(self, backend: &dyn Backend) -> Self {
+        Self { graph: fuse(self.graph, backend.fusions()), ..self }
+    }
 }
 
 /// Progress of loading the weights.

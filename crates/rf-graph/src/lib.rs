@@ -2,7 +2,8 @@
 //!
 //! A model writes its layers with [`GraphBuilder`]. [`fuse()`] rewrites the graph into the fused
 //! ops that a backend supports, [`Plan`] assigns buffers, and a [`Backend`] compiles the program
-//! into an [`Executor`]. [`ReferenceBackend`] defines every op with scalar code and f64 sums.
+//! into an [`Executor`]. [`HybridBackend`] runs one program on several backends.
+//! [`ReferenceBackend`] defines every op with scalar code and f64 sums.
 //! [`case`] is the only table of small programs: [`conformance`] checks backends with it, and
 //! benchmarks time it.
 //!
@@ -70,6 +71,7 @@ mod cost;
 mod error;
 mod fuse;
 mod graph;
+mod hybrid;
 mod input;
 mod kv;
 pub mod layer;
@@ -91,6 +93,7 @@ pub use cost::Costs;
 pub use error::BackendError;
 pub use fuse::{Fusions, WeightRule, fuse};
 pub use graph::{Graph, Stage};
+pub use hybrid::HybridBackend;
 pub use input::{Input, QueuedRows};
 pub use kv::{KvLayer, KvLayout, KvType, StateShape};
 pub use memory::{MemoryNeed, MemoryUse};

@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use rf_graph::case::{self, Case, CaseBatch, Format, Shape, Timer};
-use rf_graph::{Backend, BackendError, OpCost, fuse};
+use rf_graph::{Backend, BackendError, OpCost};
 
 use crate::GpuBackend;
 use crate::params::MatrixUnit;
@@ -149,8 +149,7 @@ fn seconds(backend: &dyn Backend, case: &Case, copies: usize) -> Result<f64, Bac
     const RUNS: usize = 41;
     const MIN_RUNS: usize = 5;
     const MAX_DURATION: Duration = Duration::from_millis(700);
-    let mut program = case.timed_program(copies);
-    program.graph = fuse(program.graph, backend.fusions());
+    let program = case.timed_program(copies).fused_for(backend);
     let mut timer = Timer::new(backend, case, program)?;
     // Warm up: plain launches, graph capture, first replay.
     for _ in 0..3 {

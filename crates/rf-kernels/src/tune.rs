@@ -13,7 +13,7 @@ use rf_graph::case::{
     Case, CaseBatch, Format, Schedule, Timer, attention, feed_forward, gated_unit, matmul,
 };
 use rf_graph::conformance::Deviation;
-use rf_graph::{Backend, BackendError, DType, KvType, Output, Program, fuse};
+use rf_graph::{Backend, BackendError, DType, KvType, Output};
 
 use crate::GpuBackend;
 use crate::params::{FEW_TOKENS, MIN_SPLIT_KEYS, MatmulDevice, MatrixUnit};
@@ -242,7 +242,7 @@ impl Trial {
             _ => copies(&case, case.cost()).next_multiple_of(3),
         };
         let timer = |backend: &GpuBackend| {
-            Timer::new(backend, &case, fused(backend, case.timed_program(copies)))
+            Timer::new(backend, &case, case.timed_program(copies).fused_for(backend))
         };
         let mut timers = [timer(&default)?, timer(&tuned)?];
         // Warm up: plain launches, graph capture, first replay.
@@ -260,14 +260,9 @@ impl Trial {
     }
 }
 
-fn fused(backend: &GpuBackend, mut program: Program) -> Program {
-    program.graph = fuse(program.graph, backend.fusions());
-    program
-}
-
 /// The results of the timed batch.
 fn results(backend: &GpuBackend, case: &Case) -> Result<Vec<Vec<f32>>, BackendError> {
-    let program = fused(backend, case.timed_program(1));
+    let program = case.timed_program(1).fused_for(backend);
     let width = program.graph.value(program.graph.output()).width;
     let mut executor = backend.compile(program, &mut |_| ())?;
     let [fill @ .., timed] = case.batches() else { return Ok(Vec::new()) };

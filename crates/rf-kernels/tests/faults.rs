@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, fs, time::Duration};
 
 use rf_emu_hip::without_symbols;
 use rf_graph::case::{Case, cases};
-use rf_graph::{Backend, BackendError, Batch, Output, Program, fuse};
+use rf_graph::{Backend, BackendError, Batch, Output};
 use rf_kernels::{Error, GpuBackend, GpuOptions};
 use stand_in::{Outputs, library, session};
 
@@ -48,8 +48,7 @@ fn case() -> Case {
 fn run() -> Result<Outputs, BackendError> {
     let case = case();
     let backend = GpuBackend::new(GpuOptions::default()).map_err(BackendError::from)?;
-    let program = case.program();
-    let program = Program { graph: fuse(program.graph, backend.fusions()), ..program };
+    let program = case.program().fused_for(&backend);
     let output = program.graph.value(program.graph.output());
     let mut executor = backend.compile(program, &mut |_| ())?;
     // The decode step is launched, captured, and then replayed, with and without a check.

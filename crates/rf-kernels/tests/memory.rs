@@ -1,8 +1,8 @@
 //! `Backend::memory_need` is exactly what an executor holds, for every program of the conformance
 //! table.
 
+use rf_graph::Backend;
 use rf_graph::case::cases;
-use rf_graph::{Backend, Program, fuse};
 use rf_kernels::{GpuBackend, GpuOptions};
 
 #[test]
@@ -15,8 +15,7 @@ fn the_memory_need_is_what_an_executor_holds() {
         }
     };
     for case in cases() {
-        let program = case.program();
-        let program = Program { graph: fuse(program.graph, backend.fusions()), ..program };
+        let program = case.program().fused_for(&backend);
         let need = backend.memory_need(&program).unwrap();
         let free_bytes = backend.available_memory_bytes().unwrap();
         let executor = backend.compile(program, &mut |_| ()).unwrap();

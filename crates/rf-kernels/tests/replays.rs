@@ -13,7 +13,7 @@ mod stand_in;
 use std::time::Duration;
 
 use rf_graph::case::{Case, Schedule, cases, rms_norm};
-use rf_graph::{Backend, BackendError, Batch, Candidate, Executor, Output, Program, fuse};
+use rf_graph::{Backend, BackendError, Batch, Candidate, Executor, Output, Program};
 use rf_kernels::{GpuBackend, GpuOptions};
 use stand_in::{Call, Outputs, Session, library, session};
 
@@ -30,8 +30,7 @@ const CHECKED: [usize; 3] = [1, 2, 4];
 
 fn compile(program: Program) -> Result<Box<dyn Executor>, BackendError> {
     let backend = GpuBackend::new(GpuOptions::default()).map_err(BackendError::from)?;
-    let program = Program { graph: fuse(program.graph, backend.fusions()), ..program };
-    backend.compile(program, &mut |_| ())
+    backend.compile(program.fused_for(&backend), &mut |_| ())
 }
 
 fn case(name: &str) -> Case {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rf_graph::case::cases;
 use rf_graph::{
     Backend, BackendError, Batch, Executor, Input, Layout, Output, Program, Span, Split, Turn,
-    fuse, split,
+    split,
 };
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kv::{PageGroup, PageId};
@@ -36,7 +36,7 @@ fn model(name: &str) -> Result<(Box<dyn Executor>, usize), BackendError> {
     }
     (program.max_batch_tokens, program.max_output_rows) = (100, 100);
     let backend = GpuBackend::new(GpuOptions::default()).map_err(BackendError::from)?;
-    let program = Program { graph: fuse(program.graph, backend.fusions()), ..program };
+    let program = program.fused_for(&backend);
     let width = program.graph.value(program.graph.output()).width;
     Ok((backend.compile(program, &mut |_| ())?, width))
 }
@@ -201,8 +201,7 @@ fn divided_chunks(form: HandOver, chunks: usize) -> Result<Outputs, BackendError
     let open = |ordinal, part: Program| {
         let options = GpuOptions { ordinal: Some(ordinal), ..GpuOptions::default() };
         let backend = GpuBackend::new(options).map_err(BackendError::from)?;
-        let part = Program { graph: fuse(part.graph, backend.fusions()), ..part };
-        backend.compile(part, &mut |_| ())
+        backend.compile(part.fused_for(&backend), &mut |_| ())
     };
     let (mut first, mut second) = (open(0, first)?, open(1, second)?);
     let pages: Vec<PageId> = (0..NUM_PAGES as u32).map(PageId::new).collect();

@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::hybrid::HybridBackend;
 use rf_engine::{EngineOptions, Feed, Outputs, Session};
-use rf_graph::{Backend, Layout};
+use rf_graph::{Backend, HybridBackend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
 
 use crate::models::{

@@ -1,10 +1,9 @@
 //! Drafts from the model's own block for further tokens (MTP).
 
-use rf_engine::hybrid::HybridBackend;
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Request, Scheduler, SchedulerOptions};
 use rf_engine::{Engine, EngineOptions, Error, Model, Speculation, SpeculationOptions};
-use rf_graph::{Backend, Layout};
+use rf_graph::{Backend, HybridBackend, Layout};
 use rf_kv::PageGroup;
 
 use crate::drafts::{add, compare, fixed, prompts};

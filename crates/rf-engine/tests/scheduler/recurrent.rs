@@ -5,14 +5,13 @@ pub(crate) mod shapes;
 
 use std::ops::ControlFlow;
 
-use rf_engine::hybrid::HybridBackend;
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Scheduler, SchedulerOptions};
 use rf_engine::{
     Engine, EngineOptions, Error, Feed, GenerateOptions, Model, Outputs, Session, Speculation,
     SpeculationOptions,
 };
-use rf_graph::{Backend, Layout};
+use rf_graph::{Backend, HybridBackend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kv::{CutCause, NotCut, PageGroup};
 

@@ -2,9 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use rf_engine::hybrid::HybridBackend;
 use rf_engine::{Engine, EngineOptions, Error, Model, SavedError, Session};
-use rf_graph::{Backend, KvType, Layout, ReferenceBackend};
+use rf_graph::{Backend, HybridBackend, KvType, Layout, ReferenceBackend};
 use rf_kv::PageGroup;
 
 use crate::recurrent::shapes::SHAPES;

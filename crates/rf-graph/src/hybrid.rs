@@ -1,25 +1,24 @@
-//! One model on several backends: the first layers on one, the next ones on another. Of the last
+//! One program on several backends: the first layers on one, the next ones on another. Of the last
 //! layers, the feed-forward parts with experts may be on the first backend too: expert weights are
 //! most of a model, and a token reads few of them.
 //!
-//! Layers on the GPU are counted as llama.cpp counts them for `-ngl`: from the end, with the output
-//! (its norm and matrix) as one. A model of `num_layers` therefore has `num_layers + 1`. The
-//! residual moves between the backends, with what later layers need beside it: the per-layer inputs
-//! and shared keys and values of Gemma 4. It moves once per batch, and twice for each layer whose
-//! experts are on the other backend.
+//! The residual moves between the backends, with what later layers need beside it: the per-layer
+//! inputs and shared keys and values of Gemma 4. It moves once per batch, and twice for each layer
+//! whose experts are on the other backend.
 
 use std::sync::Arc;
 
-use rf_graph::BackendError::DoesNotFit;
-use rf_graph::{
-    Backend, BackendError, Batch, Executor, Fusions, Input, Layout, MemoryNeed, MemoryUse, Output,
-    Program, Progress, QueuedRows, Side, Split, SplitError, Telemetry, Turn, split,
-};
 use rf_kv::{CopyPage, PageGroup, PageId};
 
-use crate::error::Error;
-use crate::model::{Model, fused};
-use crate::options::EngineOptions;
+use crate::backend::{Backend, Executor, Program, Progress};
+use crate::batch::Batch;
+use crate::error::BackendError;
+use crate::fuse::Fusions;
+use crate::input::{Input, QueuedRows};
+use crate::memory::{MemoryNeed, MemoryUse};
+use crate::output::Output;
+use crate::split::{Layout, Side, Split, Turn, split};
+use crate::telemetry::Telemetry;
 
 /// Two backends, or more, that run the stages of a program in turns.
 ///
@@ -52,7 +51,8 @@ impl<'a> HybridBackend<'a> {
         Self { first, second: Second::Backend(second), cut: Cut::Layout(layout) }
     }
 
-    /// Deals the layers of a program over backends as [`deal`] says. `None` for fewer than two.
+    /// Deals the layers of a program over backends as [`Self::deal`] says. `None` for fewer than
+    /// two.
     ///
     /// The parts of a prompt that need no output rows do not wait for each other: while a device
     /// computes its layers of one chunk, the device before it computes the next chunk.
@@ -66,102 +66,29 @@ impl<'a> HybridBackend<'a> {
         let all: f32 = backends.iter().map(|(_, share)| share).sum();
         Some(Self { first: *first, second, cut: Cut::Share(share / all) })
     }
-}
 
-/// The layers of each of several devices, by their shares: in turn, each gets its share of what is
-/// left, rounded. What is near a tie goes to the later device: the last one has the output as a
-/// layer, which has no work in most of a prompt, and the free memory of equal cards differs a
-/// little.
-pub fn deal(layers: usize, shares: &[f32]) -> Vec<usize> {
-    let mut left = layers;
-    let mut counts: Vec<usize> = (1..shares.len())
-        .map(|next| {
-            let of = &shares[next - 1..];
-            let count = part_of(left, of[0] / of.iter().sum::<f32>());
-            left -= count;
-            count
-        })
-        .collect();
-    counts.push(left);
-    counts
+    /// Number of layers of each device, by their shares. In turn, each gets its share of the
+    /// remaining layers, rounded. What is near a tie goes to the later device: the last one has the
+    /// output as a layer, which has no work in most of a prompt, and the free memory of equal cards
+    /// differs a little.
+    pub fn deal(layers: usize, shares: &[f32]) -> Vec<usize> {
+        let mut left = layers;
+        let mut counts: Vec<usize> = (1..shares.len())
+            .map(|next| {
+                let of = &shares[next - 1..];
+                let count = part_of(left, of[0] / of.iter().sum::<f32>());
+                left -= count;
+                count
+            })
+            .collect();
+        counts.push(left);
+        counts
+    }
 }
 
 fn part_of(layers: usize, share: f32) -> usize {
     const TIE: f32 = 0.25;
     ((layers as f32 * share - TIE).round().max(0.0) as usize).min(layers)
-}
-
-/// Layers of a model as `-ngl` counts them: the output is one.
-pub fn layer_count(model: &Model) -> usize {
-    model.config().num_layers() + 1
-}
-
-/// The layers of a model on a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeviceLayers {
-    /// Layers, counted from the end, with the output as one: see [`layer_count`].
-    pub layers: usize,
-    /// Layers, counted from the first one of the model, whose experts another backend runs.
-    pub without_experts: usize,
-}
-
-/// Chooses the largest part of a model that fits in `free_bytes` of a backend's memory: the whole
-/// model; else all layers, but as few as possible without their experts; else as many layers as
-/// fit without their experts, 0 if not even the output does.
-///
-/// Some number of layers `without_experts` is kept.
-///
-/// # Errors
-///
-/// If an option is invalid, tensors are missing, or the backend does not support the model.
-pub fn layers_that_fit(
-    model: &Model,
-    options: &EngineOptions,
-    backend: &dyn Backend,
-    free_bytes: u64,
-    without_experts: Option<usize>,
-) -> Result<DeviceLayers, Error> {
-    let program = model.program(options)?;
-    let all = layer_count(model);
-    let fits = |layers, without_experts| -> Result<bool, Error> {
-        let layout = Layout { layers: all - layers, expert_layers: without_experts };
-        let part = match split(program.clone(), layout) {
-            Ok(Split { second, .. }) => second,
-            Err(SplitError::Undivided) if layers == all => program.clone(),
-            Err(_) => return Ok(false),
-        };
-        let part = fused(part, backend);
-        let is_small = backend.memory_need(&part)?.total_bytes() <= free_bytes;
-        // Of several devices, each has its own memory.
-        let fits = is_small && !matches!(backend.check_memory(&part), Err(DoesNotFit { .. }));
-        Ok(fits)
-    };
-    let [least, most] = without_experts.map_or([0, expert_layers(model)], |layers| [layers; 2]);
-    if fits(all, most)? {
-        // The more experts are elsewhere, the smaller is the part.
-        let (mut low, mut high) = (least, most);
-        while low < high {
-            let middle = low.midpoint(high);
-            if fits(all, middle)? {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        return Ok(DeviceLayers { layers: all, without_experts: high });
-    }
-    for layers in (1..all).rev() {
-        if fits(layers, most)? {
-            return Ok(DeviceLayers { layers, without_experts: most });
-        }
-    }
-    Ok(DeviceLayers::default())
-}
-
-/// Layers of a model up to the last one with experts; 0 for a model without experts.
-pub fn expert_layers(model: &Model) -> usize {
-    let layers = &model.config().layers;
-    layers.iter().rposition(|layer| layer.experts.is_some()).map_or(0, |last| last + 1)
 }
 
 /// A program for a hybrid.
@@ -188,11 +115,11 @@ impl HybridBackend<'_> {
                 let num_layers = program.graph.num_layers();
                 match part_of(num_layers + 1, share) {
                     0 => {
-                        let whole = fused(program, self.second());
+                        let whole = program.fused_for(self.second());
                         return Ok(Parts::Whole(self.second(), Box::new(whole)));
                     }
                     layers if layers > num_layers => {
-                        let whole = fused(program, self.first);
+                        let whole = program.fused_for(self.first);
                         return Ok(Parts::Whole(self.first, Box::new(whole)));
                     }
                     layers => Layout { layers, expert_layers: 0 },
@@ -203,7 +130,8 @@ impl HybridBackend<'_> {
             backend: self.name(),
             what: format!("it: {error}"),
         })?;
-        let (first, second) = (fused(parts.first, self.first), fused(parts.second, self.second()));
+        let (first, second) =
+            (parts.first.fused_for(self.first), parts.second.fused_for(self.second()));
         Ok(Parts::Divided(Box::new(Split { first, second, ..parts })))
     }
 }
@@ -418,5 +346,23 @@ impl Executor for HybridExecutor {
 
     fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
         self.first.telemetry().into_iter().chain(self.second.telemetry()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_dealt_by_shares() {
+        let deal = HybridBackend::deal;
+        assert_eq!(deal(33, &[1.0, 1.0]), [16, 17]);
+        assert_eq!(deal(33, &[1.01, 1.0]), [16, 17]);
+        assert_eq!(deal(33, &[1.1, 1.0]), [17, 16]);
+        assert_eq!(deal(33, &[3.0, 1.0]), [25, 8]);
+        assert_eq!(deal(5, &[1.0, 1.0, 1.0]), [1, 2, 2]);
+        assert_eq!(deal(4, &[0.0, 1.0]), [0, 4]);
+        assert_eq!(deal(4, &[1.0]), [4]);
+        assert!(HybridBackend::dealt(&[]).is_none());
     }
 }
