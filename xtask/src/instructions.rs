@@ -4,7 +4,7 @@
 //! instead of times. The workloads are in `crates/rf-engine/benches/instructions.rs`.
 
 mod callgrind;
-pub(crate) mod snapshot;
+mod functions;
 
 use std::{
     collections::BTreeMap,
@@ -19,24 +19,25 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
-use self::{
-    callgrind::dumps,
-    snapshot::{Parts, Snapshot},
-};
+use self::callgrind::{Functions, dumps};
+use crate::snapshot::Snapshot;
 
 const SNAPSHOT: &str = "benchmarks/instructions/avx2.toml";
 
 const HEADER: &str = "\
-# Instructions of the CPU backend on AVX2, by workload and function, counted by callgrind. Written by
-# `cargo xtask instructions --update`, compared by `cargo xtask instructions`: more than 2 % above
-# these counts fails.
+# The instructions of the CPU backend, by workload, counted by callgrind. `*` stands for the numbers
+# of tokens. `cargo xtask instructions --update` writes this file; `cargo xtask instructions` fails if
+# a number is more than 2 % larger, and prints the functions of both revisions.
 ";
+
+/// The name of the ISA in the snapshot.
+const ISA: &str = "avx2";
 
 /// The function whose callees are counted.
 const COUNTED: &str = "instructions::counted";
 
-/// Functions below this share of a workload's instructions are summed under `other`.
-const MIN_SHARE: f64 = 0.01;
+/// The instructions of workloads, by function.
+type Counts = BTreeMap<String, Functions>;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -63,24 +64,38 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         }
     }
     let program = build(root)?;
-    let current = Snapshot { compiler, entries: count(root, &program)? };
+    let counts = count(root, &program)?;
+    let mut current = Snapshot::new(&compiler);
+    for (workload, functions) in &counts {
+        current.insert(ISA, workload, vec![functions.values().sum()]);
+    }
     if options.update {
         current.write(&path, HEADER)?;
-        writeln!(out, "written: {SNAPSHOT}, {} workloads", current.entries.len())?;
+        writeln!(out, "written: {SNAPSHOT}, {} workloads", counts.len())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let comparison = Snapshot::read(&path)?.compare(&current);
-    for improvement in &comparison.improvements {
-        writeln!(out, "less: {improvement}")?;
+    let committed = Snapshot::read(&path)?;
+    let comparison = committed.compare(&current);
+    for change in &comparison.shrunk {
+        writeln!(out, "less: {change}")?;
     }
-    for finding in &comparison.findings {
-        writeln!(out, "{finding}")?;
+    if !comparison.grown.is_empty() {
+        // What grew is a finding even if the older program cannot be built.
+        if let Err(error) = functions::print(root, &comparison.grown, &counts, &mut out) {
+            writeln!(out, "no functions to compare with: {error:#}")?;
+        }
     }
-    if !comparison.improvements.is_empty() || !comparison.findings.is_empty() {
+    for change in &comparison.grown {
+        writeln!(out, "{change}")?;
+    }
+    for entry in &comparison.unmatched {
+        writeln!(out, "{entry}")?;
+    }
+    let findings = comparison.grown.len() + comparison.unmatched.len();
+    if findings > 0 || !comparison.shrunk.is_empty() {
         writeln!(out, "to accept the new counts: cargo xtask instructions --update")?;
     }
-    let (workloads, findings) = (current.entries.len(), comparison.findings.len());
-    writeln!(out, "instructions: {workloads} workloads, {findings} findings")?;
+    writeln!(out, "instructions: {} workloads, {findings} findings", counts.len())?;
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -126,7 +141,7 @@ fn build(root: &Path) -> Result<PathBuf> {
 }
 
 /// Counts the instructions of every workload by function, with a process per processor.
-fn count(root: &Path, program: &Path) -> Result<BTreeMap<String, Parts>> {
+fn count(root: &Path, program: &Path) -> Result<Counts> {
     let parts = thread::available_parallelism().map_or(1, NonZero::get);
     thread::scope(|scope| {
         let run = |part| scope.spawn(move || count_part(root, program, (part, parts)));
@@ -141,11 +156,7 @@ fn count(root: &Path, program: &Path) -> Result<BTreeMap<String, Parts>> {
 }
 
 /// Counts the instructions of one part of the workloads.
-fn count_part(
-    root: &Path,
-    program: &Path,
-    (part, parts): (usize, usize),
-) -> Result<BTreeMap<String, Parts>> {
+fn count_part(root: &Path, program: &Path, (part, parts): (usize, usize)) -> Result<Counts> {
     let folder = program.parent().context("the program has no folder")?;
     let dump = folder.join(format!("callgrind.instructions.{part}.out"));
     let output = Command::new("valgrind")
@@ -176,27 +187,14 @@ fn count_part(
         workloads.len()
     );
     let entries = workloads.into_iter().zip(dumps);
-    Ok(entries.map(|((name, divisor), parts)| (name.to_owned(), large(&parts, divisor))).collect())
+    let divided = |functions: Functions, divisor: u64| {
+        functions.into_iter().map(|(name, count)| (name, count / divisor)).collect()
+    };
+    Ok(entries.map(|((name, divisor), of)| (name.to_owned(), divided(of, divisor))).collect())
 }
 
 /// Parses a line of the program: a name, a tab, and the divisor of the count.
 fn workload(line: &str) -> Result<(&str, u64)> {
     let (name, divisor) = line.split_once('\t').context("a workload without a divisor")?;
     Ok((name, divisor.parse().with_context(|| format!("divisor of {name}"))?))
-}
-
-/// The parts of at least [`MIN_SHARE`] and the sum of the others, each divided by `divisor`.
-fn large(parts: &Parts, divisor: u64) -> Parts {
-    let total: u64 = parts.values().sum();
-    let mut large = Parts::new();
-    let mut other = 0;
-    for (name, &count) in parts {
-        if count as f64 >= total as f64 * MIN_SHARE {
-            large.insert(name.clone(), count / divisor);
-        } else {
-            other += count;
-        }
-    }
-    large.insert("other".to_owned(), other / divisor);
-    large
 }

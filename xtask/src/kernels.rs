@@ -4,11 +4,12 @@ mod catalogue;
 mod counts;
 mod flow;
 mod instructions;
+mod loops;
 mod metadata;
 mod occupancy;
 mod params;
 mod report;
-mod snapshot;
+mod resources;
 
 use std::{
     collections::BTreeMap,
@@ -24,8 +25,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use rf_kernels_build::{Cache, Compiler, ObjectFile, Selection, Sources, compile_all, packed};
 
-use self::{catalogue::Catalogue, report::Report};
-use crate::instructions::snapshot::Snapshot;
+use self::{catalogue::Catalogue, instructions::Counted, report::Report};
+use crate::snapshot::Snapshot;
 
 /// The most bytes of an AMD target's code, packed alone. PTX is text and larger.
 const MOST_PACKED_BYTES: usize = 2_000_000;
@@ -40,12 +41,13 @@ pub(crate) struct Options {
     /// Print registers, LDS and waves per SIMD of every kernel
     #[arg(long)]
     report: bool,
-    /// Exit with 1 on a warning, on a target of more than 2 MB, on a kernel that violates
-    /// `kernels.toml`, and on a kernel that is missing from `kernels/resources.toml` or worse than
-    /// recorded there
+    /// Exit with 1 on a warning, on a target of more than 2 MB, and on a kernel that violates
+    /// `kernels.toml`, is worse than in `kernels/resources.toml`, or has 2 % more instructions than
+    /// in `kernels/instructions.toml`
     #[arg(long, requires = "report")]
     check: bool,
-    /// Write `kernels/resources.toml` and `kernels/instructions.toml`
+    /// Write `kernels/resources.toml` and `kernels/instructions.toml`, keeping the targets that are
+    /// not built
     #[arg(long, requires = "report")]
     bless: bool,
     /// Count the instructions of matmul kernels on the gfx1100 emulator in `ROCFORGE_RDNA_EMU` and
@@ -78,8 +80,15 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let mut findings = warnings(&objects);
     findings.extend(too_large);
     if options.report {
-        findings.extend(report(root, options, &compiler, &objects, &mut out)?);
-        findings.extend(count_instructions(root, options, &compiler, &objects, &mut out)?);
+        let catalogue = Catalogue::read(root)?;
+        let report = Report::of(&objects, &catalogue)?;
+        report.print(&mut out)?;
+        findings.extend(report.findings());
+        let current = report.snapshot(compiler.version());
+        findings.extend(check_resources(root, options, current, &mut out)?);
+        let counted = instructions::count(&compiler, &objects)?;
+        let build = Build { root, compiler: &compiler, cache: &cache, threads };
+        findings.extend(check_instructions(&build, options, &catalogue, &counted, &mut out)?);
     }
     if options.counts {
         findings.extend(counts::run(root, &objects, &mut out)?);
@@ -93,82 +102,89 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Prints the resources of every kernel; compares or writes the snapshot. Returns the findings.
-fn report(
+/// Compares the resources with the snapshot, or writes it. Returns the findings.
+fn check_resources(
     root: &Path,
     options: &Options,
-    compiler: &Compiler,
-    objects: &[ObjectFile<'_>],
+    current: Snapshot,
     out: &mut impl Write,
 ) -> Result<Vec<String>> {
-    let catalogue = Catalogue::read(root)?;
-    let report = Report::of(objects, &catalogue)?;
-    report.print(out)?;
-    let mut findings = report.findings();
-    let path = root.join("kernels/resources.toml");
-    let mut current = report.snapshot(compiler.version());
-    if options.bless {
-        if path.is_file() {
-            current.keep_other_targets(snapshot::Snapshot::read(&path)?);
+    match committed(root, options, current, (resources::FILE, resources::HEADER), out)? {
+        Some((committed, current)) => Ok(resources::differences(&committed, &current)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// What it takes to compile the kernels of another revision.
+struct Build<'a> {
+    root: &'a Path,
+    compiler: &'a Compiler,
+    cache: &'a Cache,
+    threads: usize,
+}
+
+/// Compares the instruction counts of hot kernels with the snapshot, or writes it. Prints the loops
+/// of kernels that grew. Returns the findings.
+fn check_instructions(
+    build: &Build<'_>,
+    options: &Options,
+    catalogue: &Catalogue,
+    counted: &[Counted],
+    out: &mut impl Write,
+) -> Result<Vec<String>> {
+    let mut current = Snapshot::new(build.compiler.version());
+    for kernel in counted.iter().filter(|kernel| catalogue.is_hot(&kernel.unit, &kernel.name)) {
+        current.insert(kernel.target, &kernel.name, kernel.totals());
+    }
+    let file = (instructions::FILE, instructions::HEADER);
+    let Some((committed, current)) = committed(build.root, options, current, file, out)? else {
+        return Ok(Vec::new());
+    };
+    let comparison = committed.compare(&current);
+    for change in &comparison.shrunk {
+        writeln!(out, "less: {change}")?;
+    }
+    if !comparison.grown.is_empty() {
+        // What grew is a finding even if the older code cannot be built.
+        if let Err(error) = loops::print(build, &comparison.grown, counted, out) {
+            writeln!(out, "no loops to compare with: {error:#}")?;
         }
-        current.write(&path)?;
-        writeln!(out, "\nwritten: kernels/resources.toml")?;
-    } else {
-        let committed = snapshot::Snapshot::read(&path)?;
-        if committed.compiler == current.compiler {
-            findings.extend(committed.differences(&current));
-        } else {
-            writeln!(
-                out,
-                "\nnot compared: kernels/resources.toml was made by {}",
-                committed.compiler
-            )?;
-        }
+    }
+    let mut findings: Vec<String> = comparison.grown.iter().map(ToString::to_string).collect();
+    findings.extend(comparison.unmatched);
+    if !findings.is_empty() {
+        findings.push(format!(
+            "{} differs: to accept the new counts, run `cargo xtask kernels --report --bless`",
+            instructions::FILE
+        ));
     }
     Ok(findings)
 }
 
-/// Counts the instructions of every kernel; compares or writes the snapshot. Returns the findings.
-fn count_instructions(
+/// The committed snapshot, and `current` to compare it with. `None`: `--bless` wrote `current`, or
+/// another compiler made the committed one.
+fn committed(
     root: &Path,
     options: &Options,
-    compiler: &Compiler,
-    objects: &[ObjectFile<'_>],
+    mut current: Snapshot,
+    (file, header): (&str, &str),
     out: &mut impl Write,
-) -> Result<Vec<String>> {
-    const SNAPSHOT: &str = "kernels/instructions.toml";
-    let path = root.join(SNAPSHOT);
-    let code = objects.iter().map(|object| (object.target.name, &*object.path));
-    let disassembler = instructions::disassembler(compiler.path())?;
-    let mut current = instructions::count(&disassembler, compiler.version(), code)?;
-    let built: Vec<&str> = objects.iter().map(|object| object.target.name).collect();
+) -> Result<Option<(Snapshot, Snapshot)>> {
+    let path = root.join(file);
     if options.bless {
         if path.is_file() {
-            let (_, others) = instructions::split_targets(Snapshot::read(&path)?, &built);
-            if others.compiler == current.compiler {
-                current.entries.extend(others.entries);
-            }
+            current.keep_other_targets(Snapshot::read(&path)?);
         }
-        current.write(&path, instructions::HEADER)?;
-        writeln!(out, "written: {SNAPSHOT}")?;
-        return Ok(Vec::new());
+        current.write(&path, header)?;
+        writeln!(out, "written: {file}")?;
+        return Ok(None);
     }
-    let (committed, _) = instructions::split_targets(Snapshot::read(&path)?, &built);
+    let committed = Snapshot::read(&path)?;
     if committed.compiler != current.compiler {
-        writeln!(out, "not compared: {SNAPSHOT} was made by {}", committed.compiler)?;
-        return Ok(Vec::new());
+        writeln!(out, "not compared: {file} was made by {}", committed.compiler)?;
+        return Ok(None);
     }
-    let comparison = committed.compare(&current);
-    for improvement in &comparison.improvements {
-        writeln!(out, "less: {improvement}")?;
-    }
-    let mut findings = comparison.findings;
-    if !findings.is_empty() {
-        let hint = "kernels/instructions.toml differs: to accept the new counts, run \
-                    `cargo xtask kernels --report --bless`";
-        findings.push(hint.to_owned());
-    }
-    Ok(findings)
+    Ok(Some((committed, current)))
 }
 
 /// Prints one row per target and one per unit. Returns a finding for each target that is too large.

@@ -8,6 +8,8 @@ mod emulate;
 mod estimates;
 mod instructions;
 mod kernels;
+mod revision;
+mod snapshot;
 mod tidy;
 
 use std::{

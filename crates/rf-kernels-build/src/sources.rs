@@ -54,6 +54,11 @@ impl Sources {
         &self.units
     }
 
+    /// Removes the units for which `keep` returns false.
+    pub fn retain(&mut self, keep: impl Fn(&Unit) -> bool) {
+        self.units.retain(keep);
+    }
+
     /// The directory of the headers.
     pub(crate) fn include(&self) -> &Path {
         &self.include

@@ -3,7 +3,10 @@
 //! The format is described under "Callgrind Format Specification" in Valgrind's manual. The parser
 //! expects uncompressed strings and positions.
 
-use super::snapshot::Parts;
+use std::collections::BTreeMap;
+
+/// Instructions by function.
+pub(super) type Functions = BTreeMap<String, u64>;
 
 /// Beginnings of the names of the functions with which glibc's allocator searches its free lists.
 ///
@@ -14,13 +17,13 @@ const FREE_LISTS: [&str; 6] =
     ["_int_", "malloc_consolidate", "sysmalloc", "systrim", "tcache_", "unlink_chunk"];
 
 /// The instructions of each dump in `output`, by function. A call counts for its callee.
-pub(super) fn dumps(output: &str) -> Vec<Parts> {
-    let mut dumps: Vec<Parts> = Vec::new();
+pub(super) fn dumps(output: &str) -> Vec<Functions> {
+    let mut dumps: Vec<Functions> = Vec::new();
     let mut function = String::new();
     let mut lines = output.lines();
     while let Some(line) = lines.next() {
         if line.starts_with("part:") {
-            dumps.push(Parts::new());
+            dumps.push(Functions::new());
         } else if let Some(name) = line.strip_prefix("fn=") {
             function = function_name(name);
         } else if line.starts_with("calls=") {
@@ -58,7 +61,7 @@ mod tests {
     fn searches_of_the_allocator_are_not_counted() {
         let output = "part: 1\nfn=malloc\n1 20\ncfn=_int_malloc\ncalls=1 1\n1 300\n\
                       fn=_int_malloc\n2 250\nfn=unlink_chunk.constprop.0\n3 50\n";
-        assert_eq!(dumps(output), [Parts::from([("malloc".to_owned(), 20)])]);
+        assert_eq!(dumps(output), [Functions::from([("malloc".to_owned(), 20)])]);
     }
 
     #[test]
@@ -68,7 +71,8 @@ mod tests {
                       cfn=a::g\ncalls=2 20\n11 100\n12 1\nfn=a::g\n20 100\ntotals: 113\n\
                       part: 2\nfn=a::f'2\n10 3\ntotals: 3\n";
         let f = |count| ("a::f".to_owned(), count);
-        let expected = [Parts::from([f(13), ("a::g".to_owned(), 100)]), Parts::from([f(3)])];
+        let expected =
+            [Functions::from([f(13), ("a::g".to_owned(), 100)]), Functions::from([f(3)])];
         assert_eq!(dumps(output), expected);
     }
 }

@@ -78,6 +78,11 @@ impl Catalogue {
         &self.rows
     }
 
+    /// Returns true if `kernel` in `unit` runs for every token or prompt.
+    pub(super) fn is_hot(&self, unit: &str, kernel: &str) -> bool {
+        self.row(unit, kernel).is_some_and(|row| row.hot)
+    }
+
     /// The row of `kernel` in `unit`. If several rows match, the most specific name wins.
     pub(super) fn row(&self, unit: &str, kernel: &str) -> Option<&Row> {
         let matching = self.rows.iter().filter(|row| row.covers(unit, kernel));

@@ -7,55 +7,73 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use rf_kernels_build::{Compiler, ObjectFile};
 
 use super::flow;
-use crate::instructions::snapshot::{Parts, Snapshot};
 
 /// The targets whose instructions are counted, one per RDNA generation.
-pub(super) const TARGETS: [&str; 3] = ["gfx1030", "gfx1100", "gfx1201"];
+const TARGETS: [&str; 3] = ["gfx1030", "gfx1100", "gfx1201"];
+
+pub(super) const FILE: &str = "kernels/instructions.toml";
 
 pub(super) const HEADER: &str = "\
-# Instructions of every kernel and of each of its loops, by class, in the machine code. A loop
-# includes the loops inside it. Written by `cargo xtask kernels --report --bless`, compared by
-# `cargo xtask kernels --report --check`: more than 2 % above these counts fails.
+# The instructions of every hot kernel in the machine code: [all, in loops]; an instruction in a
+# loop of a loop counts twice in the second number. `*` stands for the formats of a template.
+# `cargo xtask kernels --report --bless` writes this file; `--report --check` fails if a number is
+# more than 2 % larger, and prints the loops of both revisions.
 ";
 
 /// Instructions that do no work: padding, and hints to the scheduler.
 const IGNORED: [&str; 5] =
     ["s_code_end", "s_nop", "s_delay_alu", "s_clause", "s_set_inst_prefetch_distance"];
 
-/// Counts the instructions of the kernels of each object: a target and the path of its code.
-pub(super) fn count<'a>(
-    disassembler: &Path,
-    compiler: &str,
-    objects: impl Iterator<Item = (&'a str, &'a Path)>,
-) -> Result<Snapshot> {
-    let mut snapshot = Snapshot { compiler: compiler.to_owned(), entries: BTreeMap::new() };
-    for (target, path) in objects.filter(|(target, _)| TARGETS.contains(target)) {
-        let text = disassemble(disassembler, path)?;
-        for kernel in kernels(&text) {
-            for (part, counts) in kernel.counts() {
-                snapshot.entries.insert(format!("{} {target}{part}", kernel.name), counts);
-            }
-        }
-    }
-    Ok(snapshot)
+/// Instructions by class.
+pub(super) type Classes = BTreeMap<&'static str, u64>;
+
+/// The instructions of a kernel in the code of a target.
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) target: &'static str,
+    /// The translation unit.
+    pub(super) unit: String,
+    pub(super) name: String,
+    /// The whole kernel, under the name `all`, and each of its loops: `loop 2-1` is the first one
+    /// inside the second. A loop includes the loops inside it.
+    pub(super) parts: Vec<(String, Classes)>,
 }
 
-/// Splits a snapshot into the entries of the targets in `built` and the other entries.
-pub(super) fn split_targets(snapshot: Snapshot, built: &[&str]) -> (Snapshot, Snapshot) {
-    let is_built =
-        |name: &str| name.split([' ', '-']).nth(1).is_some_and(|target| built.contains(&target));
-    let Snapshot { compiler, entries } = snapshot;
-    let (of_built, others) = entries.into_iter().partition(|(name, _)| is_built(name));
-    (
-        Snapshot { compiler: compiler.clone(), entries: of_built },
-        Snapshot { compiler, entries: others },
-    )
+impl Counted {
+    /// The numbers of the snapshot: all instructions, and the sum over loops, in which an
+    /// instruction counts once per loop around it. Without the second number the growth of a short
+    /// loop would be hidden by what runs once.
+    pub(super) fn totals(&self) -> Vec<u64> {
+        let mut parts = self.parts.iter().map(|(_, classes)| classes.values().sum());
+        let all = parts.next().unwrap_or(0);
+        match parts.sum() {
+            0 => vec![all],
+            in_loops => vec![all, in_loops],
+        }
+    }
+}
+
+/// Counts the instructions of every kernel of the objects for [`TARGETS`].
+pub(super) fn count(compiler: &Compiler, objects: &[ObjectFile<'_>]) -> Result<Vec<Counted>> {
+    let disassembler = disassembler(compiler.path())?;
+    let mut counted = Vec::new();
+    for object in objects.iter().filter(|object| TARGETS.contains(&object.target.name)) {
+        let text = disassemble(&disassembler, &object.path)?;
+        counted.extend(kernels(&text).into_iter().map(|kernel| Counted {
+            target: object.target.name,
+            unit: object.unit.name.clone(),
+            name: kernel.name.to_owned(),
+            parts: kernel.counts(),
+        }));
+    }
+    Ok(counted)
 }
 
 /// `llvm-objdump` of the installation that `clang` belongs to.
-pub(super) fn disassembler(clang: &Path) -> Result<PathBuf> {
+fn disassembler(clang: &Path) -> Result<PathBuf> {
     let output = Command::new(clang)
         .arg("-print-prog-name=llvm-objdump")
         .output()
@@ -131,10 +149,9 @@ fn instruction<'a>(line: &'a str, kernel: &str, start: u64) -> Option<Instructio
 }
 
 impl Kernel<'_> {
-    /// The counts of the whole kernel, under an empty name, and of each loop: `-loop2-1` is the
-    /// first one inside the second.
-    fn counts(&self) -> Vec<(String, Parts)> {
-        let mut counts = vec![(String::new(), self.count(0..self.instructions.len()))];
+    /// See [`Counted::parts`].
+    fn counts(&self) -> Vec<(String, Classes)> {
+        let mut counts = vec![("all".to_owned(), self.count(0..self.instructions.len()))];
         // The enclosing loops of the current loop, each with its number and its number of children.
         let mut path: Vec<(&BTreeSet<usize>, usize, usize)> = Vec::new();
         let mut outermost = 0;
@@ -149,7 +166,7 @@ impl Kernel<'_> {
             path.push((body, number, 0));
             let numbers: Vec<String> =
                 path.iter().map(|(_, number, _)| number.to_string()).collect();
-            let name = format!("-loop{}", numbers.join("-"));
+            let name = format!("loop {}", numbers.join("-"));
             counts.push((name, self.count(body.iter().copied())));
         }
         counts
@@ -168,14 +185,14 @@ impl Kernel<'_> {
         successors.collect()
     }
 
-    fn count(&self, indices: impl Iterator<Item = usize>) -> Parts {
-        let mut parts = Parts::new();
+    fn count(&self, indices: impl Iterator<Item = usize>) -> Classes {
+        let mut classes = Classes::new();
         for mnemonic in indices.map(|index| self.instructions[index].mnemonic) {
             if !IGNORED.contains(&mnemonic) {
-                *parts.entry(class(mnemonic).to_owned()).or_default() += 1;
+                *classes.entry(class(mnemonic)).or_default() += 1;
             }
         }
-        parts
+        classes
     }
 }
 
@@ -224,56 +241,50 @@ Disassembly of section .text:
 \ts_code_end                        // 000000004D38: BF9F0000
 ";
 
-    fn parts(list: &[(&str, u64)]) -> Parts {
-        list.iter().map(|&(class, count)| (class.to_owned(), count)).collect()
-    }
-
     #[test]
     fn loops_are_found_and_counted_with_those_inside() {
         let kernels = kernels(DISASSEMBLY);
         assert_eq!(kernels.len(), 1);
         assert_eq!(kernels[0].name, "k");
-        let inner = parts(&[("branch", 1), ("dot", 1), ("wait", 1)]);
-        let outer = parts(&[("branch", 2), ("dot", 1), ("lds", 1), ("valu", 1), ("wait", 1)]);
-        let all =
-            parts(&[("branch", 5), ("dot", 1), ("lds", 1), ("smem", 1), ("valu", 1), ("wait", 1)]);
+        let inner = Classes::from([("branch", 1), ("dot", 1), ("wait", 1)]);
+        let outer =
+            Classes::from([("branch", 2), ("dot", 1), ("lds", 1), ("valu", 1), ("wait", 1)]);
+        let all = Classes::from([
+            ("branch", 5),
+            ("dot", 1),
+            ("lds", 1),
+            ("smem", 1),
+            ("valu", 1),
+            ("wait", 1),
+        ]);
         let expected = [
-            (String::new(), all),
-            ("-loop1".to_owned(), outer),
-            ("-loop1-1".to_owned(), inner),
-            ("-loop2".to_owned(), parts(&[("branch", 1)])),
+            ("all".to_owned(), all),
+            ("loop 1".to_owned(), outer),
+            ("loop 1-1".to_owned(), inner),
+            ("loop 2".to_owned(), Classes::from([("branch", 1)])),
         ];
         assert_eq!(kernels[0].counts(), expected);
     }
 
     #[test]
-    fn a_longer_loop_is_named_with_what_grew() {
-        let snapshot = |text: &str| Snapshot {
-            compiler: "clang".to_owned(),
-            entries: kernels(text)[0]
-                .counts()
-                .into_iter()
-                .map(|(part, counts)| (format!("k gfx1100{part}"), counts))
-                .collect(),
+    fn the_totals_are_of_the_kernel_and_of_its_loops() {
+        let counted = |text: &str| Counted {
+            target: "gfx1100",
+            unit: "u".to_owned(),
+            name: "k".to_owned(),
+            parts: kernels(text)[0].counts(),
         };
+        assert_eq!(counted(DISASSEMBLY).totals(), [10, 6 + 3 + 1]);
         let longer = DISASSEMBLY.replace(
             "\ts_waitcnt vmcnt(0)                // 000000004D14",
             "\tv_add_u32 v1, v1, v2              // 000000004D10: 00\n\ts_waitcnt vmcnt(0) // 000000004D14",
         );
-        let comparison = snapshot(DISASSEMBLY).compare(&snapshot(&longer));
-        let inner = "k gfx1100-loop1-1: 3 → 4 instructions (+33.3 %); grew: valu (+1)";
-        assert!(comparison.findings.contains(&inner.to_owned()), "{comparison:?}");
-    }
-
-    #[test]
-    fn entries_are_split_by_target() {
-        let entries = ["k gfx1030", "k gfx1100", "k gfx1100-loop1", "k gfx1201"];
-        let entries = entries.map(|name| (name.to_owned(), Parts::new()));
-        let snapshot =
-            Snapshot { compiler: "clang".to_owned(), entries: entries.into_iter().collect() };
-        let (built, others) = split_targets(snapshot, &["gfx1100", "sm_80"]);
-        assert!(built.entries.keys().eq(["k gfx1100", "k gfx1100-loop1"]));
-        assert!(others.entries.keys().eq(["k gfx1030", "k gfx1201"]));
+        assert_eq!(counted(&longer).totals(), [11, 7 + 4 + 1]);
+        let straight: String = DISASSEMBLY
+            .lines()
+            .filter(|l| !l.contains("<k+"))
+            .fold(String::new(), |text, line| text + line + "\n");
+        assert_eq!(counted(&straight).totals(), [6]);
     }
 
     #[test]

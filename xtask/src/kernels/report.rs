@@ -14,8 +14,9 @@ use super::{
     metadata::{self, Kernel},
     occupancy::waves_per_simd,
     params,
-    snapshot::{Entry, Snapshot},
+    resources::Resources,
 };
+use crate::snapshot::Snapshot;
 
 /// The targets in the table and in the snapshot: one per family with different resources.
 /// Requirements are checked on all targets.
@@ -227,21 +228,11 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn snapshot(&self, compiler: &str) -> Snapshot {
-        let mut snapshot = Snapshot { compiler: compiler.to_owned(), kernels: BTreeMap::new() };
+        let mut snapshot = Snapshot::new(compiler);
         for Compiled { target, kernel, waves, .. } in &self.compiled {
-            if !REPORTED.contains(target) {
-                continue;
+            if REPORTED.contains(target) {
+                snapshot.insert(target, &kernel.name, Resources::of(kernel, *waves).numbers());
             }
-            let entry = Entry {
-                vgprs: kernel.vgprs,
-                sgprs: kernel.sgprs,
-                spills: kernel.vgpr_spills + kernel.sgpr_spills,
-                scratch_bytes: kernel.private_bytes,
-                lds_bytes: kernel.lds_bytes,
-                waves: *waves,
-            };
-            let entries = snapshot.kernels.entry(kernel.name.clone()).or_default();
-            entries.insert((*target).to_owned(), entry);
         }
         snapshot
     }
