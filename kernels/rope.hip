@@ -111,7 +111,7 @@ RF_DEVICE void rope_append_chunks(const RfRopeAppendParams &p) {
                                  : kv_row_offset<KvHalf::Value>(cache, kv_head, slot));
         auto scales = reinterpret_cast<f16 *>(page + (is_key ? kv_scale_offset<KvHalf::Key>(cache, kv_head, slot)
                                                              : kv_scale_offset<KvHalf::Value>(cache, kv_head, slot)));
-        switch (cache.type) {
+        switch (cache.kv_type) {
         case RF_KV_F32: store_chunks<RF_KV_F32>(own, places, appends, row, scales); break;
         case RF_KV_F16: store_chunks<RF_KV_F16>(own, places, appends, row, scales); break;
         case RF_KV_FP8: store_chunks<RF_KV_FP8>(own, places, appends, row, scales); break;
@@ -164,8 +164,8 @@ RF_KERNEL(HEAD_THREADS) latent_append_f32(RfLatentAppendParams p) {
     const u32 *table = p.batch.pages + p.batch.spans[p.batch.span_of[token]].first_page;
     u8 *page = kv_page_of(p.cache, table, position);
     u32 slot = kv_slot(p.cache, position);
-    u8 *row = page + kv_row_offset<KvHalf::Key>(p.cache, 0, slot) + first * kv_element_bytes(p.cache.type);
-    part.store(p.cache.type, row, reinterpret_cast<f16 *>(page + kv_scale_offset<KvHalf::Key>(p.cache, 0, slot)) + group);
+    u8 *row = page + kv_row_offset<KvHalf::Key>(p.cache, 0, slot) + first * kv_element_bytes(p.cache.kv_type);
+    part.store(p.cache.kv_type, row, reinterpret_cast<f16 *>(page + kv_scale_offset<KvHalf::Key>(p.cache, 0, slot)) + group);
 }
 
 // Norms, RoPE and cache write in one kernel: heads of queries, of keys, of values. Reads 4

@@ -81,7 +81,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     findings.extend(too_large);
     if options.report {
         let catalogue = Catalogue::read(root)?;
-        let report = Report::of(&objects, &catalogue)?;
+        let sizes = params::sizes(root)?;
+        let report = Report::of(&objects, &catalogue, &sizes)?;
         report.print(&mut out)?;
         findings.extend(report.findings());
         let current = report.snapshot(compiler.version());

@@ -397,7 +397,7 @@ RF_DEVICE void append_token(const RfAttentionParams &p, const ChunkPlaces<LANES,
                             const ChunkTurns<PARTS> &turns, const u32 *table, u32 token, u32 position, u32 first,
                             u32 heads) {
     RfKvCache cache = p.cache;
-    cache.type = TYPE;
+    cache.kv_type = TYPE;
     u32 slot = kv_slot(cache, position);
     u8 *page = kv_page_of(cache, table, position);
     for (u32 i = wave(); i < 2 * heads; i += DECODE_WAVES) {

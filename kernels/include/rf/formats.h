@@ -172,7 +172,7 @@ struct Iq4Xs {
         u8 scale;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x4>(row.low, block), at<u16>(row.super, block / 8), at<u8>(row.scale, block)};
+        return {at<u32x4>(row.low, block), at<u16>(row.super_scale, block / 8), at<u8>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { Iq4Nl::values(raw.low, q); }
 #if RF_NVIDIA
@@ -196,7 +196,7 @@ struct Tq2_0 {
         u16 super;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x2>(row.low, block), at<u16>(row.super, block / 8)};
+        return {at<u32x2>(row.low, block), at<u16>(row.super_scale, block / 8)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
         constexpr u32 VALUES = 0x020100ffu;
@@ -225,7 +225,7 @@ struct Q2K {
         u16 scale;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x2>(row.low, block), at<u32>(row.super, block / 8), at<u16>(row.scale, block)};
+        return {at<u32x2>(row.low, block), at<u32>(row.super_scale, block / 8), at<u16>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
         for (u32 j = 0; j < 8; j++) q[j] = (raw.low[j / 4] >> 2 * (j % 4)) & 0x03030303u;
@@ -252,7 +252,7 @@ struct Q3K {
         u16 scale;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x2>(row.low, block), at<u32>(row.high, block), at<u16>(row.super, block / 8),
+        return {at<u32x2>(row.low, block), at<u32>(row.high, block), at<u16>(row.super_scale, block / 8),
                 at<u16>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
@@ -279,7 +279,7 @@ struct Q4K {
         u16 scale;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x4>(row.low, block), at<u32>(row.super, block / 8), at<u16>(row.scale, block)};
+        return {at<u32x4>(row.low, block), at<u32>(row.super_scale, block / 8), at<u16>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { detail::nibbles(raw.low, q); }
     RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
@@ -301,7 +301,7 @@ struct Q5K {
         u16 scale;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x4>(row.low, block), at<u32>(row.high, block), at<u32>(row.super, block / 8),
+        return {at<u32x4>(row.low, block), at<u32>(row.high, block), at<u32>(row.super_scale, block / 8),
                 at<u16>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
@@ -327,7 +327,7 @@ struct Q6K {
         u16 scale;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x4>(row.low, block), at<u32x2>(row.high, block), at<u16>(row.super, block / 8),
+        return {at<u32x4>(row.low, block), at<u32x2>(row.high, block), at<u16>(row.super_scale, block / 8),
                 at<u16>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {

@@ -128,7 +128,7 @@ struct Iq3S {
         u16 scale;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x2>(row.low, block), at<u32>(row.high, block), at<u16>(row.super, block / 8),
+        return {at<u32x2>(row.low, block), at<u32>(row.high, block), at<u16>(row.super_scale, block / 8),
                 at<u16>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
@@ -158,7 +158,7 @@ struct Iq3Xxs {
         u16 super;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x2>(row.low, block), at<u32>(row.high, block), at<u16>(row.super, block / 8)};
+        return {at<u32x2>(row.low, block), at<u32>(row.high, block), at<u16>(row.super_scale, block / 8)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
         // 4 12 20 28 36 44 52 62.
@@ -191,7 +191,7 @@ struct Iq2S {
         u16 scale;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x2>(row.low, block), at<u16>(row.super, block / 8), at<u16>(row.scale, block)};
+        return {at<u32x2>(row.low, block), at<u16>(row.super_scale, block / 8), at<u16>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
         const u16 *grid = detail::grid<Iq2S>();
@@ -219,7 +219,7 @@ struct Iq2Xs {
         u8 scale;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x2>(row.low, block), at<u16>(row.super, block / 8), at<u8>(row.scale, block)};
+        return {at<u32x2>(row.low, block), at<u16>(row.super_scale, block / 8), at<u8>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
         const u16 *grid = detail::grid<Iq2Xs>();
@@ -247,7 +247,7 @@ struct Iq2Xxs {
         u16 super;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x2>(row.low, block), at<u16>(row.super, block / 8)};
+        return {at<u32x2>(row.low, block), at<u16>(row.super_scale, block / 8)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
         const u16 *grid = detail::grid<Iq2Xxs>();
@@ -277,7 +277,7 @@ struct Iq1M {
         u8 scale;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32>(row.low, block), at<u16>(row.high, block), at<u16>(row.super, block / 8),
+        return {at<u32>(row.low, block), at<u16>(row.high, block), at<u16>(row.super_scale, block / 8),
                 at<u8>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
@@ -308,7 +308,7 @@ struct Iq1S {
         u16 scale;
     };
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32>(row.low, block), at<u16>(row.super, block / 8), at<u16>(row.scale, block)};
+        return {at<u32>(row.low, block), at<u16>(row.super_scale, block / 8), at<u16>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
         const u16 *grid = detail::grid<Iq1S>();

@@ -57,7 +57,7 @@ struct ChunkTurns {
     u32 across[PARTS];      // the chunk with the other elements of pairs of RF_ROPE_NEOX
     bool neox;
 
-    RF_DEVICE_MEMBER static ChunkTurns read(const RfRope &rope, u32 position, const u32 (&chunk)[PARTS]) {
+    RF_DEVICE_MEMBER static ChunkTurns read(const RfRopeTable &rope, u32 position, const u32 (&chunk)[PARTS]) {
         ChunkTurns turns;
         turns.neox = rope.style == RF_ROPE_NEOX;
         const f32x4 *table = reinterpret_cast<const f32x4 *>(rope.table + (u64)position * rope.dims);

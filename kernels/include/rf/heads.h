@@ -54,7 +54,7 @@ struct Head {
 
     // (x, y) → (x cos θ − y sin θ, x sin θ + y cos θ) for each pair; `exchange` is LDS of this
     // wave.
-    RF_DEVICE_MEMBER void rotate(const RfRope &rope, u32 position, float (&exchange)[MAX_HEAD_DIM]) {
+    RF_DEVICE_MEMBER void rotate(const RfRopeTable &rope, u32 position, float (&exchange)[MAX_HEAD_DIM]) {
         u32 half = rope.dims / 2;
         bool neox = rope.style == RF_ROPE_NEOX;
         const f32x2 *table = reinterpret_cast<const f32x2 *>(rope.table) + (u64)position * half;
@@ -109,7 +109,7 @@ struct Head {
         u32 slot = kv_slot(cache, position);
         u8 *page = kv_page_of(cache, table, position);
         f16 *scales = reinterpret_cast<f16 *>(page + kv_scale_offset<HALF>(cache, kv_head, slot));
-        store(cache.type, page + kv_row_offset<HALF>(cache, kv_head, slot), scales);
+        store(cache.kv_type, page + kv_row_offset<HALF>(cache, kv_head, slot), scales);
     }
 
   private:

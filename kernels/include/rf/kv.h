@@ -34,7 +34,7 @@ RF_DEVICE u32 kv_slot(const RfKvCache &cache, u32 position) { return position & 
 template <KvHalf HALF>
 RF_DEVICE u32 kv_row_offset(const RfKvCache &cache, u32 kv_head, u32 slot) {
     u32 first = HALF == KvHalf::Key ? cache.keys : cache.values;
-    return first + (kv_head * cache.page_tokens + slot) * cache.head_dim * kv_element_bytes(cache.type);
+    return first + (kv_head * cache.page_tokens + slot) * cache.head_dim * kv_element_bytes(cache.kv_type);
 }
 
 // Byte offset within a page of the ⌈head_dim / 32⌉ scales (f16) of a head at a slot; q8_0 only.

@@ -111,7 +111,7 @@ struct KvHead {
     RF_DEVICE_MEMBER static KvHead in_page(const RfKvCache &cache, const u8 *page, u32 kv_head) {
         // The type is known at compile time: offsets need no selection at run time.
         RfKvCache known = cache;
-        known.type = TYPE;
+        known.kv_type = TYPE;
         KvHead head = {page + kv_row_offset<HALF>(known, kv_head, 0), nullptr, cache.head_dim * KvRow<TYPE>::BYTES, 0};
         if constexpr (KvRow<TYPE>::SCALED) {
             head.scales = page + kv_scale_offset<HALF>(known, kv_head, 0);

@@ -30,7 +30,7 @@ RF_DEVICE T held(T value) {
 
 RF_DEVICE RfProjection chosen(bool first, const RfProjection &a, const RfProjection &b) {
     return {{first ? held(a.weight.low) : held(b.weight.low), first ? held(a.weight.high) : held(b.weight.high),
-             first ? held(a.weight.scale) : held(b.weight.scale), first ? held(a.weight.super) : held(b.weight.super)},
+             first ? held(a.weight.scale) : held(b.weight.scale), first ? held(a.weight.super_scale) : held(b.weight.super_scale)},
             first ? held(a.bias) : held(b.bias),
             first ? held(a.out) : held(b.out),
             first ? held(a.rows) : held(b.rows),

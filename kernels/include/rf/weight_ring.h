@@ -59,7 +59,7 @@ struct WeightRing {
     u32 stride[ROUNDS];     // bytes to its part of the step after that
 
     RF_DEVICE_MEMBER static const u8 *plane_of(const RfWeight &row, u32 plane) {
-        return static_cast<const u8 *>(plane == 0 ? row.low : plane == 1 ? row.high : plane == 2 ? row.scale : row.super);
+        return static_cast<const u8 *>(plane == 0 ? row.low : plane == 1 ? row.high : plane == 2 ? row.scale : row.super_scale);
     }
     RF_DEVICE_MEMBER static const u8 *piece_of(const u8 *at) {
         return reinterpret_cast<const u8 *>((u64)at & ~(u64)(PIECE - 1));

@@ -26,7 +26,7 @@ pub(super) struct Row {
     pub(super) name: String,
     /// The unit, `kernels/UNIT.hip`; `*` matches any text.
     pub(super) unit: String,
-    /// The struct in `crates/rf-kernels/src/params`; its twin in `rf/params` has the prefix `Rf`.
+    /// The struct in `crates/rf-kernels/src/params`. In C it has the prefix `Rf`.
     pub(super) params: String,
     /// True if the kernel runs for every token or prompt: spills and low occupancy are findings.
     #[serde(default)]

@@ -13,7 +13,7 @@ use super::{
     catalogue::{Catalogue, matches},
     metadata::{self, Kernel},
     occupancy::waves_per_simd,
-    params,
+    params::Sizes,
     resources::Resources,
 };
 use crate::snapshot::Snapshot;
@@ -31,6 +31,7 @@ const UNOPTIMISED: &str = "gfx9-generic";
 /// The kernels of all objects.
 pub(super) struct Report<'a> {
     catalogue: &'a Catalogue,
+    sizes: &'a Sizes,
     compiled: Vec<Compiled>,
 }
 
@@ -48,7 +49,11 @@ impl<'a> Report<'a> {
     /// # Errors
     ///
     /// An object cannot be read.
-    pub(super) fn of(objects: &[ObjectFile<'_>], catalogue: &'a Catalogue) -> Result<Self> {
+    pub(super) fn of(
+        objects: &[ObjectFile<'_>],
+        catalogue: &'a Catalogue,
+        sizes: &'a Sizes,
+    ) -> Result<Self> {
         let mut compiled = Vec::new();
         for object in objects {
             let (unit, target) = (&object.unit.name, object.target.name);
@@ -65,7 +70,7 @@ impl<'a> Report<'a> {
                 Compiled { unit: unit.clone(), target, kernel, waves }
             }));
         }
-        Ok(Self { catalogue, compiled })
+        Ok(Self { catalogue, sizes, compiled })
     }
 
     pub(super) fn print(&self, out: &mut impl Write) -> Result<()> {
@@ -131,16 +136,12 @@ impl<'a> Report<'a> {
         if newer && kernel.wave != 32 {
             found.push(format!("waves of {} lanes, expected 32", kernel.wave));
         }
-        match (kernel.params_bytes(), params::size_of(&row.params)) {
+        match (kernel.params_bytes(), self.sizes.get(&row.params)) {
             (Err(error), _) => found.push(error.to_string()),
-            (_, None) => found.push(format!(
-                "{} is missing from the list in xtask/src/kernels/params.rs",
-                row.params
-            )),
-            (Ok(device), Some(host)) if device as usize != host => found.push(format!(
-                "takes {device} bytes, but rf_kernels::params::{} has {host}",
-                row.params
-            )),
+            (_, None) => found.push(format!("no header defines Rf{}", row.params)),
+            (Ok(bytes), Some(&expected)) if bytes != expected => {
+                found.push(format!("takes {bytes} bytes, but Rf{} has {expected}", row.params));
+            }
             (Ok(_), Some(_)) => {}
         }
         if row.hot && *target != UNOPTIMISED {

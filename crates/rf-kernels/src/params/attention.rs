@@ -1,10 +1,10 @@
-//! Twin of `kernels/include/rf/params/attention.h`.
+//! Parameters and launches. `kernels/include/rf/params/attention.h` is generated from the table.
 
-use bytemuck::{Pod, Zeroable};
 use rf_graph::KvType;
 use rf_graph::case::Format;
 
-use super::{Address, Batch, KvCache, Launch, MatmulDevice, MatrixUnit, NewHeads, Operand};
+use super::table::params;
+use super::{Batch, KvCache, Launch, MatmulDevice, MatrixUnit, NewHeads, Operand};
 use crate::tuning::Knob;
 
 /// Threads of a decode workgroup: four waves.
@@ -16,49 +16,53 @@ pub(crate) const MIN_SPLIT_KEYS: usize = 64;
 /// Largest number of splits that the kernel combines.
 const MAX_SPLITS: usize = 128;
 
-/// `softmax(scale · q·kᵀ) · v` over the cache of a layer.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct AttentionParams {
-    /// Positions, spans and pages.
-    pub batch: Batch,
-    /// The cache of the layer.
-    pub cache: KvCache,
-    /// For [`Self::decode_launch`] of spans of one token: if `k` is not null, `q` is before norm
-    /// and RoPE, and the launch appends the keys and values of its tokens.
-    pub heads: NewHeads,
-    /// `[tokens, num_heads · head_dim]` f32, rotated.
-    pub q: Address,
-    /// Attention sinks, `[num_heads]` f32 or null.
-    pub sinks: Address,
-    /// `[tokens, num_heads · head_dim]`; as int8 where the head size is a multiple of 32.
-    pub out: Operand,
-    /// `[tokens, num_heads, splits, head_dim]` f32.
-    pub partials: Address,
-    /// `[tokens, num_heads, splits, 2]` f32.
-    pub statistics: Address,
-    /// `[tokens, num_heads]` u32, zero before and after.
-    pub arrivals: Address,
-    /// Factor on the scores.
-    pub scale: f32,
-    /// Softcap on the scores; 0 for none.
-    pub softcap: f32,
-    /// Sliding window in tokens; 0 for all keys up to the query's position;
-    /// [`BOTH_DIRECTIONS`](Self::BOTH_DIRECTIONS) for all keys of its span, too.
-    pub window: u32,
-    /// The bits of a position that select its chunk: a key is visible if it is in the query's
-    /// chunk; 0 without chunks.
-    pub chunk_mask: u32,
-    /// Query heads.
-    pub num_heads: u32,
-    /// Decode workgroups over which the keys of a sequence are divided, 1 to 128.
-    pub splits: u32,
-    /// Largest number of tokens of a span for the decode kernel; longer spans use the prefill
-    /// kernel.
-    pub short_span: u32,
-    /// Query heads of a decode workgroup: those that share a key and value head; on NVIDIA also a
-    /// divisor of them, or those of two or four key and value heads.
-    pub heads_together: u32,
+params! {
+    /// `softmax(scale · q·kᵀ) · v` over the cache of a layer: `rf_graph::reference::attention`.
+    ///
+    /// Two kernels share a batch: `attention_decode_*` computes spans of at most `short_span`
+    /// tokens, `attention_prefill_*` all others. Neither writes rows of the other.
+    struct AttentionParams {
+        /// Positions, spans and pages.
+        batch: Batch,
+        /// The cache of the layer.
+        cache: KvCache,
+        /// For [`Self::decode_launch`] of spans of one token: if `k` is not null, `q` is before
+        /// norm and RoPE, and the launch appends the keys and values of its tokens.
+        heads: NewHeads,
+        /// `[tokens, num_heads · head_dim]`, rotated.
+        q: *const f32,
+        /// Attention sinks, `[num_heads]` or null.
+        sinks: *const f32,
+        /// `[tokens, num_heads · head_dim]`; as int8 where the head size is a multiple of 32.
+        out: Operand,
+        /// `[tokens, num_heads, splits, head_dim]`; this and the next two for decode with several
+        /// splits.
+        partials: *mut f32,
+        /// `[tokens, num_heads, splits, 2]`.
+        statistics: *mut f32,
+        /// `[tokens, num_heads]`, zero before the first and after every launch.
+        arrivals: *mut u32,
+        /// Factor on the scores.
+        scale: f32,
+        /// Softcap on the scores; 0 for none.
+        softcap: f32,
+        /// A key is visible if query position − key position < window; 0: all keys up to the query
+        /// are; [`BOTH_DIRECTIONS`](Self::BOTH_DIRECTIONS): all keys of its span are, too.
+        window: u32,
+        /// The bits of a position that select its chunk: a key is visible if it is in the query's
+        /// chunk; 0 without chunks.
+        chunk_mask: u32,
+        /// Query heads, a multiple of `cache.num_kv_heads`.
+        num_heads: u32,
+        /// Decode workgroups over which the keys of a sequence are divided, 1 to 128.
+        splits: u32,
+        /// Largest number of tokens of a span for the decode kernel; longer spans use the prefill
+        /// kernel.
+        short_span: u32,
+        /// Query heads of a decode workgroup: those that share a key and value head; on NVIDIA also
+        /// a divisor of them, or those of two or four key and value heads.
+        heads_together: u32,
+    }
 }
 
 impl AttentionParams {

@@ -1,39 +1,41 @@
-//! Twin of `kernels/include/rf/params/embed.h`.
+//! Parameters and launches. `kernels/include/rf/params/embed.h` is generated from the table.
 
-use bytemuck::{Pod, Zeroable};
 use rf_quant::DType;
 
-use super::{Address, Launch, Operand, Weight};
+use super::table::params;
+use super::{Launch, Operand, Weight};
 
 /// Threads of a workgroup, which embeds one row.
 const EMBED_THREADS: u32 = 128;
 
-/// Embedding from a table of any format, with an optional norm.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct EmbedParams {
-    /// `[vocab_size, columns]`.
-    pub table: Weight,
-    /// `[rows]` u32.
-    pub ids: Address,
-    /// `[rows, columns]` f32: `table[ids[t]] · scale`.
-    pub x: Address,
-    /// Norm weight, `[columns]` f32; with a norm.
-    pub norm: Address,
-    /// `[rows, columns]`: `x / √(mean(x²) + eps) · norm`; with a norm.
-    pub out: Operand,
-    /// Factor on every element.
-    pub scale: f32,
-    /// Constant that is added to the mean square.
-    pub eps: f32,
-    /// Width; with a norm a multiple of 4.
-    pub columns: u32,
-    /// Number of rows.
-    pub rows: u32,
-    /// Threads of a workgroup, from [`embed_rms_norm_threads`]; with a norm.
-    pub threads: u32,
-    /// Larger ids read this row.
-    pub last_id: u32,
+params! {
+    /// Embedding from a table of any format, with an optional norm: the kernels `embed_*` and
+    /// `embed_rms_norm_*`.
+    struct EmbedParams {
+        /// `[vocab_size, columns]`.
+        table: Weight,
+        /// `[rows]`.
+        ids: *const u32,
+        /// `[rows, columns]`: `table[ids[t]] · scale`.
+        x: *mut f32,
+        /// Norm weight, `[columns]`; with a norm.
+        norm: *const f32,
+        /// `[rows, columns]`: `x / √(mean(x²) + eps) · norm`; with a norm.
+        out: Operand,
+        /// Factor on every element.
+        scale: f32,
+        /// Constant that is added to the mean square.
+        eps: f32,
+        /// Width; with a norm a multiple of 4.
+        columns: u32,
+        /// Number of rows.
+        rows: u32,
+        /// Threads of a workgroup, from [`embed_rms_norm_threads`]: a multiple of 32, at most 1024;
+        /// with a norm.
+        threads: u32,
+        /// Larger ids read this row.
+        last_id: u32,
+    }
 }
 
 impl EmbedParams {

@@ -1,8 +1,7 @@
-//! Twin of `kernels/include/rf/params/experts.h`.
+//! Parameters and launches. `kernels/include/rf/params/experts.h` is generated from the table.
 
-use bytemuck::{Pod, Zeroable};
-
-use super::{Address, ExpertGroups, Launch};
+use super::table::params;
+use super::{ExpertGroups, Launch};
 
 /// Threads of a workgroup that groups the slots of an expert.
 const GROUP_THREADS: u32 = 256;
@@ -16,40 +15,81 @@ pub const MAX_EXPERT_GROUPS: usize = 32;
 /// Largest number of experts that compute a token: the kernel has a lane for each.
 pub const MAX_SLOTS: usize = 32;
 
-/// Selection and weighting of the experts of each token: [`rf_graph::Router`].
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct RouteParams {
-    /// `[tokens, experts]` f32.
-    pub logits: Address,
-    /// `[experts]` f32 or null: is added to the probabilities for the selection.
-    pub bias: Address,
-    /// `[experts]` f32 or null: factors on the weights.
-    pub expert_scale: Address,
-    /// `[tokens]` f32 or null: the weight of the shared expert before the sigmoid.
-    pub shared_gate: Address,
-    /// `[tokens, 2 · slots]` f32: indices, then weights.
-    pub out: Address,
-    /// Number of tokens.
-    pub tokens: u32,
-    /// Number of experts, without the shared one.
-    pub experts: u32,
-    /// Selected experts per token, at most `experts`.
-    pub used: u32,
-    /// Experts per token with the shared one, at most [`MAX_SLOTS`].
-    pub slots: u32,
-    /// Probability of an expert: 0 softmax, 1 sigmoid, 2 softmax over the selected experts.
-    pub gate: u32,
-    /// 1 if the weights are divided by their sum.
-    pub normalize: u32,
-    /// Number of groups, at most [`MAX_EXPERT_GROUPS`]; 0 for none.
-    pub groups: u32,
-    /// Groups from which experts are selected.
-    pub selected_groups: u32,
-    /// Factor on the weights.
-    pub scale: f32,
-    /// Zero.
-    pub reserved: u32,
+params! {
+    /// Selection and weighting of the experts of each token, [`rf_graph::Router`]. A shared expert
+    /// is one more slot, whose number is `experts`.
+    struct RouteParams {
+        /// `[tokens, experts]`.
+        logits: *const f32,
+        /// `[experts]` or null: is added to the probabilities for the selection.
+        bias: *const f32,
+        /// `[experts]` or null: factors on the weights.
+        expert_scale: *const f32,
+        /// `[tokens]` or null: the weight of the shared expert before the sigmoid.
+        shared_gate: *const f32,
+        /// `[tokens, 2 · slots]`: indices, then weights.
+        out: *mut f32,
+        /// Number of tokens.
+        tokens: u32,
+        /// Number of experts, without the shared one.
+        experts: u32,
+        /// Selected experts per token, at most `experts`.
+        used: u32,
+        /// Experts per token with the shared one, at most [`MAX_SLOTS`].
+        slots: u32,
+        /// Probability of an expert: `RfGate`.
+        gate: u32,
+        /// 1 if the weights are divided by their sum.
+        normalize: u32,
+        /// Number of groups, at most [`MAX_EXPERT_GROUPS`]; 0 for none.
+        groups: u32,
+        /// Groups from which experts are selected, at most `groups`.
+        selected_groups: u32,
+        /// Factor on the weights.
+        scale: f32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// The slots of a batch by expert, those of an expert in ascending order, and tiles of at most
+    /// `tile_slots` of them. Tiles of expert e start at index ⌊first slot of e / `tile_slots`⌋ + e;
+    /// unused entries have a count of 0.
+    struct GroupExpertsParams {
+        /// `[tokens, 2 · used]`.
+        route: *const f32,
+        /// The tiles and the slots that the kernel writes; tiles: `[⌊tokens · used / tile_slots⌋ +
+        /// experts]`.
+        groups: ExpertGroups,
+        /// Number of tokens.
+        tokens: u32,
+        /// Number of experts.
+        experts: u32,
+        /// Experts per token.
+        used: u32,
+        /// Slots of a tile.
+        tile_slots: u32,
+    }
+
+    /// The outputs of the experts and their weights p = route[t][used + s], slots s in order: the
+    /// kernels `combine_*` and `scale_*`.
+    struct ExpertRowsParams {
+        /// `[tokens, used · columns]`.
+        x: *const f32,
+        /// `[tokens, 2 · used]`.
+        route: *const f32,
+        /// `[tokens, columns]` or null; `combine_*` alone.
+        residual: *const f32,
+        /// `combine_*`: Σₛ p·x (+ residual), `[tokens, columns]`; `scale_*`: p·x, as x.
+        out: *mut f32,
+        /// Number of tokens.
+        tokens: u32,
+        /// Width of a slot.
+        columns: u32,
+        /// Experts per token.
+        used: u32,
+        /// Zero.
+        reserved: u32,
+    }
 }
 
 impl RouteParams {
@@ -60,51 +100,11 @@ impl RouteParams {
     }
 }
 
-/// The slots of a batch, grouped by expert.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct GroupExpertsParams {
-    /// `[tokens, 2 · used]` f32.
-    pub route: Address,
-    /// The tiles and the slots that the kernel writes.
-    pub groups: ExpertGroups,
-    /// Number of tokens.
-    pub tokens: u32,
-    /// Number of experts.
-    pub experts: u32,
-    /// Experts per token.
-    pub used: u32,
-    /// Slots of a tile.
-    pub tile_slots: u32,
-}
-
 impl GroupExpertsParams {
     /// The launch: a workgroup per expert.
     pub fn launch(&self) -> Launch {
         Launch::linear("group_experts", self.experts as usize, GROUP_THREADS)
     }
-}
-
-/// The experts' outputs, and their weights.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct ExpertRowsParams {
-    /// `[tokens, used · columns]` f32.
-    pub x: Address,
-    /// `[tokens, 2 · used]` f32.
-    pub route: Address,
-    /// `[tokens, columns]` f32 that is added to the sum, or null.
-    pub residual: Address,
-    /// `[tokens, columns]` f32 for the sum, otherwise the shape of `x`.
-    pub out: Address,
-    /// Number of tokens.
-    pub tokens: u32,
-    /// Width of a slot.
-    pub columns: u32,
-    /// Experts per token.
-    pub used: u32,
-    /// Zero.
-    pub reserved: u32,
 }
 
 impl ExpertRowsParams {

@@ -1,8 +1,7 @@
-//! Twin of `kernels/include/rf/params/latent.h`.
+//! Parameters and launches. `kernels/include/rf/params/latent.h` is generated from the table.
 
-use bytemuck::{Pod, Zeroable};
-
-use super::{Address, Batch, KvCache, Launch};
+use super::table::params;
+use super::{Batch, KvCache, Launch};
 
 /// Largest size of a key of latent attention.
 pub const MAX_LATENT_HEAD_DIM: usize = 576;
@@ -25,36 +24,50 @@ const MAX_PARTIAL_GROUPS: usize = 512;
 /// Waves of a workgroup that appends keys; each stores 32 elements.
 const APPEND_WAVES: u32 = 4;
 
-/// Attention of all heads over one key per position, whose first elements are the value.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct LatentParams {
-    /// Positions, spans and pages.
-    pub batch: Batch,
-    /// The cache of the layer: one head and no values.
-    pub cache: KvCache,
-    /// `[tokens, num_heads · head_dim]` f32.
-    pub q: Address,
-    /// `[tokens, num_heads · latent_dim]` f32.
-    pub out: Address,
-    /// `[tiles · 16, splits, ⌈latent_dim / 4⌉ · 4]` f32.
-    pub partials: Address,
-    /// `[tiles · 16, splits, 2]` f32.
-    pub statistics: Address,
-    /// `[tiles]` u32, zero before and after.
-    pub arrivals: Address,
-    /// Factor on the scores.
-    pub scale: f32,
-    /// Query heads.
-    pub num_heads: u32,
-    /// Elements of the value.
-    pub latent_dim: u32,
-    /// Workgroups over which the keys of a tile are divided, 1 to 128.
-    pub splits: u32,
-    /// Tokens of the shortest span that the launch computes.
-    pub min_span: u32,
-    /// Tokens of the longest span that the launch computes.
-    pub max_span: u32,
+params! {
+    /// Attention of all heads over one key per position, whose first elements are the value;
+    /// causal.
+    ///
+    /// The rows of a span are the heads of its first token, those of its second token, and so on. A
+    /// tile is 16 consecutive ones. A launch computes the spans of `min_span` to `max_span` tokens.
+    struct LatentParams {
+        /// Positions, spans and pages.
+        batch: Batch,
+        /// The cache of the layer: one head and no values.
+        cache: KvCache,
+        /// `[tokens, num_heads · head_dim]`.
+        q: *const f32,
+        /// `[tokens, num_heads · latent_dim]`.
+        out: *mut f32,
+        /// `[tiles · 16, splits, ⌈latent_dim / 4⌉ · 4]`; this and the next two with several splits.
+        partials: *mut f32,
+        /// `[tiles · 16, splits, 2]`.
+        statistics: *mut f32,
+        /// `[tiles]`, zero before the first and after every launch.
+        arrivals: *mut u32,
+        /// Factor on the scores.
+        scale: f32,
+        /// Query heads.
+        num_heads: u32,
+        /// Elements of the value, at most `cache.head_dim`.
+        latent_dim: u32,
+        /// Workgroups over which the keys of a tile are divided, 1 to 128.
+        splits: u32,
+        /// Tokens of the shortest span that the launch computes.
+        min_span: u32,
+        /// Tokens of the longest span that the launch computes.
+        max_span: u32,
+    }
+
+    /// Stores the keys of latent attention in the cache of a layer.
+    struct LatentAppendParams {
+        /// Positions and pages.
+        batch: Batch,
+        /// The layer: one head and no values.
+        cache: KvCache,
+        /// `[tokens, head_dim]`.
+        k: *const f32,
+    }
 }
 
 impl LatentParams {
@@ -105,18 +118,6 @@ macro_rules! latent_kernels {
 
 /// Kernels by cache type and head size.
 const KERNELS: [[&str; 2]; 4] = latent_kernels!("f32", "f16", "q8_0", "fp8");
-
-/// Stores the keys of latent attention in the cache of a layer.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct LatentAppendParams {
-    /// Positions and pages.
-    pub batch: Batch,
-    /// The layer: one head and no values.
-    pub cache: KvCache,
-    /// `[tokens, head_dim]` f32.
-    pub k: Address,
-}
 
 impl LatentAppendParams {
     /// The launch: a wave per 32 elements; tokens in y.

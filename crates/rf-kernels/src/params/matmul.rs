@@ -1,56 +1,107 @@
-//! Twin of `kernels/include/rf/params/matmul.h`.
-
-use bytemuck::{Pod, Zeroable};
+//! Parameters and launches. `kernels/include/rf/params/matmul.h` is generated from the table.
 
 use rf_graph::case::Format;
 use rf_quant::DType;
 
+use super::table::params;
 use super::{Activations, Address, Halves, Launch, Weight};
 use crate::tuning::{Knob, Tuning};
 
-/// One weight matrix of a matmul.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct Projection {
-    /// `[rows, columns]`.
-    pub weight: Weight,
-    /// `[rows]` f32 or null.
-    pub bias: Address,
-    /// `[tokens, rows]` f32.
-    pub out: Address,
-    /// Output features.
-    pub rows: u32,
-    /// Index of the format in `DType::ALL`.
-    pub format: u32,
-    /// Of a matmul with f16 operands: the power of two by which the weights are multiplied before
-    /// they become f16.
-    pub half_unit: f32,
-    /// Zero.
-    pub reserved: u32,
-}
+params! {
+    /// One weight matrix of a matmul.
+    struct Projection {
+        /// `[rows, columns]`.
+        weight: Weight,
+        /// `[rows]` or null.
+        bias: *const f32,
+        /// `[tokens, rows]`.
+        out: *mut f32,
+        /// Output features.
+        rows: u32,
+        /// Number of the format: its index in `DType::ALL`.
+        format: u32,
+        /// Of a matmul with f16 operands: the power of two by which the weights are multiplied
+        /// before they become f16.
+        half_unit: f32,
+        /// Zero.
+        reserved: u32,
+    }
 
-/// A tile of a matmul of experts, in device memory.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct ExpertTile {
-    /// The expert.
-    pub expert: u32,
-    /// Index of its first slot in the list of slots.
-    pub first: u32,
-    /// Number of slots; 0 for no tile.
-    pub count: u32,
-    /// Zero.
-    pub reserved: u32,
-}
+    /// A tile of a matmul of experts, in device memory: slots of one expert.
+    struct ExpertTile {
+        /// The expert.
+        expert: u32,
+        /// Index of its first slot in [`ExpertGroups::slots`].
+        first: u32,
+        /// Number of slots; 0 for no tile.
+        count: u32,
+        /// Zero.
+        reserved: u32,
+    }
 
-/// The slots of a batch, grouped by expert.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct ExpertGroups {
-    /// [`ExpertTile`]s: as many as [`Self::num_tiles`].
-    pub tiles: Address,
-    /// `[tokens · used]` u32.
-    pub slots: Address,
+    /// The slots of a batch, grouped by expert: slot t · used + s is the s-th expert of token t.
+    struct ExpertGroups {
+        /// [`ExpertTile`]s: as many as [`Self::num_tiles`].
+        tiles: *mut ExpertTile,
+        /// `[tokens · used]`, in the order of their experts.
+        slots: *mut u32,
+    }
+
+    /// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)`, all projections of the same x.
+    ///
+    /// With groups, the rows of x are slots of a mixture of experts. A projection has the matrices
+    /// of all experts one below the other, with `rows` of one expert and a bias `[experts, rows]`.
+    /// The groups are those of a tile of the kernel's width. Slot s reads row s / `slots_per_row` of
+    /// x and writes row s of out.
+    ///
+    /// With several parts, workgroup z of a tile of rows sums part z of the columns, and the last
+    /// one adds the sums in the order of the parts. There is one tile of tokens then.
+    struct MatmulParams {
+        /// The first [`num_projections`](Self::num_projections) entries are used.
+        projections: [Projection; MAX_PROJECTIONS],
+        /// `[tokens, columns]`, for quantised formats.
+        x_q8: Activations,
+        /// `[tokens, columns]`, for float formats.
+        x_f32: *const f32,
+        /// `[tokens, rows]` or null; with one projection only, and without groups.
+        residual: *const f32,
+        /// The groups of a mixture of experts; null without.
+        groups: ExpertGroups,
+        /// Number of projections, 1 to 3.
+        num_projections: u32,
+        /// Input features.
+        columns: u32,
+        /// Rows of the output.
+        tokens: u32,
+        /// With groups: slots that read one row of x.
+        slots_per_row: u32,
+        /// `[tiles of rows, parts, sums of a workgroup]`, at most [`MatmulDevice::partial_floats`];
+        /// with several parts.
+        partials: *mut f32,
+        /// `[tiles of rows]`, zero before the first and after every launch: at most
+        /// [`MatmulDevice::arrivals`].
+        arrivals: *mut u32,
+        /// Parts of the columns, from [`divided`](Self::divided): the extent of the grid in z. 0
+        /// and 1 are the whole.
+        parts: u32,
+        /// Workgroups of an f16 matmul, which share all tiles ([`halves`](Self::halves)).
+        streams: u32,
+        /// `[tokens, columns]`, for f16 matmuls.
+        x_f16: Halves,
+        /// Tiles of an f16 matmul that each workgroup computes alone; rounds · streams is at most
+        /// the number of tiles.
+        rounds: u32,
+        /// Tiles of an f16 matmul along the tokens, or those of the groups.
+        token_tiles: u32,
+        /// `[tokens, rows]` or null: instead of its own output, an f16 matmul writes the gated unit
+        /// of projections 0 (gate) and 1 (up), with scale `FIXED_HALF_SCALE`. Both have no bias,
+        /// and [`num_projections`](Self::num_projections) is 1 then.
+        glu: Halves,
+        /// The activation of the gated unit: `RfActivation`.
+        activation: u32,
+        /// Workgroups that share the tiles of an f16 matmul that are left after the rounds.
+        sharers: u32,
+    }
 }
 
 impl ExpertGroups {
@@ -62,55 +113,6 @@ impl ExpertGroups {
 
 /// The projections that a launch can have.
 pub const MAX_PROJECTIONS: usize = 4;
-
-/// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)`. With groups, the rows of x are slots of a mixture of
-/// experts.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct MatmulParams {
-    /// The first [`num_projections`](Self::num_projections) entries are used.
-    pub projections: [Projection; MAX_PROJECTIONS],
-    /// `[tokens, columns]`, for quantised formats.
-    pub x_q8: Activations,
-    /// `[tokens, columns]`, for float formats.
-    pub x_f32: Address,
-    /// `[tokens, rows]` or null; with one projection only, and without groups.
-    pub residual: Address,
-    /// The groups of a mixture of experts; null without. A projection then has the matrices of all
-    /// experts one below the other, with `rows` of one expert and a bias `[experts, rows]`.
-    pub groups: ExpertGroups,
-    /// Number of projections, 1 to 3.
-    pub num_projections: u32,
-    /// Input features.
-    pub columns: u32,
-    /// Rows of the output.
-    pub tokens: u32,
-    /// With groups: slots that read one row of x.
-    pub slots_per_row: u32,
-    /// Sums of the parts of the columns, at most [`MatmulDevice::partial_floats`]; with several
-    /// parts only.
-    pub partials: Address,
-    /// `[tiles of rows]` u32, zero before and after: at most [`MatmulDevice::arrivals`].
-    pub arrivals: Address,
-    /// Parts of the columns, from [`divided`](Self::divided); 0 and 1 are the whole.
-    pub parts: u32,
-    /// Workgroups of an f16 matmul, which share all tiles ([`halves`](Self::halves)).
-    pub streams: u32,
-    /// `[tokens, columns]`, for f16 matmuls.
-    pub x_f16: Halves,
-    /// Tiles of an f16 matmul that each workgroup computes alone.
-    pub rounds: u32,
-    /// Tiles of an f16 matmul along the tokens.
-    pub token_tiles: u32,
-    /// `[tokens, rows]` or null: instead of its own output, an f16 matmul writes the gated unit of
-    /// projections 0 (gate) and 1 (up), which have no bias.
-    /// [`num_projections`](Self::num_projections) is 1 then.
-    pub glu: Halves,
-    /// The activation of the gated unit.
-    pub activation: u32,
-    /// Workgroups that share the tiles of an f16 matmul that are left after the rounds.
-    pub sharers: u32,
-}
 
 /// The device properties that the choice of a tile depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
-//! Twin of `kernels/include/rf/params/matvec.h`.
+//! Parameters and launches. `kernels/include/rf/params/matvec.h` is generated from the table.
 
-use bytemuck::{Pod, Zeroable};
 use rf_quant::DType;
 
+use super::table::params;
 use super::{
-    Activations, Address, Launch, MAX_PROJECTIONS, MatmulDevice, MatrixUnit, Operand, Projection,
+    Activations, Launch, MAX_PROJECTIONS, MatmulDevice, MatrixUnit, Operand, Projection,
     RouteParams, Weight,
 };
 use crate::tuning::Knob;
@@ -43,165 +43,161 @@ const RING_BYTES: u32 = 6144;
 /// The most groups of rows of such a wave. More than fit at once are enough to fill the device.
 const MAX_ROW_GROUPS: u32 = 8;
 
-/// The RMSNorm epilogue of a matmul of 1 to 4 tokens: it writes `w · x` without the factor
-/// `1 / √(Σ x² / columns + eps)`, and the sums of squares from which the next matmul computes that
-/// factor.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct NormOut {
-    /// `[rows]`.
-    pub weight: Address,
-    /// `[tokens, rows]`: int8 and f32, each or null.
-    pub out: Operand,
-    /// `[tokens, rows / 32]`, or null without this epilogue.
-    pub squares: Address,
-}
+params! {
+    /// The RMSNorm epilogue of a matmul of 1 to 4 tokens: it writes `w · x` without the factor `1 /
+    /// √(Σ x² / columns + eps)`, and the sums of squares from which the next matmul computes that
+    /// factor, which is common to a row.
+    struct NormOut {
+        /// `[rows]`.
+        weight: *const f32,
+        /// `[tokens, rows]`: int8 and f32, each or null.
+        out: Operand,
+        /// `[tokens, rows / 32]`, or null without this epilogue.
+        squares: *mut f32,
+    }
 
-/// The factor that a row of x lacks after an RMSNorm epilogue.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct NormIn {
-    /// `[tokens, count]`, as [`NormOut::squares`].
-    pub squares: Address,
-    /// Number of squares, `columns / 32`; 0 if x is complete.
-    pub count: u32,
-    /// The `eps` of the norm.
-    pub eps: f32,
-}
+    /// The factor that a row of x lacks after an RMSNorm epilogue.
+    struct NormIn {
+        /// `[tokens, count]`, as [`NormOut::squares`].
+        squares: *const f32,
+        /// Number of squares, `columns / 32`; 0 if x is complete.
+        count: u32,
+        /// The `eps` of the norm.
+        eps: f32,
+    }
 
-/// A matmul with few tokens. With a route, a matmul of the selected experts.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct MatvecParams {
-    /// The first [`num_projections`](Self::num_projections) entries are used. With a route, each is
-    /// the matrices of all experts one below the other, with `rows` of one expert and a bias
-    /// `[experts, rows]`.
-    pub projections: [Projection; MAX_PROJECTIONS],
-    /// `[tokens, columns]`, for quantised formats.
-    pub x_q8: Activations,
-    /// `[tokens, columns]`, for float formats.
-    pub x_f32: Address,
-    /// `[tokens, rows]` or null; with one projection only.
-    pub residual: Address,
-    /// `[tokens, 2 · used]` f32 or null.
-    pub route: Address,
-    /// Missing factor of x; only for one token, or up to 4 with quantised formats.
-    pub norm_in: NormIn,
-    /// RMSNorm epilogue; only for up to 4 tokens, quantised formats and one projection of whole
-    /// blocks of 32 rows.
-    pub norm_out: NormOut,
-    /// Number of projections, 1 to 3.
-    pub num_projections: u32,
-    /// Input features.
-    pub columns: u32,
-    /// Rows of x: 1 to 8; with a route any number.
-    pub tokens: u32,
-    /// Experts per token, with a route.
-    pub used: u32,
-    /// With a route: 1 if x has one row per token, 0 if it has one row per slot.
-    pub shared_x: u32,
-    /// Waves of a workgroup: see [`with_waves`](Self::with_waves).
-    pub waves: u32,
-    /// Groups of rows that a wave computes one after the other, chosen with the waves.
-    pub row_groups: u32,
-    /// Zero.
-    pub reserved: u32,
-}
+    /// A matmul of 1 to 8 tokens.
+    ///
+    /// With a route, a matmul of the selected experts: a projection has the matrices of all experts
+    /// one below the other, with `rows` of one expert and a bias `[experts, rows]`, and the
+    /// "tokens" are slots: token t has `used` slots. Slot s of token t is multiplied by the expert
+    /// route[t][s].
+    struct MatvecParams {
+        /// The first [`num_projections`](Self::num_projections) entries are used.
+        projections: [Projection; MAX_PROJECTIONS],
+        /// `[tokens, columns]`, for quantised formats.
+        x_q8: Activations,
+        /// `[tokens, columns]`, for float formats.
+        x_f32: *const f32,
+        /// `[tokens, rows]` or null; with one projection only.
+        residual: *const f32,
+        /// `[tokens, 2 · used]` or null: `Op::Route` of rf-graph.
+        route: *const f32,
+        /// Missing factor of x; only for one token, or up to 4 with quantised formats.
+        norm_in: NormIn,
+        /// RMSNorm epilogue; only for up to 4 tokens, quantised formats and one projection of whole
+        /// blocks of 32 rows.
+        norm_out: NormOut,
+        /// Number of projections, 1 to 3.
+        num_projections: u32,
+        /// Input features.
+        columns: u32,
+        /// Rows of x: 1 to 8; with a route any number.
+        tokens: u32,
+        /// Experts per token, with a route.
+        used: u32,
+        /// With a route: 1 if x has one row per token, 0 if it has one row per slot.
+        shared_x: u32,
+        /// Waves of a workgroup, from [`with_waves`](Self::with_waves): 4, 8 or 16; 16 with
+        /// `norm_out`.
+        waves: u32,
+        /// Groups of rows that a wave computes one after the other, chosen with the waves; 1 with
+        /// `norm_out` and except on NVIDIA.
+        row_groups: u32,
+        /// Zero.
+        reserved: u32,
+    }
 
-/// `activation(x · Gᵀ (+ bias)) · (x · Uᵀ (+ bias))` of 1 to 4 tokens, or of each slot of a
-/// route.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct MatvecGluParams {
-    /// `[rows, columns]`.
-    pub gate: Weight,
-    /// `[rows, columns]`.
-    pub up: Weight,
-    /// `[experts, rows]` f32 or null; with a route only.
-    pub gate_bias: Address,
-    /// `[experts, rows]` f32 or null; with a route only.
-    pub up_bias: Address,
-    /// `[tokens, columns]`.
-    pub x_q8: Activations,
-    /// `[tokens, 2 · used]` f32 or null.
-    pub route: Address,
-    /// `[slots, rows]` or null.
-    pub out_f32: Address,
-    /// `[slots, rows]` or null.
-    pub out_q8: Activations,
-    /// Missing factor of x, as in [`MatvecParams`]; with a route of one token only.
-    pub norm_in: NormIn,
-    /// Output features, of one expert with a route: a multiple of 32.
-    pub rows: u32,
-    /// Input features.
-    pub columns: u32,
-    /// Rows of x: 1 to 4; with a route any number.
-    pub tokens: u32,
-    /// As in [`GluParams`](super::GluParams).
-    pub activation: u32,
-    /// Experts per token, with a route.
-    pub used: u32,
-    /// As in [`MatvecParams`].
-    pub shared_x: u32,
-    /// Waves of a workgroup: see [`with_waves`](Self::with_waves).
-    pub waves: u32,
-    /// Zero.
-    pub reserved: u32,
-}
+    /// `activation(x · Gᵀ (+ bias)) · (x · Uᵀ (+ bias))` of 1 to 4 tokens, or of each slot of a
+    /// route, as f32 and as int8 for the next matmul.
+    struct MatvecGluParams {
+        /// `[rows, columns]`.
+        gate: Weight,
+        /// `[rows, columns]`.
+        up: Weight,
+        /// `[experts, rows]` or null; with a route only.
+        gate_bias: *const f32,
+        /// `[experts, rows]` or null; with a route only.
+        up_bias: *const f32,
+        /// `[tokens, columns]`.
+        x_q8: Activations,
+        /// `[tokens, 2 · used]` or null.
+        route: *const f32,
+        /// `[slots, rows]` or null.
+        out_f32: *mut f32,
+        /// `[slots, rows]` or null.
+        out_q8: Activations,
+        /// Missing factor of x, as in [`MatvecParams`]; with a route of one token only.
+        norm_in: NormIn,
+        /// Output features, of one expert with a route: a multiple of 32.
+        rows: u32,
+        /// Input features.
+        columns: u32,
+        /// Rows of x: 1 to 4; with a route any number.
+        tokens: u32,
+        /// `RfActivation`.
+        activation: u32,
+        /// Experts per token, with a route.
+        used: u32,
+        /// As in [`MatvecParams`].
+        shared_x: u32,
+        /// Waves of a workgroup, from [`with_waves`](Self::with_waves): 8 or 16.
+        waves: u32,
+        /// Zero.
+        reserved: u32,
+    }
 
-/// `Σₛ pₛ · (xₛ · Wₑᵀ (+ bias)) (+ residual)` of one token over the slots `s` of a route, with an
-/// RMSNorm epilogue as in [`MatvecParams`].
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct MatvecSumParams {
-    /// The matrices of all experts one below the other, with `rows` of one expert and a bias
-    /// `[experts, rows]`; `out` is `[1, rows]`.
-    pub projection: Projection,
-    /// `[used, columns]`.
-    pub x_q8: Activations,
-    /// `[1, 2 · used]` f32.
-    pub route: Address,
-    /// `[1, rows]` or null.
-    pub residual: Address,
-    /// RMSNorm epilogue.
-    pub norm_out: NormOut,
-    /// `[parts, rows]` f32.
-    pub partials: Address,
-    /// `[rows / 32]` u32, zero before and after.
-    pub arrivals: Address,
-    /// Input features.
-    pub columns: u32,
-    /// Experts per token.
-    pub used: u32,
-    /// Parts of the slots: see [`divided`](Self::divided).
-    pub parts: u32,
-    /// Zero.
-    pub reserved: u32,
-}
+    /// `Σₛ pₛ · (xₛ · Wₑᵀ (+ bias)) (+ residual)` of one token over the slots `s` of a route in
+    /// their order, with an RMSNorm epilogue as in [`MatvecParams`].
+    struct MatvecSumParams {
+        /// The matrices of all experts one below the other, with `rows` of one expert, a multiple
+        /// of 32, and a bias `[experts, rows]`; `out` is `[1, rows]`.
+        projection: Projection,
+        /// `[used, columns]`.
+        x_q8: Activations,
+        /// `[1, 2 · used]`.
+        route: *const f32,
+        /// `[1, rows]` or null.
+        residual: *const f32,
+        /// RMSNorm epilogue.
+        norm_out: NormOut,
+        /// `[parts, rows]`; unused with one part.
+        partials: *mut f32,
+        /// `[rows / 32]`, zero before the first and after every launch; as partials.
+        arrivals: *mut u32,
+        /// Input features.
+        columns: u32,
+        /// Experts per token, at most 32.
+        used: u32,
+        /// Parts of the slots, from [`divided`](Self::divided): at most `used`.
+        parts: u32,
+        /// Zero.
+        reserved: u32,
+    }
 
-/// `route(x · Wᵀ (+ bias))` of one token: the logits of a router with float weights, then the
-/// selection of experts.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct RouterParams {
-    /// `[experts, columns]`.
-    pub weight: Address,
-    /// `[experts]` f32 or null.
-    pub bias: Address,
-    /// `[1, columns]`, or null without a gate of a shared expert.
-    pub shared_weight: Address,
-    /// `[1, columns]` f32.
-    pub x: Address,
-    /// Missing factor of x.
-    pub norm_in: NormIn,
-    /// A counter, zero before and after.
-    pub arrivals: Address,
-    /// The selection; the kernel also writes the logits and the gate of the shared expert.
-    pub route: RouteParams,
-    /// Input features.
-    pub columns: u32,
-    /// Rows of both weights.
-    pub rows: u32,
+    /// `route(x · Wᵀ (+ bias))` of one token: the logits of a router with float weights, then the
+    /// selection of experts.
+    struct RouterParams {
+        /// `[experts, columns]`.
+        weight: *const void,
+        /// `[experts]` or null.
+        bias: *const f32,
+        /// `[1, columns]` or null: the gate of the shared expert, whose product is
+        /// `route.shared_gate`.
+        shared_weight: *const void,
+        /// `[1, columns]`.
+        x: *const f32,
+        /// Missing factor of x.
+        norm_in: NormIn,
+        /// A counter, zero before the first and after every launch.
+        arrivals: *mut u32,
+        /// The selection; the kernel also writes the logits and the gate of the shared expert.
+        route: RouteParams,
+        /// Input features.
+        columns: u32,
+        /// Rows of both weights.
+        rows: u32,
+    }
 }
 
 impl MatvecSumParams {

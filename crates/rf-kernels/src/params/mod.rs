@@ -1,8 +1,8 @@
-//! The parameters of kernels: twins of the structs in `kernels/include/rf/params/`.
+//! The parameters of kernels.
 //!
 //! The parameter of a kernel is one of these structs by value, in C layout. Addresses are device
-//! addresses; null (0) disables an optional operand. `cargo xtask kernels --report --check`
-//! compares the sizes with those in the code objects.
+//! addresses; null (0) disables an optional operand. `table.rs` explains how structs are defined
+//! once for both languages.
 
 /// The name of the kernel for a format: prefix, kernel name of the format, suffix.
 macro_rules! kernel_name {
@@ -36,6 +36,7 @@ mod rows;
 mod sampling;
 mod skinny;
 mod step;
+mod table;
 mod weight;
 
 pub use attention::AttentionParams;

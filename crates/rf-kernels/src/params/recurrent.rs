@@ -1,8 +1,7 @@
-//! Twin of `kernels/include/rf/params/recurrent.h`.
+//! Parameters and launches. `kernels/include/rf/params/recurrent.h` is generated from the table.
 
-use bytemuck::{Pod, Zeroable};
-
-use super::{Address, Batch, Launch};
+use super::table::params;
+use super::{Batch, Launch};
 
 /// Largest number of taps of a convolution.
 pub const MAX_TAPS: usize = 4;
@@ -19,40 +18,85 @@ const CONV_TOKENS: u32 = 32;
 /// Columns of a workgroup of a recurrence.
 const COLUMNS: u32 = 32;
 
-/// One recurrent state of all sequences: f32 matrices, one per page.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct State {
-    /// The matrix of page 0.
-    pub first: Address,
-    /// Distance between pages, in f32.
-    pub page_floats: u64,
-}
+params! {
+    /// One recurrent state of all sequences: f32 matrices, one per page. The page of a span is
+    /// `Batch::pages[Span::first_page]`. What it holds before the first token of a sequence is
+    /// arbitrary.
+    struct State {
+        /// The matrix of page 0.
+        first: *mut f32,
+        /// Distance between pages, in f32.
+        page_floats: u64,
+    }
 
-/// A causal convolution of each column.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct CausalConvParams {
-    /// With the pages of states.
-    pub batch: Batch,
-    /// `[taps − 1, width]`.
-    pub state: State,
-    /// `[tokens, width]` f32.
-    pub x: Address,
-    /// `[taps, width]` f32.
-    pub filter: Address,
-    /// `[width]` f32 or null.
-    pub bias: Address,
-    /// `[tokens, width]` f32.
-    pub out: Address,
-    /// Columns.
-    pub width: u32,
-    /// Rows of the filter: 1 to [`MAX_TAPS`].
-    pub taps: u32,
-    /// 1 if `SiLU` follows.
-    pub silu: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// A causal convolution of each column: `y[t] = Σⱼ filter[j] ⊙ x[t − (taps − 1) + j] (+ bias)`,
+    /// then `SiLU` if `silu`. The state holds the `taps − 1` rows before the next token.
+    struct CausalConvParams {
+        /// With the pages of states.
+        batch: Batch,
+        /// `[taps − 1, width]`.
+        state: State,
+        /// `[tokens, width]`.
+        x: *const f32,
+        /// `[taps, width]`.
+        filter: *const f32,
+        /// `[width]` or null.
+        bias: *const f32,
+        /// `[tokens, width]`.
+        out: *mut f32,
+        /// Columns.
+        width: u32,
+        /// Rows of the filter: 1 to [`MAX_TAPS`].
+        taps: u32,
+        /// 1 if `SiLU` follows.
+        silu: u32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// A recurrence over the tokens of each sequence, whose state per head is a matrix. For the
+    /// delta rule rows of x are queries, keys and values; for the state space C, B and x.
+    struct RecurrenceParams {
+        /// With the pages of states.
+        batch: Batch,
+        /// `[heads][key_dim][value_dim]`.
+        state: State,
+        /// `[tokens, columns]`.
+        x: *const f32,
+        /// `[tokens, heads]`: the input of the decay.
+        alpha: *const f32,
+        /// `[tokens, heads]`: the share of the correction of a delta rule, otherwise null.
+        beta: *const f32,
+        /// `[heads]`.
+        decay: *const f32,
+        /// `[heads]`.
+        decay_bias: *const f32,
+        /// `[heads]` for a state space, otherwise null.
+        skip: *const f32,
+        /// `[tokens, heads · value_dim]`.
+        out: *mut f32,
+        /// Width of `x`.
+        columns: u32,
+        /// First column of the queries, or of C: `[key_heads][key_dim]`.
+        queries: u32,
+        /// First column of the keys, or of B: `[key_heads][key_dim]`.
+        keys: u32,
+        /// First column of the values, or of x: `[heads][value_dim]`.
+        values: u32,
+        /// Heads of values, each with a state.
+        heads: u32,
+        /// Heads of queries and keys, or groups.
+        key_heads: u32,
+        /// Elements of a query or key: at most [`MAX_KEY_DIM`].
+        key_dim: u32,
+        /// Elements of a value.
+        value_dim: u32,
+        /// 1 if head `h` reads key head `h` mod `key_heads`, 0 if it reads `h` / (`heads` /
+        /// `key_heads`).
+        interleaved: u32,
+        /// Constant that is added to the squared length of a query or key; delta rule alone.
+        eps: f32,
+    }
 }
 
 impl CausalConvParams {
@@ -62,50 +106,6 @@ impl CausalConvParams {
         let grid = [self.width.div_ceil(THREADS), chunks, self.batch.num_spans];
         Launch { kernel: "causal_conv_f32", grid, block: [THREADS, 1, 1], lds_bytes: 0 }
     }
-}
-
-/// A recurrence over the tokens of each sequence, whose state per head is a matrix.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct RecurrenceParams {
-    /// With the pages of states.
-    pub batch: Batch,
-    /// `[heads · key_dim, value_dim]`.
-    pub state: State,
-    /// `[tokens, columns]` f32.
-    pub x: Address,
-    /// `[tokens, heads]` f32: the input of the decay.
-    pub alpha: Address,
-    /// `[tokens, heads]` f32: the share of the correction of a delta rule, otherwise null.
-    pub beta: Address,
-    /// `[heads]` f32.
-    pub decay: Address,
-    /// `[heads]` f32.
-    pub decay_bias: Address,
-    /// `[heads]` f32 for a state space, otherwise null.
-    pub skip: Address,
-    /// `[tokens, heads · value_dim]` f32.
-    pub out: Address,
-    /// Width of `x`.
-    pub columns: u32,
-    /// First column of the queries, or of C.
-    pub queries: u32,
-    /// First column of the keys, or of B.
-    pub keys: u32,
-    /// First column of the values, or of x.
-    pub values: u32,
-    /// Heads of values, each with a state.
-    pub heads: u32,
-    /// Heads of queries and keys, or groups.
-    pub key_heads: u32,
-    /// Elements of a query or key: at most [`MAX_KEY_DIM`].
-    pub key_dim: u32,
-    /// Elements of a value.
-    pub value_dim: u32,
-    /// 1 if head `h` reads key head `h` mod `key_heads`, otherwise 0.
-    pub interleaved: u32,
-    /// Constant that is added to the squared length of a query or key.
-    pub eps: f32,
 }
 
 impl RecurrenceParams {

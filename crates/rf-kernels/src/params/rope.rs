@@ -1,8 +1,7 @@
-//! Twin of `kernels/include/rf/params/rope.h`.
+//! Parameters and launches. `kernels/include/rf/params/rope.h` is generated from the table.
 
-use bytemuck::{Pod, Zeroable};
-
-use super::{Address, Batch, KvCache, Launch};
+use super::table::params;
+use super::{Batch, KvCache, Launch};
 
 /// Largest head size of the kernels.
 pub const MAX_HEAD_DIM: usize = 512;
@@ -13,34 +12,81 @@ const HEAD_WAVES: u32 = 4;
 /// Elements of a chunk of a head.
 const CHUNK: u32 = 8;
 
-/// The table of cos and sin of a RoPE.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct RopeTable {
-    /// `[positions][dims / 2][2]` f32: cos and sin, magnitude included.
-    pub table: Address,
-    /// Rotated elements per head.
-    pub dims: u32,
-    /// Pairing of elements: 0 for neighbours, 1 for a distance of `dims / 2`.
-    pub style: u32,
-}
+params! {
+    /// The rotation of heads by position.
+    struct RopeTable {
+        /// `[positions][dims / 2][2]`: cos and sin, magnitude included.
+        table: *const f32,
+        /// Rotated elements of a head; those from here on pass through.
+        dims: u32,
+        /// Pairing of elements: `RfRopeStyle`.
+        style: u32,
+    }
 
-/// `out = rope(x)`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct RopeParams {
-    /// Positions.
-    pub batch: Batch,
-    /// The RoPE.
-    pub rope: RopeTable,
-    /// `[tokens, num_heads · head_dim]` f32.
-    pub x: Address,
-    /// `[tokens, num_heads · head_dim]` f32; may be `x`.
-    pub out: Address,
-    /// Number of heads per token.
-    pub num_heads: u32,
-    /// Elements of a head, at most [`MAX_HEAD_DIM`].
-    pub head_dim: u32,
+    /// `out = rope(x)`.
+    struct RopeParams {
+        /// Positions.
+        batch: Batch,
+        /// The RoPE.
+        rope: RopeTable,
+        /// `[tokens, num_heads · head_dim]`.
+        x: *const f32,
+        /// `[tokens, num_heads · head_dim]`; may be `x`.
+        out: *mut f32,
+        /// Number of heads per token.
+        num_heads: u32,
+        /// Elements of a head, at most [`MAX_HEAD_DIM`].
+        head_dim: u32,
+    }
+
+    /// Stores keys and values in the cache of a layer.
+    struct KvAppendParams {
+        /// Positions and pages.
+        batch: Batch,
+        /// The layer; its `head_dim` at most [`MAX_HEAD_DIM`].
+        cache: KvCache,
+        /// `[tokens, num_kv_heads · head_dim]`.
+        k: *const f32,
+        /// `[tokens, num_kv_heads · head_dim]`.
+        v: *const f32,
+    }
+
+    /// Keys and values on their way to the cache, and what is done to queries and keys before
+    /// attention: rope(norm(x)). The norms are per head, x / √(mean(x²) + eps) · w, and optional.
+    struct NewHeads {
+        /// The RoPE.
+        rope: RopeTable,
+        /// `[tokens, num_kv_heads · head_dim]`.
+        k: *const f32,
+        /// `[tokens, num_kv_heads · head_dim]`.
+        v: *const f32,
+        /// `[head_dim]` or null.
+        q_norm: *const f32,
+        /// `[head_dim]` or null.
+        k_norm: *const f32,
+        /// Constant that is added to the mean squares.
+        eps: f32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// `q_out = rope(norm(q))`, and rope(norm(k)) and v into the cache.
+    struct RopeAppendParams {
+        /// Positions and pages.
+        batch: Batch,
+        /// The layer; its `head_dim` at most [`MAX_HEAD_DIM`].
+        cache: KvCache,
+        /// The keys and values.
+        heads: NewHeads,
+        /// `[tokens, num_heads · head_dim]`.
+        q: *const f32,
+        /// `[tokens, num_heads · head_dim]`; may be `q`.
+        q_out: *mut f32,
+        /// Query heads.
+        num_heads: u32,
+        /// Zero.
+        reserved: u32,
+    }
 }
 
 impl RopeParams {
@@ -50,45 +96,11 @@ impl RopeParams {
     }
 }
 
-/// Stores keys and values in the cache of a layer.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct KvAppendParams {
-    /// Positions and pages.
-    pub batch: Batch,
-    /// The layer; its `head_dim` at most [`MAX_HEAD_DIM`].
-    pub cache: KvCache,
-    /// `[tokens, num_kv_heads · head_dim]` f32.
-    pub k: Address,
-    /// `[tokens, num_kv_heads · head_dim]` f32.
-    pub v: Address,
-}
-
 impl KvAppendParams {
     /// The launch.
     pub fn launch(&self) -> Launch {
         by_head("kv_append_f32", 2 * self.cache.num_kv_heads, &self.batch)
     }
-}
-
-/// Keys and values on their way to the cache, with the norms and RoPE of queries and keys.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct NewHeads {
-    /// The RoPE.
-    pub rope: RopeTable,
-    /// `[tokens, num_kv_heads · head_dim]` f32.
-    pub k: Address,
-    /// `[tokens, num_kv_heads · head_dim]` f32.
-    pub v: Address,
-    /// `[head_dim]` f32 or null.
-    pub q_norm: Address,
-    /// `[head_dim]` f32 or null.
-    pub k_norm: Address,
-    /// Constant that is added to the mean squares.
-    pub eps: f32,
-    /// 0.
-    pub reserved: u32,
 }
 
 impl NewHeads {
@@ -97,26 +109,6 @@ impl NewHeads {
     pub(crate) fn has_whole_chunks(&self) -> bool {
         self.rope.dims.is_multiple_of(16)
     }
-}
-
-/// Optional per-head norms of q and k, RoPE of q and k, and the append to the KV cache.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct RopeAppendParams {
-    /// Positions and pages.
-    pub batch: Batch,
-    /// The layer; its `head_dim` at most [`MAX_HEAD_DIM`].
-    pub cache: KvCache,
-    /// The keys and values.
-    pub heads: NewHeads,
-    /// `[tokens, num_heads · head_dim]` f32.
-    pub q: Address,
-    /// `[tokens, num_heads · head_dim]` f32; may be `q`.
-    pub q_out: Address,
-    /// Query heads.
-    pub num_heads: u32,
-    /// 0.
-    pub reserved: u32,
 }
 
 impl RopeAppendParams {

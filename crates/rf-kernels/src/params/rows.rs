@@ -1,9 +1,8 @@
-//! Ops over rows of activations: parameters and launch geometry. Twin of the structs in
-//! `kernels/rows.hip` and of `kernels/include/rf/params/rows.h`.
+//! Ops over rows of activations: parameters and launch geometry. The table is also
+//! `kernels/include/rf/params/rows.h`.
 
-use bytemuck::{Pod, Zeroable};
-
-use super::{Activations, Address, Halves, Launch};
+use super::table::params;
+use super::{Activations, Halves, Launch};
 
 /// Columns that a lane loads at a time.
 pub(super) const VECTOR: u32 = 4;
@@ -14,17 +13,176 @@ const ROW_THREADS: u32 = 128;
 /// Threads of a workgroup with a whole row.
 const WHOLE_ROW_THREADS: u32 = 512;
 
-/// The left operand of a matmul as int8, f16, f32 or several of them; null disables a form. The
-/// number of columns is a multiple of 32 for int8 and f16, otherwise of 4.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct Operand {
-    /// `[rows, columns]`.
-    pub q8: Activations,
-    /// `[rows, columns]` f32.
-    pub f32: Address,
-    /// `[rows, columns]`.
-    pub f16: Halves,
+params! {
+    /// The left operand of a matmul as int8, f16, f32 or several of them; null disables a form. The
+    /// number of columns is a multiple of 32 for int8 and f16, otherwise of 4.
+    struct Operand {
+        /// `[rows, columns]`.
+        q8: Activations,
+        /// `[rows, columns]`.
+        f32: *mut f32,
+        /// `[rows, columns]`.
+        f16: Halves,
+    }
+
+    /// `out = x`, quantised.
+    struct QuantizeParams {
+        /// `[rows, columns]`.
+        x: *const f32,
+        /// `[rows, columns]`.
+        out: Operand,
+        /// Width.
+        columns: u32,
+        /// Number of rows.
+        rows: u32,
+    }
+
+    /// `s = x (+ residual)`; `out = s / √(mean(s²) + eps) · weight` over whole rows. With a
+    /// residual s is stored in `sum`.
+    struct RmsNormParams {
+        /// `[rows, columns]`.
+        x: *const f32,
+        /// `[rows, columns]` or null.
+        residual: *const f32,
+        /// Destination of `s` with a residual, otherwise null; may be `x`.
+        sum: *mut f32,
+        /// `[columns]`.
+        weight: *const f32,
+        /// `[rows, columns]`.
+        out: Operand,
+        /// Constant that is added to the mean square.
+        eps: f32,
+        /// Width: a multiple of 4.
+        columns: u32,
+        /// Number of rows.
+        rows: u32,
+        /// Threads of a workgroup, from [`rms_norm_threads`]: a multiple of 32, at most 1024.
+        threads: u32,
+    }
+
+    /// `out = activation(gate) · up`, or `activation(gate) · rms_norm(up)` over groups of
+    /// [`GATED_NORM_GROUP`] columns.
+    struct GluParams {
+        /// `[rows, columns]`.
+        gate: *const f32,
+        /// `[rows, columns]`.
+        up: *const f32,
+        /// `[GATED_NORM_GROUP]`, or null without a norm; `glu_f32_q8` alone.
+        norm: *const f32,
+        /// `[rows, columns]`; f32 only if the columns are not a multiple of 4.
+        out: Operand,
+        /// Width.
+        columns: u32,
+        /// Number of rows.
+        rows: u32,
+        /// `RfActivation`.
+        activation: u32,
+        /// Constant that is added to the mean square.
+        eps: f32,
+    }
+
+    /// `out = x / √(mean(x²) + eps) · weight`, or the layer norm with a bias, over groups of
+    /// adjacent columns; `group` divides the width. Group `i` has row `i` mod `weights` of the
+    /// weights.
+    struct GroupNormParams {
+        /// `[groups, group]`.
+        x: *const f32,
+        /// `[weights, group]`.
+        weight: *const f32,
+        /// Bias, `[group]` or null; only for a layer norm.
+        bias: *const f32,
+        /// `[groups, group]`; may be `x`.
+        out: *mut f32,
+        /// Constant that is added to the mean square.
+        eps: f32,
+        /// Columns of a group.
+        group: u32,
+        /// Number of groups of all rows.
+        groups: u32,
+        /// 1, or the number of groups of a row; 1 for a layer norm.
+        weights: u32,
+    }
+
+    /// `out = a + b`, or `a · b`.
+    struct PairParams {
+        /// `[count]`.
+        a: *const f32,
+        /// `[count]`.
+        b: *const f32,
+        /// `[count]`; may be `a` or `b`.
+        out: *mut f32,
+        /// Number of elements.
+        count: u64,
+    }
+
+    /// `out = function(x)`, element by element.
+    struct MapParams {
+        /// `[rows, columns]`.
+        x: *const f32,
+        /// `[rows, gate_columns]`, for a gate.
+        gate: *const f32,
+        /// `[rows]`, for a scale by position.
+        positions: *const u32,
+        /// `[rows, columns]`; may be `x`.
+        out: *mut f32,
+        /// Width.
+        columns: u32,
+        /// Number of rows.
+        rows: u32,
+        /// `RfActivation` or `RfFunction`.
+        function: u32,
+        /// The factor, the cap, or the factor of the logarithm of a position.
+        parameter: f32,
+        /// Width of the gate: 1 or `columns`.
+        gate_columns: u32,
+        /// [`rf_graph::PositionScale::period`].
+        period: u32,
+        /// [`rf_graph::PositionScale::offset`].
+        offset: u32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.
+    struct CopyRowsParams {
+        /// `[any, x_columns]`.
+        x: *const f32,
+        /// `[rows]`, or null for row `r`.
+        indices: *const u32,
+        /// `[rows, columns]`.
+        out: *mut f32,
+        /// Width of `x`.
+        x_columns: u32,
+        /// Columns of a group of `x`.
+        group: u32,
+        /// The first column of a group.
+        start: u32,
+        /// Columns of `out` per group.
+        part: u32,
+        /// Width of `out`.
+        columns: u32,
+        /// Number of rows.
+        rows: u32,
+    }
+
+    /// Row `r` of `out` has `a_part` columns of row `r` of `a` and then `b_part` columns of row `r`
+    /// of `b`, `groups` times, from successive columns of both.
+    struct JoinParams {
+        /// `[rows, groups · a_part]`.
+        a: *const f32,
+        /// `[rows, groups · b_part]`.
+        b: *const f32,
+        /// `[rows, groups · (a_part + b_part)]`.
+        out: *mut f32,
+        /// Columns of `a` per group.
+        a_part: u32,
+        /// Columns of `b` per group.
+        b_part: u32,
+        /// Groups of a row.
+        groups: u32,
+        /// Number of rows.
+        rows: u32,
+    }
 }
 
 impl Operand {
@@ -37,20 +195,6 @@ impl Operand {
     }
 }
 
-/// `out = x`, quantised.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct QuantizeParams {
-    /// `[rows, columns]` f32.
-    pub x: Address,
-    /// `[rows, columns]`.
-    pub out: Operand,
-    /// Width.
-    pub columns: u32,
-    /// Number of rows.
-    pub rows: u32,
-}
-
 impl QuantizeParams {
     /// The launch.
     pub fn launch(&self) -> Launch {
@@ -59,30 +203,6 @@ impl QuantizeParams {
         }
         by_row("quantize_f32_q8", self.columns, self.rows)
     }
-}
-
-/// `s = x (+ residual)`; `out = s / √(mean(s²) + eps) · weight` over whole rows.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct RmsNormParams {
-    /// `[rows, columns]` f32.
-    pub x: Address,
-    /// `[rows, columns]` f32 or null.
-    pub residual: Address,
-    /// Destination of `s` with a residual, otherwise null; may be `x`.
-    pub sum: Address,
-    /// `[columns]` f32.
-    pub weight: Address,
-    /// `[rows, columns]`.
-    pub out: Operand,
-    /// Constant that is added to the mean square.
-    pub eps: f32,
-    /// Width: a multiple of 4.
-    pub columns: u32,
-    /// Number of rows.
-    pub rows: u32,
-    /// Threads of a workgroup, from [`rms_norm_threads`].
-    pub threads: u32,
 }
 
 impl RmsNormParams {
@@ -103,29 +223,6 @@ pub fn rms_norm_threads(columns: u32, rows: u32) -> u32 {
 /// Columns of a group of the norm in [`GluParams`]: those of a wave.
 pub const GATED_NORM_GROUP: usize = 32 * VECTOR as usize;
 
-/// `out = activation(gate) · up`, or `activation(gate) · rms_norm(up)` over groups of
-/// [`GATED_NORM_GROUP`] columns.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct GluParams {
-    /// `[rows, columns]` f32.
-    pub gate: Address,
-    /// `[rows, columns]` f32.
-    pub up: Address,
-    /// `[GATED_NORM_GROUP]` f32, or null without a norm.
-    pub norm: Address,
-    /// `[rows, columns]`; f32 only if the columns are not a multiple of 4.
-    pub out: Operand,
-    /// Width.
-    pub columns: u32,
-    /// Number of rows.
-    pub rows: u32,
-    /// Activation function: 0 `SiLU`, 1 GELU in the tanh form, 2 the clamped `SwiGLU`.
-    pub activation: u32,
-    /// Constant that is added to the mean square.
-    pub eps: f32,
-}
-
 impl GluParams {
     /// The launch.
     pub fn launch(&self) -> Launch {
@@ -138,29 +235,6 @@ impl GluParams {
         let elements = self.rows as usize * self.columns as usize;
         Launch::linear("glu_f32", elements.div_ceil(ROW_THREADS as usize), ROW_THREADS)
     }
-}
-
-/// `out = x / √(mean(x²) + eps) · weight` over groups of adjacent columns of any size. Group `i`
-/// has row `i` mod `weights` of the weights.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct GroupNormParams {
-    /// `[groups, group]` f32.
-    pub x: Address,
-    /// `[weights, group]` f32.
-    pub weight: Address,
-    /// Bias, `[group]` f32 or null; only for a layer norm.
-    pub bias: Address,
-    /// `[groups, group]` f32; may be `x`.
-    pub out: Address,
-    /// Constant that is added to the mean square.
-    pub eps: f32,
-    /// Columns of a group.
-    pub group: u32,
-    /// Number of groups of all rows.
-    pub groups: u32,
-    /// 1, or the number of groups of a row; 1 for a layer norm.
-    pub weights: u32,
 }
 
 impl GroupNormParams {
@@ -181,20 +255,6 @@ impl GroupNormParams {
     }
 }
 
-/// `out = a + b`, or `a · b`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct PairParams {
-    /// `[count]` f32.
-    pub a: Address,
-    /// `[count]` f32.
-    pub b: Address,
-    /// `[count]` f32; may be `a` or `b`.
-    pub out: Address,
-    /// Number of elements.
-    pub count: u64,
-}
-
 impl PairParams {
     /// The launch of sums.
     pub fn add(&self) -> Launch {
@@ -213,37 +273,6 @@ impl PairParams {
     }
 }
 
-/// `out = function(x)`, element by element.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct MapParams {
-    /// `[rows, columns]` f32.
-    pub x: Address,
-    /// `[rows, gate_columns]` f32, for a gate.
-    pub gate: Address,
-    /// `[rows]` u32, for a scale by position.
-    pub positions: Address,
-    /// `[rows, columns]` f32; may be `x`.
-    pub out: Address,
-    /// Width.
-    pub columns: u32,
-    /// Number of rows.
-    pub rows: u32,
-    /// Activation function as in [`GluParams`], or 3 scale, 4 softcap, 5 sigmoid gate, 6 scale by
-    /// position, 7 squared `ReLU`.
-    pub function: u32,
-    /// The factor, the cap, or the factor of the logarithm of a position.
-    pub parameter: f32,
-    /// Width of the gate: 1 or `columns`.
-    pub gate_columns: u32,
-    /// [`rf_graph::PositionScale::period`].
-    pub period: u32,
-    /// [`rf_graph::PositionScale::offset`].
-    pub offset: u32,
-    /// Zero.
-    pub reserved: u32,
-}
-
 impl MapParams {
     /// The launch.
     pub fn launch(&self) -> Launch {
@@ -251,56 +280,11 @@ impl MapParams {
     }
 }
 
-/// Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct CopyRowsParams {
-    /// `[any, x_columns]` f32.
-    pub x: Address,
-    /// `[rows]` u32, or null for row `r`.
-    pub indices: Address,
-    /// `[rows, columns]` f32.
-    pub out: Address,
-    /// Width of `x`.
-    pub x_columns: u32,
-    /// Columns of a group of `x`.
-    pub group: u32,
-    /// The first column of a group.
-    pub start: u32,
-    /// Columns of `out` per group.
-    pub part: u32,
-    /// Width of `out`.
-    pub columns: u32,
-    /// Number of rows.
-    pub rows: u32,
-}
-
 impl CopyRowsParams {
     /// The launch.
     pub fn launch(&self) -> Launch {
         by_row("copy_rows_f32", self.columns, self.rows)
     }
-}
-
-/// Row `r` of `out` has `a_part` columns of row `r` of `a` and then `b_part` columns of row `r` of
-/// `b`, `groups` times.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct JoinParams {
-    /// `[rows, groups · a_part]` f32.
-    pub a: Address,
-    /// `[rows, groups · b_part]` f32.
-    pub b: Address,
-    /// `[rows, groups · (a_part + b_part)]` f32.
-    pub out: Address,
-    /// Columns of `a` per group.
-    pub a_part: u32,
-    /// Columns of `b` per group.
-    pub b_part: u32,
-    /// Groups of a row.
-    pub groups: u32,
-    /// Number of rows.
-    pub rows: u32,
 }
 
 impl JoinParams {

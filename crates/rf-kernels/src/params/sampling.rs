@@ -1,8 +1,7 @@
-//! Twin of `kernels/include/rf/params/sampling.h`.
+//! Parameters and launches. `kernels/include/rf/params/sampling.h` is generated from the table.
 
-use bytemuck::{Pod, Zeroable};
-
-use super::{Address, Launch};
+use super::Launch;
+use super::table::params;
 
 /// Largest `k` of [`TopKParams`].
 pub const MAX_TOP_K: u32 = 256;
@@ -13,32 +12,64 @@ const ARGMAX_THREADS: u32 = 256;
 /// Threads of a workgroup of [`TopKParams`].
 const TOP_K_THREADS: u32 = 1024;
 
-/// The largest logit of each row, the lowest id among equals; NaN counts as −∞.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct ArgmaxParams {
-    /// `[rows, vocab_size]` f32.
-    pub logits: Address,
-    /// `[rows]` u32 in host memory.
-    pub ids: Address,
-    /// `[rows]` f32 in host memory: their logits.
-    pub values: Address,
-    /// `[rows, parts]` u64.
-    pub scratch: Address,
-    /// `[rows]` u32: 0 before and after.
-    pub counters: Address,
-    /// u32: the stamp of the step, see [`LoadStepParams`](super::LoadStepParams).
-    pub stamp: Address,
-    /// `[rows]` u32 in host memory: the stamp, after the results of a row.
-    pub stamps: Address,
-    /// Number of rows.
-    pub rows: u32,
-    /// Logits per row.
-    pub vocab_size: u32,
-    /// Workgroups per row, from [`argmax_parts`].
-    pub parts: u32,
-    /// Zero.
-    pub reserved: u32,
+params! {
+    /// The best token of each row: the largest logit, the lowest id among equals; NaN counts as −∞.
+    struct ArgmaxParams {
+        /// `[rows, vocab_size]`.
+        logits: *const f32,
+        /// `[rows]` in host memory.
+        ids: *mut u32,
+        /// `[rows]` in host memory: their logits.
+        values: *mut f32,
+        /// `[rows, parts]`.
+        scratch: *mut u64,
+        /// `[rows]`: 0 before and after.
+        counters: *mut u32,
+        /// The stamp of the step: see [`LoadStepParams`](super::LoadStepParams).
+        stamp: *const u32,
+        /// `[rows]` in host memory: the stamp, after the results of a row.
+        stamps: *mut u32,
+        /// Number of rows.
+        rows: u32,
+        /// Logits per row.
+        vocab_size: u32,
+        /// Workgroups per row, from [`argmax_parts`].
+        parts: u32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// The `k` largest logits of each row in the order of [`ArgmaxParams`], and their softmax.
+    struct TopKParams {
+        /// `[rows, vocab_size]`.
+        logits: *const f32,
+        /// `[rows, k]` in host memory.
+        ids: *mut u32,
+        /// `[rows, k]` in host memory: their logits.
+        values: *mut f32,
+        /// `[rows, k]`: softmax of `values / temperature`.
+        probabilities: *mut f32,
+        /// `[rows, parts, k]`.
+        scratch: *mut u64,
+        /// `[rows]`: 0 before and after.
+        counters: *mut u32,
+        /// The stamp of the step: see [`LoadStepParams`](super::LoadStepParams).
+        stamp: *const u32,
+        /// `[rows]` in host memory: the stamp, after the results of a row.
+        stamps: *mut u32,
+        /// Number of rows.
+        rows: u32,
+        /// Logits per row, at most 2²⁰.
+        vocab_size: u32,
+        /// Selected logits per row, at most [`MAX_TOP_K`] and `vocab_size`.
+        k: u32,
+        /// Workgroups per row, from [`top_k_parts`]: at most 64, each with at most 16384 logits.
+        parts: u32,
+        /// Temperature of the softmax, above 0.
+        temperature: f32,
+        /// Zero.
+        reserved: u32,
+    }
 }
 
 impl ArgmaxParams {
@@ -51,40 +82,6 @@ impl ArgmaxParams {
 /// Workgroups per row of [`ArgmaxParams`]: about eight logits per thread.
 pub fn argmax_parts(vocab_size: u32) -> u32 {
     vocab_size.div_ceil(8 * ARGMAX_THREADS).clamp(1, 64)
-}
-
-/// The `k` largest logits of each row in the order of [`ArgmaxParams`], and their softmax.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct TopKParams {
-    /// `[rows, vocab_size]` f32.
-    pub logits: Address,
-    /// `[rows, k]` u32 in host memory.
-    pub ids: Address,
-    /// `[rows, k]` f32 in host memory: their logits.
-    pub values: Address,
-    /// `[rows, k]` f32: softmax of `values / temperature`.
-    pub probabilities: Address,
-    /// `[rows, parts, k]` u64.
-    pub scratch: Address,
-    /// `[rows]` u32: 0 before and after.
-    pub counters: Address,
-    /// u32: the stamp of the step, see [`LoadStepParams`](super::LoadStepParams).
-    pub stamp: Address,
-    /// `[rows]` u32 in host memory: the stamp, after the results of a row.
-    pub stamps: Address,
-    /// Number of rows.
-    pub rows: u32,
-    /// Logits per row, at most 2²⁰.
-    pub vocab_size: u32,
-    /// Selected logits per row, at most [`MAX_TOP_K`] and `vocab_size`.
-    pub k: u32,
-    /// Workgroups per row, from [`top_k_parts`].
-    pub parts: u32,
-    /// Temperature of the softmax, above 0.
-    pub temperature: f32,
-    /// Zero.
-    pub reserved: u32,
 }
 
 impl TopKParams {

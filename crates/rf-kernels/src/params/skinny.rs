@@ -1,13 +1,11 @@
-//! Twin of `kernels/include/rf/params/skinny.h`.
-
-use bytemuck::{Pod, Zeroable};
+//! Parameters and launches. `kernels/include/rf/params/skinny.h` is generated from the table.
 
 use rf_quant::{DType, Family};
 
 use super::matmul::MAX_PARTS;
+use super::table::params;
 use super::{
-    Address, FEW_TOKENS, Halves, Launch, MAX_PROJECTIONS, MatmulDevice, MatrixUnit, NormIn,
-    Projection,
+    FEW_TOKENS, Halves, Launch, MAX_PROJECTIONS, MatmulDevice, MatrixUnit, NormIn, Projection,
 };
 use crate::tuning::Knob;
 
@@ -22,46 +20,54 @@ pub enum SkinnyEpilogue {
     Glu,
 }
 
-/// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)` for 2 to [`FEW_TOKENS`] rows of f16, with an epilogue.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct SkinnyParams {
-    /// The first [`num_projections`](Self::num_projections) entries are used; all have one format.
-    pub projections: [Projection; MAX_PROJECTIONS],
-    /// `[tokens, columns]`.
-    pub x: Halves,
-    /// `[tokens, rows]` or null; with one projection only.
-    pub residual: Address,
-    /// The factor that the rows of x lack: `[tokens, count]` squares.
-    pub norm_in: NormIn,
-    /// `[tokens, rows]`: the result of the epilogue.
-    pub out: Halves,
-    /// `[rows]` f32; norm.
-    pub norm_weight: Address,
-    /// `[tokens, rows]` f32 or null: the result of the norm as f32.
-    pub out_f32: Address,
-    /// `[tokens, rows / 32]` f32; norm.
-    pub squares: Address,
-    /// Sums of the parts of the columns.
-    pub partials: Address,
-    /// `[tiles of rows]` u32, zero before and after.
-    pub arrivals: Address,
-    /// Number of projections, 1 to 4.
-    pub num_projections: u32,
-    /// Input features.
-    pub columns: u32,
-    /// Rows of the output.
-    pub tokens: u32,
-    /// Parts of the columns, from [`with_epilogue`](Self::with_epilogue).
-    pub parts: u32,
-    /// 0 none, 1 norm, 2 gated unit.
-    pub epilogue: u32,
-    /// Activation function as in [`GluParams`](super::GluParams).
-    pub activation: u32,
-    /// Waves of a workgroup, from [`with_epilogue`](Self::with_epilogue).
-    pub waves: u32,
-    /// Zero.
-    pub reserved: u32,
+params! {
+    /// `outᵢ = x · Wᵢᵀ (+ biasᵢ) (+ residual)` for 2 to [`FEW_TOKENS`] rows of f16, all projections
+    /// of the same x and format, with an epilogue:
+    ///
+    /// - norm: the operand of the matmuls after an RMSNorm, without its factor per row: out ·
+    ///   `norm_weight` as f16 (and f32), and the sums of squares of 32 columns each, from which a
+    ///   reader computes the factor ([`NormIn`]);
+    /// - gated unit: activation(out₀) · out₁ as f16; neither out₀ nor out₁ is written.
+    struct SkinnyParams {
+        /// The first [`num_projections`](Self::num_projections) entries are used; all have one
+        /// format.
+        projections: [Projection; MAX_PROJECTIONS],
+        /// `[tokens, columns]`.
+        x_f16: Halves,
+        /// `[tokens, rows]` or null; with one projection only.
+        residual: *const f32,
+        /// The factor that the rows of x lack: `[tokens, count]` squares.
+        norm_in: NormIn,
+        /// `[tokens, rows]`: the result of the epilogue, with a fixed scale.
+        out: Halves,
+        /// `[rows]`; norm.
+        norm_weight: *const f32,
+        /// `[tokens, rows]` or null: the result of the norm as f32.
+        out_f32: *mut f32,
+        /// `[tokens, rows / 32]`; norm.
+        squares: *mut f32,
+        /// `[tiles of rows, parts, tokens of the kernel, 32]`, with several parts.
+        partials: *mut f32,
+        /// `[tiles of rows]`, zero before the first and after every launch.
+        arrivals: *mut u32,
+        /// Number of projections, 1 to 4.
+        num_projections: u32,
+        /// Input features.
+        columns: u32,
+        /// Rows of the output.
+        tokens: u32,
+        /// Parts of the columns, at least 1, from [`with_epilogue`](Self::with_epilogue).
+        parts: u32,
+        /// `RfSkinnyEpilogue`.
+        epilogue: u32,
+        /// `RfActivation`.
+        activation: u32,
+        /// Waves of a workgroup, from [`with_epilogue`](Self::with_epilogue): 4; on NVIDIA with up
+        /// to 16 tokens also 8 or 12.
+        waves: u32,
+        /// Zero.
+        reserved: u32,
+    }
 }
 
 /// Waves of a workgroup, and the most with up to [`MANY_WAVES_TOKENS`] on NVIDIA.

@@ -1,8 +1,7 @@
-//! Twin of `kernels/include/rf/params/step.h`.
+//! Parameters and launches. `kernels/include/rf/params/step.h` is generated from the table.
 
-use bytemuck::{Pod, Zeroable};
-
-use super::{Address, Launch};
+use super::Launch;
+use super::table::params;
 
 /// Threads of a workgroup.
 const THREADS: u32 = 256;
@@ -10,20 +9,73 @@ const THREADS: u32 = 256;
 /// Elements of a workgroup of [`StoreRowsParams`].
 const STORED_ROWS_PER_GROUP: u32 = 16 * THREADS;
 
-/// The arrays of a batch, from host memory.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct LoadStepParams {
-    /// u32 in host memory: the stamp, the number of pairs, then pairs of words.
-    pub block: Address,
-    /// u32: the pairs.
-    pub step: Address,
-    /// u32: the stamp.
-    pub stamp: Address,
-    /// Workgroups, from [`LoadStepParams::GROUPS`].
-    pub groups: u32,
-    /// Zero.
-    pub reserved: u32,
+params! {
+    /// The arrays of a batch, from host memory, and the stamp of the step.
+    ///
+    /// A stamp is a number that the host gives each step. `load_step_u32` writes it to device
+    /// memory and the last kernel of the step writes it back, so the host sees if a step ran with
+    /// older inputs.
+    struct LoadStepParams {
+        /// In host memory: the stamp, the number of pairs of words as u32, then the pairs. At least
+        /// `groups` · 256 pairs can be read.
+        block: *const u64,
+        /// Pairs of words: the arrays of the batch.
+        step: *mut u64,
+        /// The stamp of the step.
+        stamp: *mut u32,
+        /// Workgroups, from [`LoadStepParams::GROUPS`].
+        groups: u32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// Rows of input, from host memory.
+    struct LoadRowsParams {
+        /// In host memory, pairs of f32.
+        from: *const u64,
+        /// Pairs of f32.
+        to: *mut u64,
+        /// Pairs of elements.
+        pairs: u32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// Rows of output, to host memory, and the stamp of the step.
+    struct StoreRowsParams {
+        /// Elements.
+        from: *const f32,
+        /// Elements in host memory.
+        to: *mut f32,
+        /// The stamp of the step.
+        stamp: *const u32,
+        /// `[⌈count / 4096⌉, at least 1]` in host memory: the stamp of each workgroup, after its
+        /// elements.
+        stamps: *mut u32,
+        /// Number of elements; may be 0.
+        count: u32,
+        /// Zero.
+        reserved: u32,
+    }
+
+    /// A copy of a stamp, which proves that the launches before it, a graph of their own, ran for
+    /// this step.
+    struct PassStampParams {
+        /// A stamp.
+        from: *const u32,
+        /// A stamp.
+        to: *mut u32,
+    }
+
+    /// A copy within device memory.
+    struct CopyBytesParams {
+        /// Aligned to 16 bytes.
+        from: *const u8,
+        /// Aligned to 16 bytes.
+        to: *mut u8,
+        /// Number of vectors of 16 bytes.
+        vectors: u64,
+    }
 }
 
 impl LoadStepParams {
@@ -39,43 +91,11 @@ impl LoadStepParams {
     }
 }
 
-/// Rows of input, from host memory.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct LoadRowsParams {
-    /// f32 in host memory, aligned to 8 bytes.
-    pub from: Address,
-    /// f32, aligned to 8 bytes.
-    pub to: Address,
-    /// Pairs of elements.
-    pub pairs: u32,
-    /// Zero.
-    pub reserved: u32,
-}
-
 impl LoadRowsParams {
     /// The launch: 1024 pairs per workgroup.
     pub fn launch(&self) -> Launch {
         Launch::linear("load_rows_f32", self.pairs.div_ceil(4 * THREADS) as usize, THREADS)
     }
-}
-
-/// Rows of output, to host memory, and the stamp of the step.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct StoreRowsParams {
-    /// f32.
-    pub from: Address,
-    /// f32 in host memory.
-    pub to: Address,
-    /// u32: the stamp.
-    pub stamp: Address,
-    /// `[groups]` u32 in host memory: the stamp of each workgroup, after its elements.
-    pub stamps: Address,
-    /// Number of elements; may be 0.
-    pub count: u32,
-    /// Zero.
-    pub reserved: u32,
 }
 
 impl StoreRowsParams {
@@ -90,33 +110,11 @@ impl StoreRowsParams {
     }
 }
 
-/// A copy of a stamp, which proves that the launches before it ran.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct PassStampParams {
-    /// u32.
-    pub from: Address,
-    /// u32.
-    pub to: Address,
-}
-
 impl PassStampParams {
     /// The launch.
     pub fn launch(&self) -> Launch {
         Launch::linear("pass_stamp", 1, 64)
     }
-}
-
-/// A copy within device memory.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct CopyBytesParams {
-    /// Aligned to 16 bytes.
-    pub from: Address,
-    /// Aligned to 16 bytes.
-    pub to: Address,
-    /// Number of vectors of 16 bytes.
-    pub vectors: u64,
 }
 
 impl CopyBytesParams {

@@ -1,45 +1,45 @@
-//! Twin of `kernels/include/rf/params/weight.h`.
-
-use bytemuck::{Pod, Zeroable};
+//! Parameters and launches. `kernels/include/rf/params/weight.h` is generated from the table.
 
 use super::Address;
+use super::table::params;
 
-/// The planes of a packed matrix.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct Weight {
-    /// Low bits of the codes, per block of 32 columns.
-    pub low: Address,
-    /// High bits of the codes.
-    pub high: Address,
-    /// Scales per block of 32 columns.
-    pub scale: Address,
-    /// Scales per 256 columns.
-    pub super_scale: Address,
-}
+params! {
+    /// The planes of a packed matrix `[rows, columns]`, each stored row by row.
+    ///
+    /// After its last row, every plane has space for 8 more rows and at least 528 bytes: kernels
+    /// may read it and ignore its contents. `kernels/include/rf/formats.h` documents the planes of
+    /// each format. F32, F16 and BF16 have only `low`.
+    struct Weight {
+        /// The low bits of every block of 32 columns: 16 bytes, fewer below four bits.
+        low: *const void,
+        /// The remaining bits, or the second half of `Q8_0`.
+        high: *const void,
+        /// Scales per block of 32 columns.
+        scale: *const void,
+        /// Scales per 256 columns (K-quants and codebook formats).
+        super_scale: *const void,
+    }
 
-/// Rows of int8 activations with their scales.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct Activations {
-    /// `[rows][2][columns / 32][16]` int8.
-    pub q: Address,
-    /// `[rows][columns / 32][2]` f32: the scale, and the scale times the sum.
-    pub meta: Address,
-}
+    /// Rows of int8 activations with their scales; `columns` is a multiple of 32. A block of 32
+    /// columns has a scale d = m / 127, where m is its largest magnitude, and 32 values q with x ≈
+    /// d·q.
+    struct Activations {
+        /// `[rows][2][columns / 32][16]`: the first 16 of every block, then the last 16 of every
+        /// block.
+        q: *mut i8,
+        /// `[rows][columns / 32][2]`: d and d·Σq.
+        meta: *mut f32,
+    }
 
-/// Rows of activations as f16, with a scale per row. The columns of a block of 32 are in the order
-/// in which weights are unpacked (`kernels/include/rf/halves.h`), or, with [`natural`], in their
-/// own.
-///
-/// [`natural`]: Self::natural
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct Halves {
-    /// `[rows, columns]` f16. The lowest bit is set if the columns are in their own order.
-    pub x: Address,
-    /// `[rows]` f32.
-    pub scale: Address,
+    /// Rows of activations as f16, with a scale per row: x = scale · half. `columns` is a multiple
+    /// of 32. The columns of a block of 32 are in the order in which weights are unpacked
+    /// (`kernels/include/rf/halves.h`), or, with [`natural`](Self::natural), in their own.
+    struct Halves {
+        /// `[rows, columns]` f16. The lowest bit is set if the columns are in their own order.
+        x: *mut void,
+        /// `[rows]`.
+        scale: *mut f32,
+    }
 }
 
 impl Halves {

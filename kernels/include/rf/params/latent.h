@@ -1,33 +1,67 @@
-// Latent attention over the paged cache. Twin: crates/rf-kernels/src/params/latent.rs.
+// Generated from crates/rf-kernels/src/params/latent.rs by `cargo test -p rf-kernels`: do not edit.
 #pragma once
 
+#include "rf/params/numbers.h"
 #include "rf/params/batch.h"
 
-// out = softmax(scale · q·kᵀ) · v, causal, where all heads attend to the same key and the value is
-// its first latent_dim elements: rf_graph::reference::attention.
+// Attention of all heads over one key per position, whose first elements are the value;
+// causal.
 //
-// The rows of a span are the heads of its first token, those of its second token, and so on. A tile
-// is 16 consecutive ones. A launch computes the spans of min_span … max_span tokens.
+// The rows of a span are the heads of its first token, those of its second token, and so on. A
+// tile is 16 consecutive ones. A launch computes the spans of `min_span` to `max_span` tokens.
 struct RfLatentParams {
+    // Positions, spans and pages.
     RfBatch batch;
-    RfKvCache cache;  // one head; no values
-    const float *q;   // [tokens, num_heads · head_dim]
-    float *out;       // [tokens, num_heads · latent_dim]
-    // Only if splits > 1.
-    float *partials;    // [tiles · 16, splits, ⌈latent_dim / 4⌉ · 4]
-    float *statistics;  // [tiles · 16, splits, 2]
-    unsigned *arrivals; // [tiles], zero before the first and after every launch
+    // The cache of the layer: one head and no values.
+    RfKvCache cache;
+    // `[tokens, num_heads · head_dim]`.
+    const float *q;
+    // `[tokens, num_heads · latent_dim]`.
+    float *out;
+    // `[tiles · 16, splits, ⌈latent_dim / 4⌉ · 4]`; this and the next two with several splits.
+    float *partials;
+    // `[tiles · 16, splits, 2]`.
+    float *statistics;
+    // `[tiles]`, zero before the first and after every launch.
+    unsigned *arrivals;
+    // Factor on the scores.
     float scale;
+    // Query heads.
     unsigned num_heads;
-    unsigned latent_dim; // at most cache.head_dim
-    unsigned splits;     // workgroups over which the keys of a tile are divided, at most 128
+    // Elements of the value, at most `cache.head_dim`.
+    unsigned latent_dim;
+    // Workgroups over which the keys of a tile are divided, 1 to 128.
+    unsigned splits;
+    // Tokens of the shortest span that the launch computes.
     unsigned min_span;
+    // Tokens of the longest span that the launch computes.
     unsigned max_span;
 };
+static_assert(sizeof(RfLatentParams) == 176);
+static_assert(__builtin_offsetof(RfLatentParams, batch) == 0);
+static_assert(__builtin_offsetof(RfLatentParams, cache) == 64);
+static_assert(__builtin_offsetof(RfLatentParams, q) == 112);
+static_assert(__builtin_offsetof(RfLatentParams, out) == 120);
+static_assert(__builtin_offsetof(RfLatentParams, partials) == 128);
+static_assert(__builtin_offsetof(RfLatentParams, statistics) == 136);
+static_assert(__builtin_offsetof(RfLatentParams, arrivals) == 144);
+static_assert(__builtin_offsetof(RfLatentParams, scale) == 152);
+static_assert(__builtin_offsetof(RfLatentParams, num_heads) == 156);
+static_assert(__builtin_offsetof(RfLatentParams, latent_dim) == 160);
+static_assert(__builtin_offsetof(RfLatentParams, splits) == 164);
+static_assert(__builtin_offsetof(RfLatentParams, min_span) == 168);
+static_assert(__builtin_offsetof(RfLatentParams, max_span) == 172);
 
-// cache ← k.
+// Stores the keys of latent attention in the cache of a layer.
 struct RfLatentAppendParams {
+    // Positions and pages.
     RfBatch batch;
-    RfKvCache cache; // one head; no values
-    const float *k;  // [tokens, head_dim]
+    // The layer: one head and no values.
+    RfKvCache cache;
+    // `[tokens, head_dim]`.
+    const float *k;
 };
+static_assert(sizeof(RfLatentAppendParams) == 120);
+static_assert(__builtin_offsetof(RfLatentAppendParams, batch) == 0);
+static_assert(__builtin_offsetof(RfLatentAppendParams, cache) == 64);
+static_assert(__builtin_offsetof(RfLatentAppendParams, k) == 112);

@@ -1,52 +1,118 @@
-// Parameters of kernels with recurrent states. Twin: crates/rf-kernels/src/params/recurrent.rs.
+// Generated from crates/rf-kernels/src/params/recurrent.rs by `cargo test -p rf-kernels`: do not edit.
 #pragma once
 
+#include "rf/params/numbers.h"
 #include "rf/params/batch.h"
 
 // One recurrent state of all sequences: f32 matrices, one per page. The page of a span is
-// RfBatch::pages[RfSpan::first_page]. What it holds before the first token of a sequence is
+// `Batch::pages[Span::first_page]`. What it holds before the first token of a sequence is
 // arbitrary.
 struct RfState {
-    float *first; // of page 0
+    // The matrix of page 0.
+    float *first;
+    // Distance between pages, in f32.
     unsigned long long page_floats;
 };
+static_assert(sizeof(RfState) == 16);
+static_assert(__builtin_offsetof(RfState, first) == 0);
+static_assert(__builtin_offsetof(RfState, page_floats) == 8);
 
-// y[t] = Σⱼ filter[j] ⊙ x[t − (taps − 1) + j] (+ bias), then SiLU if `silu`. The state holds the
-// `taps − 1` rows before the next token.
+// A causal convolution of each column: `y[t] = Σⱼ filter[j] ⊙ x[t − (taps − 1) + j] (+ bias)`,
+// then `SiLU` if `silu`. The state holds the `taps − 1` rows before the next token.
 struct RfCausalConvParams {
-    RfBatch batch; // with the pages of states
-    RfState state; // [taps − 1, width]
-    const float *x;      // [tokens, width]
-    const float *filter; // [taps, width]
-    const float *bias;   // [width] or null
-    float *out;          // [tokens, width]
+    // With the pages of states.
+    RfBatch batch;
+    // `[taps − 1, width]`.
+    RfState state;
+    // `[tokens, width]`.
+    const float *x;
+    // `[taps, width]`.
+    const float *filter;
+    // `[width]` or null.
+    const float *bias;
+    // `[tokens, width]`.
+    float *out;
+    // Columns.
     unsigned width;
-    unsigned taps; // 1 to 4
+    // Rows of the filter: 1 to `MAX_TAPS`.
+    unsigned taps;
+    // 1 if `SiLU` follows.
     unsigned silu;
+    // Zero.
     unsigned reserved;
 };
+static_assert(sizeof(RfCausalConvParams) == 128);
+static_assert(__builtin_offsetof(RfCausalConvParams, batch) == 0);
+static_assert(__builtin_offsetof(RfCausalConvParams, state) == 64);
+static_assert(__builtin_offsetof(RfCausalConvParams, x) == 80);
+static_assert(__builtin_offsetof(RfCausalConvParams, filter) == 88);
+static_assert(__builtin_offsetof(RfCausalConvParams, bias) == 96);
+static_assert(__builtin_offsetof(RfCausalConvParams, out) == 104);
+static_assert(__builtin_offsetof(RfCausalConvParams, width) == 112);
+static_assert(__builtin_offsetof(RfCausalConvParams, taps) == 116);
+static_assert(__builtin_offsetof(RfCausalConvParams, silu) == 120);
+static_assert(__builtin_offsetof(RfCausalConvParams, reserved) == 124);
 
-// A recurrence over the tokens of each sequence, whose state per head is a matrix. For the delta
-// rule rows of x are queries, keys and values; for the state space C, B and x.
+// A recurrence over the tokens of each sequence, whose state per head is a matrix. For the
+// delta rule rows of x are queries, keys and values; for the state space C, B and x.
 struct RfRecurrenceParams {
-    RfBatch batch; // with the pages of states
-    RfState state; // [heads][key_dim][value_dim]
-    const float *x;          // [tokens, columns]
-    const float *alpha;      // [tokens, heads]: the input of the decay
-    const float *beta;       // [tokens, heads]: the share of the correction; delta rule alone
-    const float *decay;      // [heads]
-    const float *decay_bias; // [heads]
-    const float *skip;       // [heads]; state space alone
-    float *out;              // [tokens, heads · value_dim]
+    // With the pages of states.
+    RfBatch batch;
+    // `[heads][key_dim][value_dim]`.
+    RfState state;
+    // `[tokens, columns]`.
+    const float *x;
+    // `[tokens, heads]`: the input of the decay.
+    const float *alpha;
+    // `[tokens, heads]`: the share of the correction of a delta rule, otherwise null.
+    const float *beta;
+    // `[heads]`.
+    const float *decay;
+    // `[heads]`.
+    const float *decay_bias;
+    // `[heads]` for a state space, otherwise null.
+    const float *skip;
+    // `[tokens, heads · value_dim]`.
+    float *out;
+    // Width of `x`.
     unsigned columns;
-    // First columns of x.
-    unsigned queries; // [key_heads][key_dim]
-    unsigned keys;    // [key_heads][key_dim]
-    unsigned values;  // [heads][value_dim]
+    // First column of the queries, or of C: `[key_heads][key_dim]`.
+    unsigned queries;
+    // First column of the keys, or of B: `[key_heads][key_dim]`.
+    unsigned keys;
+    // First column of the values, or of x: `[heads][value_dim]`.
+    unsigned values;
+    // Heads of values, each with a state.
     unsigned heads;
+    // Heads of queries and keys, or groups.
     unsigned key_heads;
+    // Elements of a query or key: at most `MAX_KEY_DIM`.
     unsigned key_dim;
+    // Elements of a value.
     unsigned value_dim;
-    unsigned interleaved; // head h reads key head h mod key_heads, otherwise h / (heads / key_heads)
-    float eps;            // added to the squared length of a query or key; delta rule alone
+    // 1 if head `h` reads key head `h` mod `key_heads`, 0 if it reads `h` / (`heads` /
+    // `key_heads`).
+    unsigned interleaved;
+    // Constant that is added to the squared length of a query or key; delta rule alone.
+    float eps;
 };
+static_assert(sizeof(RfRecurrenceParams) == 176);
+static_assert(__builtin_offsetof(RfRecurrenceParams, batch) == 0);
+static_assert(__builtin_offsetof(RfRecurrenceParams, state) == 64);
+static_assert(__builtin_offsetof(RfRecurrenceParams, x) == 80);
+static_assert(__builtin_offsetof(RfRecurrenceParams, alpha) == 88);
+static_assert(__builtin_offsetof(RfRecurrenceParams, beta) == 96);
+static_assert(__builtin_offsetof(RfRecurrenceParams, decay) == 104);
+static_assert(__builtin_offsetof(RfRecurrenceParams, decay_bias) == 112);
+static_assert(__builtin_offsetof(RfRecurrenceParams, skip) == 120);
+static_assert(__builtin_offsetof(RfRecurrenceParams, out) == 128);
+static_assert(__builtin_offsetof(RfRecurrenceParams, columns) == 136);
+static_assert(__builtin_offsetof(RfRecurrenceParams, queries) == 140);
+static_assert(__builtin_offsetof(RfRecurrenceParams, keys) == 144);
+static_assert(__builtin_offsetof(RfRecurrenceParams, values) == 148);
+static_assert(__builtin_offsetof(RfRecurrenceParams, heads) == 152);
+static_assert(__builtin_offsetof(RfRecurrenceParams, key_heads) == 156);
+static_assert(__builtin_offsetof(RfRecurrenceParams, key_dim) == 160);
+static_assert(__builtin_offsetof(RfRecurrenceParams, value_dim) == 164);
+static_assert(__builtin_offsetof(RfRecurrenceParams, interleaved) == 168);
+static_assert(__builtin_offsetof(RfRecurrenceParams, eps) == 172);

@@ -1,55 +1,112 @@
-// Rotary embedding and the writes to the KV cache. Twin: crates/rf-kernels/src/params/rope.rs.
+// Generated from crates/rf-kernels/src/params/rope.rs by `cargo test -p rf-kernels`: do not edit.
 #pragma once
 
+#include "rf/params/numbers.h"
 #include "rf/params/batch.h"
 
-// The pairing of the elements of a head: RopeStyle of rf-graph.
-enum RfRopeStyle : unsigned { RF_ROPE_NORMAL = 0, RF_ROPE_NEOX = 1 };
-
-// Rotation of heads by position.
-struct RfRope {
-    const float *table; // [positions][dims / 2][2]: cos and sin, magnitude included
-    unsigned dims;      // rotated elements of a head; those from here on pass through
-    unsigned style;     // RfRopeStyle
+// The rotation of heads by position.
+struct RfRopeTable {
+    // `[positions][dims / 2][2]`: cos and sin, magnitude included.
+    const float *table;
+    // Rotated elements of a head; those from here on pass through.
+    unsigned dims;
+    // Pairing of elements: `RfRopeStyle`.
+    unsigned style;
 };
+static_assert(sizeof(RfRopeTable) == 16);
+static_assert(__builtin_offsetof(RfRopeTable, table) == 0);
+static_assert(__builtin_offsetof(RfRopeTable, dims) == 8);
+static_assert(__builtin_offsetof(RfRopeTable, style) == 12);
 
-// out = rope(x).
+// `out = rope(x)`.
 struct RfRopeParams {
+    // Positions.
     RfBatch batch;
-    RfRope rope;
-    const float *x; // [tokens, num_heads · head_dim]
-    float *out;     // the same; may be x
+    // The RoPE.
+    RfRopeTable rope;
+    // `[tokens, num_heads · head_dim]`.
+    const float *x;
+    // `[tokens, num_heads · head_dim]`; may be `x`.
+    float *out;
+    // Number of heads per token.
     unsigned num_heads;
-    unsigned head_dim; // at most 512
+    // Elements of a head, at most `MAX_HEAD_DIM`.
+    unsigned head_dim;
 };
+static_assert(sizeof(RfRopeParams) == 104);
+static_assert(__builtin_offsetof(RfRopeParams, batch) == 0);
+static_assert(__builtin_offsetof(RfRopeParams, rope) == 64);
+static_assert(__builtin_offsetof(RfRopeParams, x) == 80);
+static_assert(__builtin_offsetof(RfRopeParams, out) == 88);
+static_assert(__builtin_offsetof(RfRopeParams, num_heads) == 96);
+static_assert(__builtin_offsetof(RfRopeParams, head_dim) == 100);
 
-// cache ← k, v.
+// Stores keys and values in the cache of a layer.
 struct RfKvAppendParams {
+    // Positions and pages.
     RfBatch batch;
-    RfKvCache cache; // head_dim is at most 512
-    const float *k;  // [tokens, num_kv_heads · head_dim]
-    const float *v;  // [tokens, num_kv_heads · head_dim]
+    // The layer; its `head_dim` at most `MAX_HEAD_DIM`.
+    RfKvCache cache;
+    // `[tokens, num_kv_heads · head_dim]`.
+    const float *k;
+    // `[tokens, num_kv_heads · head_dim]`.
+    const float *v;
 };
+static_assert(sizeof(RfKvAppendParams) == 128);
+static_assert(__builtin_offsetof(RfKvAppendParams, batch) == 0);
+static_assert(__builtin_offsetof(RfKvAppendParams, cache) == 64);
+static_assert(__builtin_offsetof(RfKvAppendParams, k) == 112);
+static_assert(__builtin_offsetof(RfKvAppendParams, v) == 120);
 
-// Keys and values on their way to the cache, and what is done to queries and keys before attention:
-// rope(norm(x)). The norms are per head, x / √(mean(x²) + eps) · w, and optional.
+// Keys and values on their way to the cache, and what is done to queries and keys before
+// attention: rope(norm(x)). The norms are per head, x / √(mean(x²) + eps) · w, and optional.
 struct RfNewHeads {
-    RfRope rope;
-    const float *k;      // [tokens, num_kv_heads · head_dim]
-    const float *v;      // [tokens, num_kv_heads · head_dim]
-    const float *q_norm; // [head_dim] or null
-    const float *k_norm; // [head_dim] or null
+    // The RoPE.
+    RfRopeTable rope;
+    // `[tokens, num_kv_heads · head_dim]`.
+    const float *k;
+    // `[tokens, num_kv_heads · head_dim]`.
+    const float *v;
+    // `[head_dim]` or null.
+    const float *q_norm;
+    // `[head_dim]` or null.
+    const float *k_norm;
+    // Constant that is added to the mean squares.
     float eps;
+    // Zero.
     unsigned reserved;
 };
+static_assert(sizeof(RfNewHeads) == 56);
+static_assert(__builtin_offsetof(RfNewHeads, rope) == 0);
+static_assert(__builtin_offsetof(RfNewHeads, k) == 16);
+static_assert(__builtin_offsetof(RfNewHeads, v) == 24);
+static_assert(__builtin_offsetof(RfNewHeads, q_norm) == 32);
+static_assert(__builtin_offsetof(RfNewHeads, k_norm) == 40);
+static_assert(__builtin_offsetof(RfNewHeads, eps) == 48);
+static_assert(__builtin_offsetof(RfNewHeads, reserved) == 52);
 
-// q_out = rope(norm(q)); cache ← rope(norm(k)), v.
+// `q_out = rope(norm(q))`, and rope(norm(k)) and v into the cache.
 struct RfRopeAppendParams {
+    // Positions and pages.
     RfBatch batch;
-    RfKvCache cache; // head_dim is at most 512
+    // The layer; its `head_dim` at most `MAX_HEAD_DIM`.
+    RfKvCache cache;
+    // The keys and values.
     RfNewHeads heads;
-    const float *q; // [tokens, num_heads · head_dim]
-    float *q_out;   // [tokens, num_heads · head_dim]; may be q
+    // `[tokens, num_heads · head_dim]`.
+    const float *q;
+    // `[tokens, num_heads · head_dim]`; may be `q`.
+    float *q_out;
+    // Query heads.
     unsigned num_heads;
+    // Zero.
     unsigned reserved;
 };
+static_assert(sizeof(RfRopeAppendParams) == 192);
+static_assert(__builtin_offsetof(RfRopeAppendParams, batch) == 0);
+static_assert(__builtin_offsetof(RfRopeAppendParams, cache) == 64);
+static_assert(__builtin_offsetof(RfRopeAppendParams, heads) == 112);
+static_assert(__builtin_offsetof(RfRopeAppendParams, q) == 168);
+static_assert(__builtin_offsetof(RfRopeAppendParams, q_out) == 176);
+static_assert(__builtin_offsetof(RfRopeAppendParams, num_heads) == 184);
+static_assert(__builtin_offsetof(RfRopeAppendParams, reserved) == 188);

@@ -1,37 +1,52 @@
-// Weight matrices and activations as kernel parameters. Twin:
-// crates/rf-kernels/src/params/weight.rs.
+// Generated from crates/rf-kernels/src/params/weight.rs by `cargo test -p rf-kernels`: do not edit.
 #pragma once
 
-// A matrix [rows, columns], divided into planes that are stored row by row:
-//
-//   low    the low bits of every block of 32 columns: 16 bytes, fewer below four bits
-//   high   the remaining bits, or the second half of Q8_0
-//   scale  per block of 32 columns
-//   super  per 256 columns (K-quants and codebook formats)
-//
-// After its last row, every plane has space for 8 more rows and at least 528 bytes: kernels may
-// read it and ignore its contents. kernels/include/rf/formats.h documents the planes of each
-// format. F32, F16 and BF16 have only `low`.
-struct RfWeight {
-    const void *low;
-    const void *high;
-    const void *scale;
-    const void *super;
-};
+#include "rf/params/numbers.h"
 
-// Rows of int8 activations; `columns` is a multiple of 32. A block of 32 columns has a scale d = m
-// / 127, where m is its largest magnitude, and 32 values q with x ≈ d·q.
+// The planes of a packed matrix `[rows, columns]`, each stored row by row.
 //
-//   q     [rows][2][columns/32][16]: the first 16 of every block, then the last 16 of every block
-//   meta  [rows][columns/32][2]: d and d·Σq
+// After its last row, every plane has space for 8 more rows and at least 528 bytes: kernels
+// may read it and ignore its contents. `kernels/include/rf/formats.h` documents the planes of
+// each format. F32, F16 and BF16 have only `low`.
+struct RfWeight {
+    // The low bits of every block of 32 columns: 16 bytes, fewer below four bits.
+    const void *low;
+    // The remaining bits, or the second half of `Q8_0`.
+    const void *high;
+    // Scales per block of 32 columns.
+    const void *scale;
+    // Scales per 256 columns (K-quants and codebook formats).
+    const void *super_scale;
+};
+static_assert(sizeof(RfWeight) == 32);
+static_assert(__builtin_offsetof(RfWeight, low) == 0);
+static_assert(__builtin_offsetof(RfWeight, high) == 8);
+static_assert(__builtin_offsetof(RfWeight, scale) == 16);
+static_assert(__builtin_offsetof(RfWeight, super_scale) == 24);
+
+// Rows of int8 activations with their scales; `columns` is a multiple of 32. A block of 32
+// columns has a scale d = m / 127, where m is its largest magnitude, and 32 values q with x ≈
+// d·q.
 struct RfActivations {
+    // `[rows][2][columns / 32][16]`: the first 16 of every block, then the last 16 of every
+    // block.
     signed char *q;
+    // `[rows][columns / 32][2]`: d and d·Σq.
     float *meta;
 };
+static_assert(sizeof(RfActivations) == 16);
+static_assert(__builtin_offsetof(RfActivations, q) == 0);
+static_assert(__builtin_offsetof(RfActivations, meta) == 8);
 
-// Rows of activations as f16 words, in the order that rf/halves.h describes; x = scale · half.
-// `columns` is a multiple of 32.
+// Rows of activations as f16, with a scale per row: x = scale · half. `columns` is a multiple
+// of 32. The columns of a block of 32 are in the order in which weights are unpacked
+// (`kernels/include/rf/halves.h`), or, with `natural`, in their own.
 struct RfHalves {
-    void *x;      // [rows, columns] f16; where they are stored the lowest bit selects the order
-    float *scale; // [rows]
+    // `[rows, columns]` f16. The lowest bit is set if the columns are in their own order.
+    void *x;
+    // `[rows]`.
+    float *scale;
 };
+static_assert(sizeof(RfHalves) == 16);
+static_assert(__builtin_offsetof(RfHalves, x) == 0);
+static_assert(__builtin_offsetof(RfHalves, scale) == 8);

@@ -221,7 +221,7 @@ impl Recorder<'_> {
             if self.is_skinny(rows, group[0].dtype, columns) {
                 let params = SkinnyParams {
                     projections,
-                    x: x.operand.f16,
+                    x_f16: x.operand.f16,
                     residual,
                     norm_in: x.norm.unwrap_or_default(),
                     num_projections,

@@ -38,7 +38,7 @@ impl Recorder<'_> {
     pub(super) fn skinny_glu(&mut self, gated: &GatedMatmul, x: StoredOperand, rows: usize) {
         let params = SkinnyParams {
             projections: gated.projections,
-            x: x.operand.f16,
+            x_f16: x.operand.f16,
             norm_in: x.norm.unwrap_or_default(),
             out: gated.out,
             num_projections: 2,
