@@ -1,10 +1,6 @@
 //! Tests of the `rf-bench` program: output, files and exit codes. No test judges a time.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "helpers of tests may fail and report skips"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -211,7 +207,7 @@ fn a_folder_is_no_baseline() {
 
 #[test]
 fn an_older_baseline_is_read() {
-    let Some(shared) = shared("reference/baseline-format.json") else { return };
+    let Some(shared) = rf_testing::shared("reference/baseline-format.json") else { return };
     let formats = json(&fs::read_to_string(shared).unwrap());
     let folder = tempfile::tempdir().unwrap();
     for name in ["named_map", "flat"] {
@@ -476,14 +472,4 @@ fn parent_of(id: u32) -> Option<u32> {
     // The name in parentheses may contain spaces: pid (name) state parent ...
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-}
-
-/// A file of the folder `shared` next to the checkout; `None` if there is none.
-fn shared(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(name);
-    if !path.exists() {
-        println!("skipped: no {}", path.display());
-        return None;
-    }
-    Some(path)
 }

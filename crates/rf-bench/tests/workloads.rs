@@ -1,7 +1,5 @@
 //! Tests of the list of workloads: stable names, and runs on every available target.
 
-#![expect(clippy::print_stdout, reason = "reports skipped workloads")]
-
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -18,7 +16,7 @@ fn run(target: &Target, workloads: impl Iterator<Item = Workload>) -> Vec<String
     for workload in workloads {
         let name = &workload.name;
         if let Err(error) = workload.check(target) {
-            println!("skipped: {name} on {target:?}: {error}");
+            rf_testing::skip!("{name} on {target:?}: {error}");
             assert!(matches!(workload.prepare(target), Err(Error::Unsupported(_))), "{name}");
             skipped.push(workload.name);
             continue;
@@ -70,7 +68,7 @@ fn every_workload_runs_on_a_gpu() {
             let is_of_host = |name: &String| host.iter().any(|part| name.contains(part));
             assert!(skipped.iter().all(is_of_host), "{skipped:?}");
         }
-        Err(error) => println!("skipped: {error}"),
+        Err(error) => rf_testing::skip!("{error}"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the program says of input that it cannot use: exact words, exit code, and nothing left
 //! behind.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 mod program;
 

@@ -1,13 +1,14 @@
 //! What the commands print when all is well.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 mod program;
 
 use std::fs;
 use std::path::PathBuf;
 
-use program::{finish, finish_with_input, shared};
+use program::{finish, finish_with_input};
+use rf_testing::shared;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,6 +1,6 @@
 //! Speculative decoding with the commands: the speed changes and the text does not.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 mod program;
 
@@ -54,7 +54,7 @@ fn drafts_change_the_speed_only() {
 
 #[test]
 fn a_model_drafts_with_its_own_head() {
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data/glm4moe.gguf");
+    let model = rf_testing::golden_model("glm4moe");
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("text.txt"), "Some text that has no meaning.").unwrap();
     let model = ["-m", model.to_str().unwrap(), "-f", "text.txt", "-t", "1"];

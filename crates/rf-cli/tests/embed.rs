@@ -1,32 +1,26 @@
 //! Embeddings and reranking from the command line.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 mod program;
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use program::{demo_model, finish, finish_with_input, rf_cli};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The tiny models of rf-engine.
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data").join(name)
+/// A golden model by its file's name.
+fn model(file: &str) -> String {
+    let path = rf_testing::golden_model(file.strip_suffix(".gguf").unwrap());
+    path.to_str().unwrap().to_owned()
 }
 
-fn model(name: &str) -> String {
-    data(name).to_str().unwrap().to_owned()
-}
-
-/// The ids of a tiny model, and the stored embedding or score.
+/// The ids of a golden model, and the stored embedding or score.
 fn golden(name: &str) -> (String, Vec<f32>) {
-    let index: Value = serde_json::from_slice(&fs::read(data("index.json")).unwrap()).unwrap();
-    let models = index["embeddings"].as_array().unwrap();
-    let entry = models.iter().find(|entry| entry["name"] == name).unwrap();
-    let stored = fs::read(data(entry["embedding"].as_str().unwrap())).unwrap();
-    (entry["ids"].to_string(), numbers(&stored))
+    let models = rf_testing::golden_models();
+    let model = models.iter().find(|model| model.name() == name).unwrap();
+    (serde_json::to_string(&model.ids()).unwrap(), model.results())
 }
 
 /// Little-endian f32.
@@ -159,7 +153,7 @@ fn documents_are_ordered_by_their_scores() {
 fn what_cannot_be_embedded_is_named() {
     let folder = TempDir::new().unwrap();
     let (encoder, reranker) = (model("nomic_bert.gguf"), model("bert_rank.gguf"));
-    let long = vec!["7"; 129].join(" ");
+    let long = vec!["7"; 65].join(" ");
     for (arguments, message) in [
         (
             &["run", "-m", &encoder, "Hello"][..],
@@ -177,7 +171,7 @@ fn what_cannot_be_embedded_is_named() {
         ),
         (
             &["embed", "-m", &reranker, "--ids", "2 3", &long],
-            "text 2 has 129 tokens and there is room for 128: split it",
+            "text 2 has 65 tokens and there is room for 64: split it",
         ),
         (
             &["embed", "-m", &reranker, "--ids", "2 3", ""],
@@ -185,7 +179,7 @@ fn what_cannot_be_embedded_is_named() {
         ),
         (
             &["embed", "-m", &reranker, "--ids", "2 600"],
-            "token id 600 is not in the vocabulary of 512",
+            "token id 600 is not in the vocabulary of 272",
         ),
         (
             &["embed", "-m", &reranker, "--normalize", "-2", "a"],

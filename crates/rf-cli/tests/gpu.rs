@@ -1,6 +1,6 @@
 //! What the commands about GPUs say where there is none. What they say of one, the emulator shows.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 mod program;
 
@@ -123,7 +123,7 @@ fn crashing_runtime(folder: &Path) -> Option<std::path::PathBuf> {
 fn a_driver_that_crashes_takes_no_program_down() {
     let folder = tempfile::TempDir::new().unwrap();
     let Some(library) = crashing_runtime(folder.path()) else {
-        println!("skipped: no C compiler");
+        rf_testing::skip!("no C compiler");
         return;
     };
     let finish = |arguments: &[&str]| {
@@ -166,7 +166,8 @@ fn emulated_command(faults: &str, arguments: &[&str]) -> std::process::Command {
 #[cfg(target_os = "linux")]
 fn tuned(faults: &str, times: usize) -> Option<Vec<Finished>> {
     let cache = tempfile::TempDir::new().unwrap();
-    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../rf-engine/tests/data/smollm3.gguf");
+    let model = rf_testing::tiny_model();
+    let model = model.to_str().unwrap();
     let run = |arguments: &[&str]| {
         let mut command = emulated_command(faults, arguments);
         Finished::of(command.env("XDG_CACHE_HOME", cache.path()).output().unwrap())
@@ -174,7 +175,7 @@ fn tuned(faults: &str, times: usize) -> Option<Vec<Finished>> {
     let tune = ["tune", "-m", model, "prefill_tile"];
     let mut finished: Vec<_> = (0..times).map(|_| run(&tune)).collect();
     if finished[0].stderr.contains("carries no kernels") {
-        println!("skipped: {}", finished[0].stderr);
+        rf_testing::skip!("{}", finished[0].stderr);
         return None;
     }
     finished.push(run(&["tune", "--show"]));
@@ -201,7 +202,7 @@ fn tuning_replaces_a_slow_default() {
 fn a_choice_of_code_is_compiled_and_used() {
     let folder = tempfile::TempDir::new().unwrap();
     let Ok(compiler) = rf_kernels_build::Compiler::find() else {
-        println!("skipped: no clang for kernels");
+        rf_testing::skip!("no clang for kernels");
         return;
     };
     std::fs::create_dir(folder.path().join("lib")).unwrap();
@@ -211,7 +212,7 @@ fn a_choice_of_code_is_compiled_and_used() {
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../rf-kernels/tests/stand_in/hiprtc.c"))
         .status();
     if !built.is_ok_and(|status| status.success()) {
-        println!("skipped: no cc");
+        rf_testing::skip!("no cc");
         return;
     }
     let run = |rocm: &Path, arguments: &[&str]| {
@@ -224,7 +225,7 @@ fn a_choice_of_code_is_compiled_and_used() {
     // Without embedded code, the compiler would make all of it.
     let plain = run(Path::new("/nowhere"), &tell);
     if plain.stderr.contains("carries no kernels") {
-        println!("skipped: {}", plain.stderr);
+        rf_testing::skip!("{}", plain.stderr);
         return;
     }
     let model = "demo/stories-7m-Q8_0.gguf";
@@ -287,7 +288,7 @@ fn a_fault_of_the_gpu_is_an_error_or_changes_nothing() {
         ["run", "-n", "4", "--temp", "0", "--raw", "--device", "gpu", "Once upon a time"];
     let whole = emulated("", &arguments);
     if whole.stderr.contains("carries no kernels") {
-        println!("skipped: {}", whole.stderr);
+        rf_testing::skip!("{}", whole.stderr);
         return;
     }
     assert_eq!(whole.code, Some(0), "{}", whole.stderr);
@@ -320,7 +321,7 @@ fn selftest(faults: &str, arguments: &[&str]) -> Option<(Finished, serde_json::V
     let report = ["selftest", "--quick", "norm", "--report", path.to_str().unwrap()];
     let finished = emulated(faults, &[&report[..], arguments].concat());
     if finished.stderr.contains("carries no kernels") {
-        println!("skipped: {}", finished.stderr);
+        rf_testing::skip!("{}", finished.stderr);
         return None;
     }
     let text = std::fs::read_to_string(path).unwrap_or_else(|_| panic!("{}", finished.stderr));

@@ -1,6 +1,6 @@
 //! `-hf`: a cached model, and errors with exit codes. `rf-hub` tests downloads.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 mod program;
 

@@ -1,6 +1,6 @@
 //! `RUST_LOG` selects the log events that go to stderr.
 
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 mod program;
 

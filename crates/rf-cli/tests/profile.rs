@@ -1,6 +1,6 @@
 //! Timelines of runs, and commands under profilers.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 mod program;
 
@@ -141,7 +141,7 @@ fn tools_that_are_not_there_are_named() {
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("there is no tool 'rocperf': use rocprofv3"), "{}", ran.stderr);
     if fs::exists("/opt/rocm/bin/rocprofv3").unwrap_or(false) {
-        println!("skipped: ROCm is installed");
+        rf_testing::skip!("ROCm is installed");
         return;
     }
     let ran = run(&["profile", "--record", "memory", "--", "true"]);

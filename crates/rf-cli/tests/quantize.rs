@@ -1,17 +1,18 @@
 //! Quantised files: the formats that llama.cpp chooses, its bytes where they are deterministic, and
 //! nothing left behind on failure.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 mod program;
 
 use std::fs;
 use std::path::Path;
 
-use program::{TinyModel, demo_model, finish, shared};
+use program::{TinyModel, demo_model, finish};
 use rf_convert::Mix;
 use rf_gguf::{Gguf, GgufWriter};
 use rf_quant::DType;
+use rf_testing::shared;
 use tempfile::TempDir;
 
 fn quantize(folder: &Path, arguments: &[&str]) {

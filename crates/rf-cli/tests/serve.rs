@@ -1,6 +1,6 @@
 //! `rf-cli serve` as a process: its start, its log and its end.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 mod program;
 
@@ -126,7 +126,7 @@ fn a_killed_server_starts_again_at_its_address() {
 #[test]
 fn a_full_disk_for_the_log_stops_nothing() {
     let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
-        println!("skipped: the system has no /dev/full");
+        rf_testing::skip!("the system has no /dev/full");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

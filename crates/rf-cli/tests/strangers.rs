@@ -1,6 +1,6 @@
 //! Files that are not what they say, and what people type first.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 mod program;
 

@@ -45,14 +45,9 @@ fn mixes_choose_the_formats_of_llama_quantize() {
         "moe_IQ3_S",
         "moe_IQ3_XXS",
     ];
+    let Some(models) = rf_testing::shared("golden/iq") else { return };
     for name in files {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join(format!("../../../shared/golden/iq/iq_{name}.gguf"));
-        if !path.is_file() {
-            println!("skipped: no {}", path.display());
-            return;
-        }
-        let gguf = Gguf::open(&path).unwrap();
+        let gguf = Gguf::open(models.join(format!("iq_{name}.gguf"))).unwrap();
         let mix: Mix = name.split_once('_').unwrap().1.parse().unwrap();
         assert_eq!(gguf.metadata().u32("general.file_type").unwrap(), mix.file_type());
         let folder = tempfile::tempdir().unwrap();

@@ -125,33 +125,16 @@ fn contexts(context: usize, count: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use rf_graph::ReferenceBackend;
+    use rf_testing::engine::tiny as model;
 
     use super::*;
-    use crate::loading::tests::{TestGpu, recurrent};
+    use crate::loading::tests::{recurrent, test_gpu};
     use crate::options::Device;
     use crate::placement::DeviceOptions;
 
-    fn model() -> Model {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data");
-        Model::open(folder.join("smollm3.gguf")).unwrap()
-    }
-
-    const OPTIONS: EngineOptions = EngineOptions {
-        context_tokens: Some(64),
-        batch_tokens: 8,
-        page_tokens: 32,
-        kv_type: rf_graph::KvType::F16,
-        kv_tokens: None,
-        sequences: 1,
-        checkpoints: 0,
-        host_state_bytes: 0,
-        speculates: false,
-        mtp: false,
-        pooling: None,
-    };
+    const OPTIONS: EngineOptions =
+        EngineOptions { context_tokens: Some(64), batch_tokens: 8, ..rf_testing::engine::OPTIONS };
 
     #[test]
     fn the_cache_of_a_gpu_takes_what_the_model_leaves() {
@@ -161,7 +144,7 @@ mod tests {
             model.memory_need(&ReferenceBackend, &options).unwrap().total_bytes()
         };
         let tokens = |available_bytes| {
-            let gpu = TestGpu { available_bytes, failures: 0.into() };
+            let gpu = test_gpu(available_bytes);
             let options = DeviceOptions { device: Device::Gpu, ..DeviceOptions::default() };
             let placement = Placement::with_gpus(vec![Box::new(gpu)], options);
             placement.kv_tokens_that_fit(&model, &OPTIONS, 4096).unwrap()
@@ -180,7 +163,7 @@ mod tests {
         let state: usize = model.config().states().iter().map(|state| state.bytes()).sum();
         let states = |room_bytes| {
             let available_bytes = model.gguf().file_bytes() + room_bytes;
-            let gpu = TestGpu { available_bytes, failures: 0.into() };
+            let gpu = test_gpu(available_bytes);
             let placement = Placement::with_gpus(vec![Box::new(gpu)], DeviceOptions::default());
             placement.states_that_fit(&model, 64).unwrap()
         };
@@ -191,7 +174,7 @@ mod tests {
     #[test]
     fn states_of_a_gpu_take_a_part_of_host_memory() {
         let bytes = |model: &Model, is_gpu| {
-            let gpu = TestGpu { available_bytes: u64::MAX / 100, failures: 0.into() };
+            let gpu = test_gpu(u64::MAX / 100);
             let cpu = DeviceOptions { device: Device::Cpu, ..DeviceOptions::default() };
             let placement = if is_gpu {
                 Placement::with_gpus(vec![Box::new(gpu)], DeviceOptions::default())

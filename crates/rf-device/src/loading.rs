@@ -135,76 +135,22 @@ fn into_layers_do_not_fit(error: Error) -> Error {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::path::Path;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
     use rf_gguf::{Gguf, GgufWriter, TensorPlan};
-    use rf_graph::{
-        Backend, BackendError, DType, Executor, Fusions, MemoryNeed, Program, ReferenceBackend,
-    };
+    use rf_graph::{Backend, DType, ReferenceBackend};
+    use rf_testing::StubBackend;
+    use rf_testing::engine::tiny as model;
 
     use super::*;
     use crate::options::{Device, GpuLayers};
     use crate::placement::DeviceOptions;
 
-    /// A GPU with a given amount of memory, of which the first attempts to allocate fail.
-    pub(crate) struct TestGpu {
-        pub(crate) available_bytes: u64,
-        pub(crate) failures: AtomicUsize,
+    /// A GPU with an amount of memory.
+    pub(crate) fn test_gpu(available_bytes: u64) -> StubBackend {
+        StubBackend::new(ReferenceBackend, "GPU", available_bytes)
     }
 
-    impl Backend for TestGpu {
-        fn name(&self) -> &'static str {
-            "GPU"
-        }
-
-        fn description(&self) -> String {
-            "test".into()
-        }
-
-        fn fusions(&self) -> Fusions {
-            ReferenceBackend.fusions()
-        }
-
-        fn available_memory_bytes(&self) -> Option<u64> {
-            Some(self.available_bytes)
-        }
-
-        fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
-            ReferenceBackend.memory_need(program)
-        }
-
-        fn compile(
-            &self,
-            program: Program,
-            progress: &mut dyn FnMut(Progress),
-        ) -> Result<Box<dyn Executor>, BackendError> {
-            let decrement = |failures: usize| failures.checked_sub(1);
-            if self.failures.fetch_update(Relaxed, Relaxed, decrement).is_ok() {
-                return Err(BackendError::OutOfMemory { what: "test", bytes: 1 });
-            }
-            ReferenceBackend.compile(program, progress)
-        }
-    }
-
-    const OPTIONS: EngineOptions = EngineOptions {
-        context_tokens: Some(32),
-        batch_tokens: 8,
-        page_tokens: 32,
-        kv_type: rf_graph::KvType::F16,
-        kv_tokens: None,
-        sequences: 1,
-        checkpoints: 0,
-        host_state_bytes: 0,
-        speculates: false,
-        mtp: false,
-        pooling: None,
-    };
-
-    fn model() -> Model {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data");
-        Model::open(folder.join("smollm3.gguf")).unwrap()
-    }
+    const OPTIONS: EngineOptions =
+        EngineOptions { context_tokens: Some(32), batch_tokens: 8, ..rf_testing::engine::OPTIONS };
 
     /// Loads the model, and returns the layers on the GPU or the error, and the warnings.
     fn load(
@@ -212,7 +158,7 @@ pub(crate) mod tests {
         device: Device,
         gpu_layers: GpuLayers,
     ) -> (Result<usize, Error>, Vec<Warning>) {
-        let gpu = TestGpu { available_bytes, failures: failures.into() };
+        let gpu = test_gpu(available_bytes).with_failures(failures);
         let options = DeviceOptions { device, gpu_layers, ..DeviceOptions::default() };
         let placement = Placement::with_gpus(vec![Box::new(gpu)], options);
         let mut warnings = Vec::new();
@@ -248,7 +194,7 @@ pub(crate) mod tests {
     fn two_gpus_share_the_layers() {
         let need = model().memory_need(&ReferenceBackend, &OPTIONS).unwrap().total_bytes();
         let load = |available_bytes, gpu_layers| {
-            let gpu = || TestGpu { available_bytes, failures: 0.into() };
+            let gpu = || test_gpu(available_bytes);
             let options = DeviceOptions { gpu_layers, ..DeviceOptions::default() };
             let gpus: Vec<Box<dyn Backend>> = vec![Box::new(gpu()), Box::new(gpu())];
             let placement = Placement::with_gpus(gpus, options);
@@ -331,7 +277,7 @@ pub(crate) mod tests {
     #[test]
     fn a_recurrent_model_is_placed_as_others_are() {
         let load = |available_bytes, gpu_layers| {
-            let gpu = TestGpu { available_bytes, failures: 0.into() };
+            let gpu = test_gpu(available_bytes);
             let options = DeviceOptions { gpu_layers, ..DeviceOptions::default() };
             let placement = Placement::with_gpus(vec![Box::new(gpu)], options);
             let need = placement.memory_need(&recurrent(), &OPTIONS).unwrap();

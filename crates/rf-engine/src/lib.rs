@@ -20,7 +20,7 @@
 //! use rf_engine::{Conversation, Engine, EngineOptions, GenerateOptions, Message, Model};
 //!
 //! // A tiny model with random weights, which lacks a template; any GGUF file works.
-//! let model = Model::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/smollm3.gguf"))?;
+//! let model = Model::open("../../golden/arch/smollm3.gguf")?;
 //! let model = model.with_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")?;
 //! let backend = CpuBackend::new(CpuOptions::default())?;
 //! let mut engine = Engine::load(model, &backend, EngineOptions::default(), &mut |_| ())?;

@@ -26,7 +26,7 @@
 //! use rf_engine::{Engine, EngineOptions, GenerateOptions, Model};
 //! use rf_graph::ReferenceBackend;
 //!
-//! let model = Model::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/smollm3.gguf"))?;
+//! let model = Model::open("../../golden/arch/smollm3.gguf")?;
 //! let options = EngineOptions { context_tokens: Some(64), ..EngineOptions::default() };
 //! let engine = Engine::load(model, &ReferenceBackend, options, &mut |_| ())?;
 //! let scheduler = Scheduler::start(engine, SchedulerOptions::default())?;

@@ -3,19 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::{ActivationSums, Activations, EngineOptions, Error, Model};
 use rf_graph::{Backend, KvType, ReferenceBackend};
-
-fn model(name: &str) -> Model {
-    Model::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)).unwrap()
-}
-
-fn cpu() -> CpuBackend {
-    CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap()
-}
+use rf_testing::engine::{cpu, golden};
+use rf_testing::prompt;
 
 /// The sums of two texts of 40 tokens.
 fn sums(
@@ -31,8 +23,7 @@ fn sums(
     };
     let mut activations = Activations::load(model, backend, &options, &mut |_| ()).unwrap();
     for seed in [3, 17] {
-        let ids: Vec<u32> = (0..40).map(|i| (seed + i * i * 31 + i * 7) % 500).collect();
-        activations.add(&ids).unwrap();
+        activations.add(&prompt(seed, 40)).unwrap();
     }
     let error = activations.add(&[0; 41]).unwrap_err();
     assert!(matches!(error, Error::PromptTooLong { .. }), "{error}");
@@ -49,10 +40,10 @@ fn difference(a: &ActivationSums, b: &ActivationSums) -> f64 {
 
 #[test]
 fn sums_are_those_of_the_reference_in_batches_of_any_size() {
-    for (name, tolerance) in [("smollm3.gguf", 1e-3), ("gemma4_e4b.gguf", 1e-3)] {
-        let model = model(name);
+    for (name, tolerance) in [("smollm3", 1e-3), ("gemma4_e4b", 1e-3)] {
+        let model = golden(name);
         let reference = sums(&model, &ReferenceBackend, 40);
-        let (whole, parts) = (sums(&model, &cpu(), 40), sums(&model, &cpu(), 16));
+        let (whole, parts) = (sums(&model, &cpu(2), 40), sums(&model, &cpu(2), 16));
         assert!(reference.keys().eq(whole.keys()) && whole.keys().eq(parts.keys()));
         for (tensor, expected) in &reference {
             assert!(tensor.starts_with("blk.") && tensor.ends_with(".weight"), "{tensor}");
@@ -69,10 +60,10 @@ fn sums_are_those_of_the_reference_in_batches_of_any_size() {
 /// Each expert has sums of its own, over the tokens that selected it.
 #[test]
 fn experts_have_sums_of_their_own() {
-    let model = model("glm4moe.gguf");
+    let model = golden("glm4moe");
     let mut layers = model.config().layers.iter();
     let experts = layers.find_map(|layer| layer.experts.as_ref()).unwrap();
-    let sums = sums(&model, &cpu(), 40);
+    let sums = sums(&model, &cpu(2), 40);
     let routed: Vec<_> = sums.iter().filter(|(name, _)| name.contains("_exps")).collect();
     assert!(!routed.is_empty() && routed.len() % 3 == 0);
     for (tensor, ActivationSums { squares, rows }) in routed {

@@ -3,25 +3,20 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
-use std::path::Path;
-
-use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::{Engine, EngineOptions, Error, Feed, Model, Outputs, Pooling};
 use rf_graph::KvType;
+use rf_testing::engine::{cpu, golden as open};
 
-fn open(name: &str) -> Model {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-    Model::open(folder.join(name)).unwrap()
-}
+/// The context of the smallest of the models.
+const CONTEXT: usize = 64;
 
 fn load(model: Model, options: EngineOptions) -> Result<Engine, Error> {
-    let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
-    Engine::load(model, &backend, options, &mut |_| ())
+    Engine::load(model, &cpu(2), options, &mut |_| ())
 }
 
 fn options(pooling: Pooling) -> EngineOptions {
     EngineOptions {
-        context_tokens: Some(96),
+        context_tokens: Some(CONTEXT),
         kv_type: KvType::F32,
         pooling: Some(pooling),
         ..Default::default()
@@ -30,7 +25,7 @@ fn options(pooling: Pooling) -> EngineOptions {
 
 /// Texts of these lengths.
 fn texts<const N: usize>(lengths: [usize; N]) -> [Vec<u32>; N] {
-    lengths.map(|length| (0..length as u32).map(|i| 5 + (i * i + length as u32) % 500).collect())
+    lengths.map(|length| (0..length as u32).map(|i| 5 + (i * i + length as u32) % 250).collect())
 }
 
 fn bits(vectors: &[Vec<f32>]) -> Vec<Vec<u32>> {
@@ -39,10 +34,10 @@ fn bits(vectors: &[Vec<f32>]) -> Vec<Vec<u32>> {
 
 #[test]
 fn texts_in_one_batch_have_the_vectors_that_each_has_alone() {
-    let texts = texts([3, 40, 1, 96, 17, 64]);
+    let texts = texts([3, 40, 1, CONTEXT, 17, 50]);
     let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
-    for name in ["nomic_bert.gguf", "bert_rank.gguf", "smollm3.gguf"] {
-        let scores = (name == "bert_rank.gguf").then_some(Pooling::Rank);
+    for name in ["nomic_bert", "bert_rank", "smollm3"] {
+        let scores = (name == "bert_rank").then_some(Pooling::Rank);
         for pooling in [Pooling::Mean, Pooling::Cls, Pooling::Last].into_iter().chain(scores) {
             let mut engine = load(open(name), options(pooling)).unwrap();
             let alone: Vec<Vec<f32>> =
@@ -53,7 +48,7 @@ fn texts_in_one_batch_have_the_vectors_that_each_has_alone() {
             // Small batches, with room in the cache for several sequences or for one. A text that
             // is not causal gets a batch that it fits in.
             for (batch_tokens, sequences) in [(7, 1), (50, 3)] {
-                let kv_tokens = Some(sequences * 96);
+                let kv_tokens = Some(sequences * CONTEXT);
                 let options = EngineOptions { batch_tokens, kv_tokens, ..options(pooling) };
                 let mut engine = load(open(name), options).unwrap();
                 let vectors = engine.embed(&texts).unwrap();
@@ -69,7 +64,7 @@ fn every_token_of_an_encoder_sees_the_others() {
     let [text] = texts([20]);
     let mut changed = text.clone();
     changed[19] += 1;
-    for (name, sees) in [("nomic_bert.gguf", true), ("smollm3.gguf", false)] {
+    for (name, sees) in [("nomic_bert", true), ("smollm3", false)] {
         let mut engine = load(open(name), options(Pooling::Cls)).unwrap();
         let vectors = engine.embed(&[&text, &changed]).unwrap();
         assert_eq!(vectors[0] != vectors[1], sees, "{name}");
@@ -78,19 +73,19 @@ fn every_token_of_an_encoder_sees_the_others() {
 
 #[test]
 fn an_engine_does_only_what_it_was_loaded_for() {
-    let error = load(open("nomic_bert.gguf"), EngineOptions::default()).err().unwrap();
+    let error = load(open("nomic_bert"), EngineOptions::default()).err().unwrap();
     assert_eq!(
         error.to_string(),
         "architecture 'nomic-bert' with pooling 'mean' does not generate text: it computes \
          embeddings or scores"
     );
-    let error = load(open("nomic_bert.gguf"), options(Pooling::Rank)).err().unwrap();
+    let error = load(open("nomic_bert"), options(Pooling::Rank)).err().unwrap();
     assert_eq!(error.to_string(), "the file has no tensor 'cls.output.weight'");
 
     let [text] = texts([20]);
-    let mut engine = load(open("smollm3.gguf"), EngineOptions::default()).unwrap();
+    let mut engine = load(open("smollm3"), EngineOptions::default()).unwrap();
     assert!(matches!(engine.embed(&[&text]), Err(Error::LoadedToGenerate)));
-    let mut engine = load(open("smollm3.gguf"), options(Pooling::Last)).unwrap();
+    let mut engine = load(open("smollm3"), options(Pooling::Last)).unwrap();
     let mut session = engine.session();
     let feed = Feed { session: &mut session, ids: &text, outputs: Outputs::Last };
     assert!(matches!(engine.forward(&mut [feed]), Err(Error::LoadedToEmbed)));
@@ -98,13 +93,13 @@ fn an_engine_does_only_what_it_was_loaded_for() {
 
 #[test]
 fn texts_that_cannot_be_embedded_are_errors_and_the_engine_stays_usable() {
-    let [text, long] = texts([20, 97]);
-    let mut engine = load(open("nomic_bert.gguf"), options(Pooling::Mean)).unwrap();
+    let [text, long] = texts([20, CONTEXT + 1]);
+    let mut engine = load(open("nomic_bert"), options(Pooling::Mean)).unwrap();
     let expected = engine.embed(&[&text]).unwrap();
     assert!(matches!(engine.embed(&[&text, &[]]), Err(Error::EmptyPrompt)));
-    assert!(matches!(engine.embed(&[&[512]]), Err(Error::UnknownToken { id: 512, .. })));
+    assert!(matches!(engine.embed(&[&[272]]), Err(Error::UnknownToken { id: 272, .. })));
     let error = engine.embed(&[&long]).unwrap_err();
-    assert!(matches!(error, Error::PromptTooLong { prompt_tokens: 97, context_tokens: 96 }));
+    assert!(matches!(error, Error::PromptTooLong { prompt_tokens: 65, context_tokens: CONTEXT }));
     assert_eq!(engine.embed(&[&text]).unwrap(), expected);
     assert!(engine.embed(&[]).unwrap().is_empty());
 }

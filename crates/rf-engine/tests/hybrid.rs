@@ -2,67 +2,38 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
-use std::path::{Path, PathBuf};
-
-use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
 use rf_graph::{Backend, HybridBackend, Layout, ReferenceBackend};
-
-/// A tiny dense model with F16 weights: 512 tokens, context 256.
-fn tiny() -> Model {
-    Model::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/smollm3.gguf")).unwrap()
-}
+use rf_testing::engine::{cpu, golden, tiny};
+use rf_testing::{demo_model, prompt};
 
 /// The demo model of rf-cli: Q8_0, the embedding is the output's matrix too.
 fn demo() -> Model {
-    let path: PathBuf =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf");
-    Model::open(path).unwrap()
-}
-
-/// A tiny model with experts.
-fn experts(name: &str) -> Model {
-    data(name)
+    Model::open(demo_model()).unwrap()
 }
 
 /// A tiny Gemma 4, whose layers have inputs of their own and whose last layers read the caches of
 /// earlier ones.
 fn gemma4() -> Model {
-    data("gemma4_e4b")
+    golden("gemma4_e4b")
 }
 
-/// A tiny `DeepSeek` 2 with latent attention and a dense first layer.
+/// A tiny `DeepSeek` 2 with latent attention.
 fn deepseek2() -> Model {
-    data("deepseek2_groups")
+    golden("deepseek2_groups")
 }
 
-fn data(name: &str) -> Model {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-    Model::open(folder.join(format!("{name}.gguf"))).unwrap()
-}
-
-const OPTIONS: EngineOptions = EngineOptions { context_tokens: Some(96), batch_tokens: 24, ..BASE };
-const BASE: EngineOptions = EngineOptions {
-    context_tokens: None,
-    batch_tokens: 512,
-    page_tokens: 32,
-    kv_type: rf_graph::KvType::F16,
+const OPTIONS: EngineOptions = EngineOptions {
+    context_tokens: Some(96),
+    batch_tokens: 24,
     kv_tokens: Some(2 * 96),
     sequences: 2,
-    checkpoints: 0,
-    host_state_bytes: 0,
-    speculates: false,
-    mtp: false,
-    pooling: None,
+    ..rf_testing::engine::OPTIONS
 };
 
 /// The embedding and the first layers.
 fn layers(layers: usize) -> Layout {
     Layout { layers, expert_layers: 0 }
-}
-
-fn cpu(threads: usize) -> CpuBackend {
-    CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap()
 }
 
 fn load(model: Model, backend: &dyn Backend) -> Engine {
@@ -71,7 +42,7 @@ fn load(model: Model, backend: &dyn Backend) -> Engine {
 
 /// Logits of a prompt in chunks, then of two sequences together.
 fn logits(engine: &mut Engine) -> Vec<f32> {
-    let prompt: Vec<u32> = (0..40).map(|i| (7 + i * i * 31 + i * 7) % 500).collect();
+    let prompt = prompt(7, 40);
     let (mut a, mut b) = (engine.session(), engine.session());
     let mut feed = |feeds: &mut [Feed<'_>]| engine.forward(feeds).unwrap();
     let mut all = feed(&mut [Feed { session: &mut a, ids: &prompt, outputs: Outputs::All }]);
@@ -124,7 +95,7 @@ fn layers_that_are_dealt_over_cpus_give_the_bits_of_one() {
 #[test]
 fn experts_on_another_cpu_give_the_bits_of_one() {
     for name in ["gptoss_mxfp4", "glm4moe", "deepseek2_groups"] {
-        let model = || experts(name);
+        let model = || golden(name);
         let expected = logits(&mut load(model(), &cpu(2)));
         let (first, second) = (cpu(1), cpu(2));
         let num_layers = model().config().num_layers();
@@ -175,7 +146,7 @@ fn a_cut_where_there_is_no_layer_is_an_error() {
 fn each_stage_counts_the_batch_once() {
     let (first, second) = (cpu(1), cpu(2));
     let layout = Layout { layers: 0, expert_layers: usize::MAX };
-    let mut engine = load(experts("gptoss_mxfp4"), &HybridBackend::new(&first, &second, layout));
+    let mut engine = load(golden("gptoss_mxfp4"), &HybridBackend::new(&first, &second, layout));
     assert!(engine.profile(true));
     logits(&mut engine);
     let num_layers = engine.model().config().num_layers() as u64;

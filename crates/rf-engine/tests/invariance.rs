@@ -3,57 +3,30 @@
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::{
-    Engine, EngineOptions, Error, Feed, GenerateOptions, Model, Outcome, Outputs, Session,
-    StopReason,
+    Engine, EngineOptions, Error, Feed, GenerateOptions, Outcome, Outputs, Session, StopReason,
 };
 use rf_graph::{BackendError, KvType};
+use rf_testing::engine::{cpu, load as engine, tiny as tiny_file};
+use rf_testing::{demo_model as demo, golden_model, prompt, tiny_model as tiny};
 use rf_tokenizer::EncodeOptions;
-
-/// A tiny dense model with F16 weights: 512 tokens, context 256.
-fn tiny() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/smollm3.gguf")
-}
 
 /// Tiny models of other kinds: windows, two head sizes and shared caches; sinks and experts in
 /// MXFP4; experts and a shared one; latent attention.
 fn others() -> [PathBuf; 4] {
-    ["gemma4_e4b", "gptoss_mxfp4", "glm4moe", "deepseek2_groups"]
-        .map(|name| tiny().with_file_name(name).with_extension("gguf"))
-}
-
-/// The demo model of rf-cli: Q8_0, so products take the int8 path.
-fn demo() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf")
+    ["gemma4_e4b", "gptoss_mxfp4", "glm4moe", "deepseek2_groups"].map(golden_model)
 }
 
 const BASE: EngineOptions = EngineOptions {
     context_tokens: Some(160),
     batch_tokens: 64,
-    page_tokens: 32,
-    kv_type: KvType::F16,
     kv_tokens: Some(3 * 192),
     sequences: 3,
-    checkpoints: 0,
-    host_state_bytes: 0,
-    speculates: false,
-    mtp: false,
-    pooling: None,
+    ..rf_testing::engine::OPTIONS
 };
-
-fn engine(path: &Path, threads: usize, options: EngineOptions) -> Engine {
-    let backend = CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap();
-    Engine::load(Model::open(path).unwrap(), &backend, options, &mut |_| ()).unwrap()
-}
-
-/// Arbitrary tokens below 500.
-fn prompt(seed: u32, tokens: u32) -> Vec<u32> {
-    (0..tokens).map(|i| (seed + i * i * 31 + i * 7) % 500).collect()
-}
 
 fn greedy(max_tokens: usize) -> GenerateOptions {
     GenerateOptions {
@@ -292,7 +265,7 @@ fn what_cannot_be_generated_is_refused_and_the_session_goes_on() {
         Error::PromptTooLong { prompt_tokens: 161, context_tokens: 160 }
     ));
     assert!(matches!(refused(&[]), Error::EmptyPrompt));
-    assert!(matches!(refused(&[1, 512, 2]), Error::UnknownToken { id: 512, vocab_size: 512 }));
+    assert!(matches!(refused(&[1, 272, 2]), Error::UnknownToken { id: 272, vocab_size: 272 }));
     assert!(matches!(refused(&[1, u32::MAX]), Error::UnknownToken { id: u32::MAX, .. }));
     assert_eq!(generate(&mut engine, &mut session, &ids, &greedy(5)).ids, expected);
 
@@ -305,11 +278,9 @@ fn what_cannot_be_generated_is_refused_and_the_session_goes_on() {
 
 #[test]
 fn options_that_make_no_sense_are_refused_when_loading() {
-    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
-    let refused = |options| {
-        let model = Model::open(tiny()).unwrap();
-        Engine::load(model, &backend, options, &mut |_| ()).err().expect("refused")
-    };
+    let backend = cpu(1);
+    let refused =
+        |options| Engine::load(tiny_file(), &backend, options, &mut |_| ()).err().expect("refused");
     let zero_context = EngineOptions { context_tokens: Some(0), ..BASE };
     assert!(matches!(refused(zero_context), Error::InvalidOption { name: "context size", .. }));
     let zero_batch = EngineOptions { batch_tokens: 0, ..BASE };

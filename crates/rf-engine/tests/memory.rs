@@ -4,30 +4,20 @@
 
 use std::path::{Path, PathBuf};
 
-use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::{Engine, EngineOptions, Error, Model};
 use rf_graph::{
-    Backend, BackendError, Executor, Fusions, HybridBackend, KvLayer, KvLayout, KvType, Layout,
-    MemoryNeed, Program, Progress, ReferenceBackend, fuse,
+    Backend, BackendError, HybridBackend, KvLayer, KvLayout, KvType, Layout, ReferenceBackend,
 };
 use rf_kv::PageGroup;
-
-fn path(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
-}
+use rf_testing::engine::{cpu, golden, tiny};
+use rf_testing::{StubBackend, demo_model, golden_model, golden_models, tiny_model};
 
 /// A tiny dense model in F16, the demo model in Q8_0, whose embedding is tied, experts in MXFP4, a
 /// reranker, and latent attention.
-const MODELS: [&str; 5] = [
-    "tests/data/smollm3.gguf",
-    "../rf-cli/demo/stories-7m-Q8_0.gguf",
-    "tests/data/gptoss_mxfp4.gguf",
-    "tests/data/bert_rank.gguf",
-    "tests/data/deepseek2_groups.gguf",
-];
-
-fn cpu(threads: usize) -> CpuBackend {
-    CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap()
+fn models() -> [PathBuf; 5] {
+    let [experts, reranker, latents] =
+        ["gptoss_mxfp4", "bert_rank", "deepseek2_groups"].map(golden_model);
+    [tiny_model(), demo_model(), experts, reranker, latents]
 }
 
 fn check(file: &Path, backend: &dyn Backend, options: EngineOptions) {
@@ -65,7 +55,7 @@ fn options() -> impl Iterator<Item = EngineOptions> {
 #[test]
 fn the_memory_need_is_what_an_executor_holds() {
     let (one, two) = (cpu(1), cpu(2));
-    for file in MODELS.map(path) {
+    for file in models() {
         for options in options() {
             check(&file, &one, options);
             check(&file, &two, options);
@@ -79,84 +69,36 @@ fn the_memory_need_is_what_an_executor_holds() {
     for (layers, expert_layers) in [(0, 1), (1, 2)] {
         let layout = Layout { layers, expert_layers };
         for options in options() {
-            check(&path(MODELS[2]), &HybridBackend::new(&one, &two, layout), options);
+            check(&models()[2], &HybridBackend::new(&one, &two, layout), options);
         }
     }
 }
 
 #[test]
 fn the_memory_need_of_every_architecture_is_what_an_executor_holds() {
-    let folder = path("../../../shared/golden/arch");
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        eprintln!("skipped: shared/golden/arch is not beside the project");
-        return;
-    };
     let cpu = cpu(2);
-    let mut checked = 0;
-    for file in entries.map(|entry| entry.unwrap().path()) {
-        let is_model = file.extension().is_some_and(|extension| extension == "gguf");
-        if is_model && Model::open(&file).is_ok() {
-            options().for_each(|options| check(&file, &cpu, options));
-            checked += 1;
-        }
-    }
-    assert!(checked > 0, "no model in {}", folder.display());
-}
-
-/// A backend with as much memory as the test gives it.
-struct Limited(CpuBackend, u64);
-
-impl Backend for Limited {
-    fn name(&self) -> &'static str {
-        "CPU"
-    }
-
-    fn description(&self) -> String {
-        self.0.description()
-    }
-
-    fn fusions(&self) -> Fusions {
-        self.0.fusions()
-    }
-
-    fn available_memory_bytes(&self) -> Option<u64> {
-        Some(self.1)
-    }
-
-    fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
-        // A program that arrives here is fused already.
-        let again = fuse(program.graph.clone(), self.0.fusions());
-        assert_eq!(again.ops().len(), program.graph.ops().len());
-        self.0.memory_need(program)
-    }
-
-    fn compile(
-        &self,
-        program: Program,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Box<dyn Executor>, BackendError> {
-        self.0.compile(program, progress)
+    for model in golden_models() {
+        options().for_each(|options| check(&model.path(), &cpu, options));
     }
 }
 
 #[test]
 fn a_model_loads_with_exactly_the_memory_that_it_needs() {
     let options = EngineOptions { context_tokens: Some(64), ..EngineOptions::default() };
-    let open = || Model::open(path(MODELS[0])).unwrap();
-    let need = open().memory_need(&cpu(1), &options).unwrap().total_bytes();
+    let need = tiny().memory_need(&cpu(1), &options).unwrap().total_bytes();
     let load = |available_bytes| {
-        let backend = Limited(cpu(1), available_bytes);
-        Engine::load(open(), &backend, options, &mut |_| ()).map(drop)
+        let backend = StubBackend::new(cpu(1), "CPU", available_bytes);
+        Engine::load(tiny(), &backend, options, &mut |_| ()).map(drop)
     };
     assert!(load(need).is_ok());
     let refused = load(need - 1);
     assert!(matches!(refused, Err(Error::Backend(BackendError::DoesNotFit { .. }))), "{refused:?}");
     // Each part of a hybrid is checked against the memory of its own backend.
-    let (rich, poor) = (Limited(cpu(1), u64::MAX), Limited(cpu(1), 1000));
+    let [rich, poor] = [u64::MAX, 1000].map(|bytes| StubBackend::new(cpu(1), "CPU", bytes));
     for (first, second) in [(&rich, &poor), (&poor, &rich)] {
         let layout = Layout { layers: 1, expert_layers: 0 };
         let hybrid = HybridBackend::new(first, second, layout);
-        let refused = Engine::load(open(), &hybrid, options, &mut |_| ()).map(drop);
+        let refused = Engine::load(tiny(), &hybrid, options, &mut |_| ()).map(drop);
         assert!(
             matches!(refused, Err(Error::Backend(BackendError::DoesNotFit { .. }))),
             "{refused:?}"
@@ -166,7 +108,7 @@ fn a_model_loads_with_exactly_the_memory_that_it_needs() {
 
 #[test]
 fn a_latent_takes_a_row_per_token_and_layer() {
-    let model = Model::open(path(MODELS[4])).unwrap();
+    let model = golden("deepseek2_groups");
     let held = |kv_type| {
         let options = EngineOptions {
             context_tokens: Some(256),
@@ -176,16 +118,17 @@ fn a_latent_takes_a_row_per_token_and_layer() {
         };
         model.memory_need(&cpu(1), &options).unwrap().held.kv_bytes
     };
-    // Three layers with a latent of 96 elements and 32 of the rotated key; an f16 scale per 32.
+    // Two layers with a latent of 32 elements and 16 of the rotated key; f16 scales of 32 elements
+    // and of the rest.
     let row_bytes = [
-        (KvType::F32, 128 * 4),
-        (KvType::F16, 128 * 2),
-        (KvType::Q8_0, 128 + 4 * 2),
-        (KvType::Fp8, 128),
+        (KvType::F32, 48 * 4),
+        (KvType::F16, 48 * 2),
+        (KvType::Q8_0, 48 + 2 * 2),
+        (KvType::Fp8, 48),
     ];
     for (kv_type, bytes) in row_bytes {
-        assert_eq!(model.kv_bytes_per_token(kv_type), 3 * bytes, "{kv_type}");
-        assert_eq!(held(kv_type), 256 * 3 * bytes as u64, "{kv_type}");
+        assert_eq!(model.kv_bytes_per_token(kv_type), 2 * bytes, "{kv_type}");
+        assert_eq!(held(kv_type), 256 * 2 * bytes as u64, "{kv_type}");
     }
     // GLM 4.7 Flash: 47 layers of 512 and 64 elements.
     let bytes = |kv_type| {
@@ -197,7 +140,7 @@ fn a_latent_takes_a_row_per_token_and_layer() {
 
 #[test]
 fn layers_with_a_window_have_pages_for_it_only() {
-    let model = || Model::open(path("tests/data/gptoss_mxfp4.gguf")).unwrap();
+    let model = || golden("gptoss_mxfp4");
     let kv_bytes = |context_tokens, sequences| {
         let options = EngineOptions {
             context_tokens: Some(context_tokens),
@@ -211,8 +154,8 @@ fn layers_with_a_window_have_pages_for_it_only() {
         assert_eq!(needs[1], 2 * needs[0], "the reference has f32");
         needs[0]
     };
-    // A page of a layer: 32 tokens of keys and values of one head of 64 in f16.
-    let page_bytes = 32 * 2 * 64 * 2;
+    // A page of a layer: 32 tokens of keys and values of two heads of 16 in f16.
+    let page_bytes = 32 * 2 * 2 * 16 * 2;
     // One of two layers has a window of 16 tokens: one page, two more for where it begins and ends,
     // and two for the batch.
     assert_eq!(kv_bytes(1024, 1), page_bytes * (32 + 1 + 2 + 2));

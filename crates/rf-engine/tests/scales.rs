@@ -9,7 +9,7 @@ use rf_quant::DType;
 
 /// The test model in F32, with a factor on a matrix: in its values, or as a tensor beside it.
 fn logits(stem: &str, factor: f32, beside: bool) -> Vec<f32> {
-    let gguf = Gguf::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/smollm3.gguf")).unwrap();
+    let gguf = Gguf::open(rf_testing::tiny_model()).unwrap();
     let mut writer = GgufWriter::new();
     for (key, value) in gguf.metadata().iter() {
         writer.add(key, value.clone()).unwrap();

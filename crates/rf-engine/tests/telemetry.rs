@@ -3,11 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Instant;
 
-use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
+use rf_engine::{Engine, EngineOptions, Feed, Outputs};
 use rf_gguf::TensorInfo;
 use rf_graph::TrackKind;
 
@@ -15,15 +13,13 @@ const TOKENS: usize = 40;
 
 /// The demo model of rf-cli on two threads, with batches of 16 tokens.
 fn engine() -> Engine {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf");
-    let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
     let options = EngineOptions {
         context_tokens: Some(96),
         batch_tokens: 16,
         page_tokens: 16,
         ..EngineOptions::default()
     };
-    Engine::load(Model::open(path).unwrap(), &backend, options, &mut |_| ()).unwrap()
+    rf_testing::engine::load(&rf_testing::demo_model(), 2, options)
 }
 
 /// A prompt in three batches.

@@ -13,12 +13,7 @@ use tempfile::TempDir;
 
 /// Bytes that differ everywhere, more than a few reads.
 fn contents(seed: u32) -> Vec<u8> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    (0..700_000).map(|_| next()).collect()
+    rf_testing::Lcg::new(seed).bytes(700_000)
 }
 
 /// A hub with one model, and an empty cache.

@@ -71,7 +71,7 @@ mod weights;
 pub use build::build;
 pub use config::ModelConfig;
 pub use error::Error;
-pub use families::{golden_models, supported_architectures};
+pub use families::supported_architectures;
 pub use head::Head;
 pub use mtp::MtpStage;
 pub use pooling::Pooling;

@@ -3,34 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
-use std::path::{Path, PathBuf};
-
 use rf_gguf::Gguf;
 use rf_graph::{
     Backend, Batch, Executor, Input, KvLayout, KvType, Output, Program, ReferenceBackend, Span,
 };
 use rf_kv::PageId;
-use rf_model::{
-    Head, ModelConfig, MtpStage, Pooling, build, golden_models, supported_architectures,
-};
-use serde_json::Value;
-
-/// The golden models outside of the repository.
-fn folder() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/golden/arch");
-    path.is_dir().then_some(path)
-}
-
-fn index(folder: &Path) -> Vec<Value> {
-    let index = std::fs::read(folder.join("index.json")).unwrap();
-    let index: Value = serde_json::from_slice(&index).unwrap();
-    let list = |name: &str| index[name].as_array().unwrap().clone();
-    [list("models"), list("embeddings")].concat()
-}
-
-fn numbers(value: &Value) -> Vec<usize> {
-    value.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as usize).collect()
-}
+use rf_model::{Head, ModelConfig, MtpStage, Pooling, build, supported_architectures};
+use rf_testing::{GoldenModel, golden_models, golden_models_in, shared};
 
 /// Calls `run` with a model on the reference backend, and a batch of a text whose output is
 /// requested at some positions.
@@ -76,21 +55,17 @@ fn rows(gguf: &Gguf, head: Head, ids: &[u32], context: usize, positions: &[usize
 
 /// What the golden file of a model stores: logits of some positions, or the embedding or scores of
 /// the whole text.
-fn output(gguf: &Gguf, model: &Value) -> (Vec<f32>, String) {
-    let ids: Vec<u32> = numbers(&model["ids"]).into_iter().map(|id| id as u32).collect();
-    let rows = |head, positions: &[usize]| {
-        let context_tokens = model["n_ctx"].as_u64().unwrap() as usize;
-        rows(gguf, head, &ids, context_tokens.min(most_context(gguf)), positions)
-    };
-    let Some(stored) = model["embedding"].as_str() else {
-        let stored = model["logits"].as_str().unwrap();
-        return (rows(Head::Logits, &numbers(&model["positions"])), stored.to_owned());
-    };
+fn output(gguf: &Gguf, model: &GoldenModel) -> Vec<f32> {
+    let ids = model.ids();
     let config = ModelConfig::from_gguf(gguf).unwrap();
+    let most_context = config.max_context_length.unwrap_or(usize::MAX);
+    let context_tokens = model.context_tokens().min(most_context);
+    let rows = |head, positions: &[usize]| rows(gguf, head, &ids, context_tokens, positions);
+    let Some(name) = model.pooling() else { return rows(Head::Logits, &model.positions()) };
     let pooling = config.pooling.unwrap();
-    assert_eq!(pooling.name(), model["pooling"].as_str().unwrap());
+    assert_eq!(pooling.name(), name);
     let (all, last): (Vec<usize>, _) = ((0..ids.len()).collect(), ids.len() - 1);
-    let output = match pooling {
+    match pooling {
         Pooling::Cls => normalized(&rows(Head::State, &[0])),
         Pooling::Last => normalized(&rows(Head::State, &[last])),
         Pooling::Mean => {
@@ -104,12 +79,7 @@ fn output(gguf: &Gguf, model: &Value) -> (Vec<f32>, String) {
         }
         Pooling::Rank if config.is_encoder => rows(Head::Scores, &[0]),
         Pooling::Rank => softmax(&rows(Head::Scores, &[last])),
-    };
-    (output, stored.to_owned())
-}
-
-fn most_context(gguf: &Gguf) -> usize {
-    ModelConfig::from_gguf(gguf).unwrap().max_context_length.unwrap_or(usize::MAX)
+    }
 }
 
 fn normalized(x: &[f32]) -> Vec<f32> {
@@ -122,42 +92,24 @@ fn softmax(x: &[f32]) -> Vec<f32> {
     x.iter().map(|x| x.exp() / sum).collect()
 }
 
-/// Largest difference from the stored numbers.
-fn error(folder: &Path, model: &Value) -> f32 {
-    let gguf = Gguf::open(folder.join(model["file"].as_str().unwrap())).unwrap();
-    let (ours, stored) = output(&gguf, model);
-    largest_difference(ours, &folder.join(stored))
-}
-
-fn largest_difference(ours: Vec<f32>, stored: &Path) -> f32 {
-    let stored = std::fs::read(stored).unwrap();
-    let stored = stored.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b));
+fn largest_difference(ours: &[f32], stored: &[f32]) -> f32 {
     assert_eq!(ours.len(), stored.len());
-    ours.into_iter().zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    ours.iter().zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-#[test]
-fn every_supported_architecture_has_golden_models() {
-    for architecture in supported_architectures() {
-        assert!(!golden_models(architecture).is_empty(), "{architecture}");
-    }
-}
-
-#[test]
-fn every_architecture_matches_its_golden_models() {
-    let Some(folder) = folder() else {
-        eprintln!("skipped: shared/golden/arch is not beside the project");
-        return;
-    };
-    let models = index(&folder);
+/// Checks the models of supported architectures, and that every architecture has one.
+fn check(models: &[GoldenModel]) {
     let mut failures = Vec::new();
     for architecture in supported_architectures() {
-        for name in golden_models(architecture) {
-            let model = models.iter().find(|model| model["name"] == *name);
-            let model = model.unwrap_or_else(|| panic!("the index has no {name}"));
-            assert_eq!(model["architecture"], architecture, "{name}");
-            let bound = model["bound"].as_f64().unwrap_or(2e-3) as f32;
-            let error = error(&folder, model);
+        let models: Vec<&GoldenModel> =
+            models.iter().filter(|model| model.architecture() == architecture).collect();
+        if models.is_empty() {
+            failures.push(format!("{architecture} has no golden model"));
+        }
+        for model in models {
+            let ours = output(&Gguf::open(model.path()).unwrap(), model);
+            let error = largest_difference(&ours, &model.results());
+            let (name, bound) = (model.name(), model.bound());
             eprintln!("{name:24} off by {error:.1e}, bound {bound:.1e}");
             if error > bound || error.is_nan() {
                 failures.push(format!("{name}: off by {error}, bound {bound}"));
@@ -165,15 +117,18 @@ fn every_architecture_matches_its_golden_models() {
         }
     }
     assert!(failures.is_empty(), "{failures:#?}");
-    // Every model of a supported architecture is named by its family.
-    for model in &models {
-        let architecture = model["architecture"].as_str().unwrap();
-        let name = model["name"].as_str().unwrap();
-        let known = golden_models(architecture);
-        assert!(
-            known.is_empty() || known.contains(&name),
-            "{name} of {architecture} is not checked"
-        );
+}
+
+#[test]
+fn every_architecture_matches_its_golden_models() {
+    check(&golden_models());
+}
+
+/// These are the same kinds of models, ten times as large.
+#[test]
+fn every_architecture_matches_its_larger_golden_models() {
+    if let Some(folder) = shared("golden/arch") {
+        check(&golden_models_in(&folder));
     }
 }
 
@@ -200,37 +155,39 @@ fn mtp_logits(gguf: &Gguf, ids: &[u32], context: usize) -> (Vec<f32>, Vec<f32>) 
     })
 }
 
-#[test]
-fn mtp_blocks_match_their_golden_models() {
-    let Some(folder) = folder() else {
-        eprintln!("skipped: shared/golden/arch is not beside the project");
-        return;
-    };
+/// Checks the blocks of the models that have results of one, and returns the names of the models.
+fn check_mtp(models: &[GoldenModel]) -> Vec<&str> {
     let mut checked = Vec::new();
-    for model in index(&folder) {
-        let Some(stored) = model["mtp_logits"].as_str() else { continue };
-        let name = model["name"].as_str().unwrap();
-        let gguf = Gguf::open(folder.join(model["file"].as_str().unwrap())).unwrap();
-        let ids: Vec<u32> = numbers(&model["ids"]).into_iter().map(|id| id as u32).collect();
-        let context = model["n_ctx"].as_u64().unwrap() as usize;
+    for model in models {
+        let Some(stored) = model.mtp_logits() else { continue };
+        let (name, ids, context) = (model.name(), model.ids(), model.context_tokens());
+        let gguf = Gguf::open(model.path()).unwrap();
         let (block, logits) = mtp_logits(&gguf, &ids, context);
         let vocab_size = block.len() / ids.len();
         let top = |row: &[f32]| (0..vocab_size).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap();
-        let found: Vec<usize> = block.chunks(vocab_size).map(top).collect();
-        assert_eq!(found, numbers(&model["mtp_top1"]), "{name}");
-        let positions = numbers(&model["positions"]);
-        let at = |p: &usize| block[p * vocab_size..][..vocab_size].to_vec();
-        let error =
-            largest_difference(positions.iter().flat_map(at).collect(), &folder.join(stored));
-        let bound = model["bound"].as_f64().unwrap() as f32;
+        let found: Vec<u32> = block.chunks(vocab_size).map(|row| top(row) as u32).collect();
+        assert_eq!(found, model.mtp_top1(), "{name}");
+        let positions = model.positions();
+        let at_positions = |rows: &[f32]| -> Vec<f32> {
+            let row = |p: &usize| rows[p * vocab_size..][..vocab_size].to_vec();
+            positions.iter().flat_map(row).collect()
+        };
+        let error = largest_difference(&at_positions(&block), &stored);
+        let bound = model.bound();
         eprintln!("{name:24} off by {error:.1e}, bound {bound:.1e}");
         assert!(error <= bound, "{name}: off by {error}");
         // The stages change nothing else.
         let whole = rows(&gguf, Head::Logits, &ids, context, &positions);
-        let at = |p: &usize| logits[p * vocab_size..][..vocab_size].to_vec();
-        let staged: Vec<f32> = positions.iter().flat_map(at).collect();
-        assert!(whole == staged, "{name}");
-        checked.push(name.to_owned());
+        assert!(whole == at_positions(&logits), "{name}");
+        checked.push(name);
     }
-    assert_eq!(checked, ["qwen35_mtp", "glm4moe"]);
+    checked
+}
+
+#[test]
+fn mtp_blocks_match_their_golden_models() {
+    assert_eq!(check_mtp(&golden_models()), ["qwen35_mtp", "glm4moe"]);
+    if let Some(folder) = shared("golden/arch") {
+        assert_eq!(check_mtp(&golden_models_in(&folder)), ["qwen35_mtp", "glm4moe"]);
+    }
 }

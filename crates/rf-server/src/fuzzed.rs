@@ -12,6 +12,7 @@ use hyper_util::service::TowerToHyperService;
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::scheduler::{Scheduler, SchedulerOptions};
 use rf_engine::{Engine, EngineOptions, Model};
+use rf_testing::SplitMix64;
 use serde_json::{Value, json};
 
 use crate::router::router;
@@ -172,15 +173,12 @@ fn requests() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Random numbers: `SplitMix64`.
-struct Random(u64);
+/// Random numbers and values.
+struct Random(SplitMix64);
 
 impl Random {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) % limit.max(1) as u64) as usize
+        self.0.below(limit)
     }
 
     fn value(&mut self) -> Value {
@@ -275,7 +273,7 @@ fn every_mutated_body_gets_an_answer() {
     let app = app();
     let service = TowerToHyperService::new(router(&app).unwrap());
     let requests = requests();
-    let mut random = Random(14);
+    let mut random = Random(SplitMix64::new(14));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let send = |path: &str, body: Vec<u8>| {
         let request = HttpRequest::post(path).body(Full::new(Bytes::from(body))).unwrap();

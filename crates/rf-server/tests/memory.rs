@@ -22,10 +22,10 @@ fn resident_bytes() -> Option<u64> {
 #[test]
 fn connections_cost_little_and_requests_leave_nothing() {
     let Some(before) = resident_bytes() else {
-        println!("skipped: the system does not tell the memory of a process");
+        rf_testing::skip!("the system does not tell the memory of a process");
         return;
     };
-    let server = TestServer::with(Setup { model: server::tiny(), ..Setup::default() });
+    let server = TestServer::with(Setup { model: rf_testing::tiny_model(), ..Setup::default() });
     println!("the server and its model take {} KiB", (resident_bytes().unwrap() - before) >> 10);
 
     let warm = resident_bytes().unwrap();
@@ -41,7 +41,7 @@ fn connections_cost_little_and_requests_leave_nothing() {
         })
         .collect();
     if idle.len() < 1000 {
-        println!("skipped: only {} connections can be open: raise `ulimit -n`", idle.len());
+        rf_testing::skip!("only {} connections can be open: raise `ulimit -n`", idle.len());
     }
     let cost = resident_bytes().unwrap().saturating_sub(warm);
     println!("{} idle connections take {} KiB", idle.len(), cost >> 10);

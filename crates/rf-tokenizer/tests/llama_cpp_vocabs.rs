@@ -2,7 +2,8 @@
 
 mod fixtures;
 
-use fixtures::{from_gguf, shared};
+use fixtures::from_gguf;
+use rf_testing::shared;
 use rf_tokenizer::{DecodeOptions, EncodeOptions, Tokenizer};
 
 #[test]

@@ -91,16 +91,6 @@ pub(crate) fn changed_demo(
     file
 }
 
-/// A folder of test data beside the repository, which a checkout alone does not have.
-pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(folder);
-    let found = path.canonicalize().ok();
-    if found.is_none() {
-        println!("skipped: no shared/{folder} beside the repository");
-    }
-    found
-}
-
 /// Metadata and tensors of a tiny model; its data are zeros.
 pub(crate) struct TinyModel {
     pub(crate) architecture: &'static str,

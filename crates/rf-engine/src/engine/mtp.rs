@@ -126,8 +126,6 @@ impl Mtp {
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
-
     use rf_cpu::{CpuBackend, CpuOptions};
     use rf_graph::KvType;
 
@@ -138,12 +136,9 @@ mod tests {
     use crate::session::Session;
 
     /// A golden model with its block, a text, and the block's most probable token at each position.
-    fn golden(folder: &Path, name: &str) -> (Engine, Vec<u32>, Vec<u32>) {
-        let index = std::fs::read(folder.join("index.json")).unwrap();
-        let index: serde_json::Value = serde_json::from_slice(&index).unwrap();
-        let models = index["models"].as_array().unwrap();
-        let entry = models.iter().find(|entry| entry["name"] == name).unwrap();
-        let ids = |key: &str| serde_json::from_value(entry[key].clone()).unwrap();
+    fn golden(name: &str) -> (Engine, Vec<u32>, Vec<u32>) {
+        let models = rf_testing::golden_models();
+        let golden = models.iter().find(|model| model.name() == name).unwrap();
         let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
         let options = EngineOptions {
             kv_type: KvType::F32,
@@ -153,13 +148,9 @@ mod tests {
             mtp: true,
             ..EngineOptions::default()
         };
-        let model = Model::open(folder.join(name).with_extension("gguf")).unwrap();
+        let model = Model::open(golden.path()).unwrap();
         let engine = Engine::load(model, &backend, options, &mut |_| ()).unwrap();
-        (engine, ids("ids"), ids("mtp_top1"))
-    }
-
-    fn data() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+        (engine, golden.ids(), golden.mtp_top1())
     }
 
     fn feed(engine: &mut Engine, session: &mut Session, ids: &[u32]) {
@@ -172,8 +163,8 @@ mod tests {
 
     #[test]
     fn the_first_drafted_token_is_the_golden_one_after_batches_and_drafts_of_any_size() {
-        let (mut engine, ids, top) = golden(&data(), "glm4moe");
-        for (chunk, len) in [(1, 1), (1, 20), (7, 3), (40, 2)] {
+        let (mut engine, ids, top) = golden("glm4moe");
+        for (chunk, len) in [(1, 1), (1, 20), (7, 3), (30, 2)] {
             let mut session = engine.session();
             for chunk in ids.chunks(chunk) {
                 feed(&mut engine, &mut session, chunk);
@@ -189,7 +180,7 @@ mod tests {
 
     #[test]
     fn drafts_go_on_after_forks_and_rejected_tokens() {
-        let (mut engine, ids, top) = golden(&data(), "glm4moe");
+        let (mut engine, ids, top) = golden("glm4moe");
         let mut session = engine.session();
         feed(&mut engine, &mut session, &ids[..20]);
         let mut fork = session.fork();
@@ -209,12 +200,7 @@ mod tests {
 
     #[test]
     fn drafts_begin_with_tokens_that_are_computed_again() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/golden/arch");
-        if !folder.is_dir() {
-            eprintln!("skipped: shared/golden/arch is not beside the project");
-            return;
-        }
-        let (mut engine, ids, top) = golden(&folder, "qwen35_mtp");
+        let (mut engine, ids, top) = golden("qwen35_mtp");
         let mut session = engine.session();
         feed(&mut engine, &mut session, &ids[..50]);
         let drafted = [ids[50], ids[51], ids[52], 7, 8];
@@ -230,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_full_cache_has_no_drafts() {
-        let (mut engine, ids, top) = golden(&data(), "glm4moe");
+        let (mut engine, ids, top) = golden("glm4moe");
         let mut session = engine.session();
         let context_tokens = engine.context_tokens();
         let text: Vec<u32> = ids.iter().copied().cycle().take(context_tokens - 1).collect();

@@ -1,15 +1,16 @@
 //! The golden models on the GPU of this machine, if it has one.
 
-use std::path::Path;
-
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::{EngineOptions, Feed, Outputs, Session};
 use rf_graph::{Backend, HybridBackend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
+use rf_testing::{
+    GoldenModel, demo_model, golden_folder, golden_models, golden_models_in, shared, skip,
+};
 
 use crate::models::{
-    F16_DEVIATION, TinyModel, all_logits, argmax, data, demo, greedy, ids, json, load,
-    logits_by_token, shared,
+    F16_DEVIATION, TinyModel, all_logits, argmax, demo_folder, find, greedy, ids, json, load,
+    logits_by_token,
 };
 use crate::mtp;
 
@@ -21,7 +22,7 @@ fn gpu() -> Option<GpuBackend> {
             Some(backend)
         }
         Err(error) => {
-            eprintln!("skipped: {error}");
+            skip!("{error}");
             None
         }
     }
@@ -34,9 +35,9 @@ fn the_demo_model_writes_on_the_gpu_what_the_cpu_expects() {
     const SLACK: f32 = 0.25;
     let Some(gpu) = gpu() else { return };
     let cpu = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
-    let golden = json(&data().join("logits-stories-7m.json"));
+    let golden = json(&golden_folder().join("logits-stories-7m.json"));
     for file in golden["models"].as_object().unwrap().keys() {
-        let engine = |backend| load(&demo().join(file), backend, EngineOptions::default());
+        let engine = |backend| load(&demo_folder().join(file), backend, EngineOptions::default());
         let prompt = ids(&golden["prompts"]["story"]["ids"]);
         let written = greedy(&mut engine(&gpu), &prompt, 16);
         let logits = all_logits(&mut engine(&cpu), &[&prompt[..], &written].concat());
@@ -59,11 +60,11 @@ fn golden_models_match_on_two_gpus() {
     let Some(first) = gpu() else { return };
     let second = match GpuBackend::new(GpuOptions { ordinal: Some(1), ..GpuOptions::default() }) {
         Ok(second) => second,
-        Err(error) => return eprintln!("skipped: one device ({error})"),
+        Err(error) => return skip!("one device ({error})"),
     };
     let both = HybridBackend::dealt(&[(&first, 1.0), (&second, 1.0)]).unwrap();
     let names = ["smollm3", "gemma4_e4b", "deepseek2_groups"];
-    check_golden_models(&both, &data(), |name| names.contains(&name));
+    check_golden_models(&both, golden_models(), |name| names.contains(&name));
 }
 
 /// Chunks of more than 64 tokens are queued on all devices at once.
@@ -73,7 +74,7 @@ fn long_prompts_on_two_gpus_give_what_one_gives() {
     let Some(first) = gpu() else { return };
     let second = match GpuBackend::new(GpuOptions { ordinal: Some(1), ..GpuOptions::default() }) {
         Ok(second) => second,
-        Err(error) => return eprintln!("skipped: one device ({error})"),
+        Err(error) => return skip!("one device ({error})"),
     };
     let options = EngineOptions {
         context_tokens: Some(4 * CHUNK),
@@ -86,7 +87,7 @@ fn long_prompts_on_two_gpus_give_what_one_gives() {
         (0..len).map(|i| ((seed + 31 * i * i + 7 * i) % 500) as u32).collect()
     };
     let logits = |backend: &dyn Backend, is_profiled: bool| {
-        let mut engine = load(&demo().join("stories-7m-Q8_0.gguf"), backend, options);
+        let mut engine = load(&demo_model(), backend, options);
         assert!(!is_profiled || engine.profile(true));
         let (mut a, mut b) = (engine.session(), engine.session());
         let (long, other, rest) = (prompt(3, 4 * CHUNK - 2), prompt(5, 2 * CHUNK), [7, 8]);
@@ -118,7 +119,7 @@ fn long_prompts_on_two_gpus_give_what_one_gives() {
 #[test]
 fn golden_models_match_on_the_gpu() {
     let Some(backend) = gpu() else { return };
-    check_golden_models(&backend, &data(), |_| true);
+    check_golden_models(&backend, golden_models(), |_| true);
 }
 
 /// Every layer but the first ones is on the GPU, with its part of the cache.
@@ -126,10 +127,7 @@ fn golden_models_match_on_the_gpu() {
 fn a_model_with_latents_is_split_between_cpu_and_gpu() {
     let Some(gpu) = gpu() else { return };
     let cpu = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
-    let (folder, index) = (data(), json(&data().join("index.json")));
-    let models = index["models"].as_array().unwrap();
-    let entry = models.iter().find(|entry| entry["name"] == "deepseek2_groups").unwrap();
-    let model = TinyModel { folder: &folder, entry };
+    let model = find("deepseek2_groups");
     for layers in 1..3 {
         let layout = Layout { layers, expert_layers: 0 };
         let backend = HybridBackend::new(&cpu, &gpu, layout);
@@ -145,10 +143,7 @@ fn a_model_with_latents_is_split_between_cpu_and_gpu() {
 fn a_model_that_drafts_with_its_own_block_is_split_between_cpu_and_gpu() {
     let Some(gpu) = gpu() else { return };
     let cpu = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
-    let (folder, index) = (data(), json(&data().join("index.json")));
-    let models = index["models"].as_array().unwrap();
-    let entry = models.iter().find(|entry| entry["name"] == "glm4moe").unwrap();
-    let model = TinyModel { folder: &folder, entry };
+    let model = find("glm4moe");
     for (layers, expert_layers) in [(2, 0), (0, 3)] {
         let layout = Layout { layers, expert_layers };
         mtp::check_greedy(&model, &HybridBackend::new(&cpu, &gpu, layout));
@@ -158,12 +153,10 @@ fn a_model_that_drafts_with_its_own_block_is_split_between_cpu_and_gpu() {
 #[test]
 fn shared_models_draft_with_their_own_blocks_on_the_gpu() {
     let (Some(backend), Some(folder)) = (gpu(), shared("golden/arch")) else { return };
-    let index = json(&folder.join("index.json"));
-    let models = index["models"].as_array().unwrap().iter();
-    let with_block: Vec<_> = models.filter(|entry| entry["mtp_logits"].is_string()).collect();
+    let models = golden_models_in(&folder).into_iter();
+    let with_block: Vec<_> = models.filter(|model| model.mtp_logits().is_some()).collect();
     assert_eq!(with_block.len(), 2);
-    for entry in with_block {
-        let model = TinyModel { folder: &folder, entry };
+    for model in with_block.into_iter().map(TinyModel) {
         mtp::check(&model, &backend, "the GPU");
         mtp::check_greedy(&model, &backend);
     }
@@ -173,20 +166,17 @@ fn shared_models_draft_with_their_own_blocks_on_the_gpu() {
 #[test]
 fn shared_golden_models_match_on_the_gpu() {
     let (Some(backend), Some(folder)) = (gpu(), shared("golden/arch")) else { return };
-    check_golden_models(&backend, &folder, |_| true);
+    check_golden_models(&backend, golden_models_in(&folder), |_| true);
 }
 
-fn check_golden_models(backend: &dyn Backend, folder: &Path, selects: impl Fn(&str) -> bool) {
+fn check_golden_models(
+    backend: &dyn Backend,
+    models: Vec<GoldenModel>,
+    selects: impl Fn(&str) -> bool,
+) {
     let mut wrong = Vec::new();
-    let index = json(&folder.join("index.json"));
-    for entry in index["models"].as_array().unwrap() {
-        let model = TinyModel { folder, entry };
-        if !selects(model.name()) {
-            continue;
-        }
-        let architecture = entry["architecture"].as_str().unwrap();
-        if rf_model::golden_models(architecture).is_empty() || !model.is_there() {
-            eprintln!("skipped: {}", model.name());
+    for model in models.into_iter().map(TinyModel) {
+        if model.is_embedding() || !selects(model.name()) {
             continue;
         }
         let (mut engine, ids) = (model.load(backend), model.ids());
@@ -201,7 +191,7 @@ fn check_golden_models(backend: &dyn Backend, folder: &Path, selects: impl Fn(&s
             let what = format!("the GPU in {form}");
             wrong.extend(model.deviations_from_f16(&logits, &what, from_f16));
         }
-        if entry["mtp_logits"].is_string() {
+        if model.0.mtp_logits().is_some() {
             mtp::check(&model, backend, "the GPU");
             mtp::check_greedy(&model, backend);
         }

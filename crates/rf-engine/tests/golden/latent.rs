@@ -1,30 +1,34 @@
 //! The tensors that files of latent attention may have: a matrix per head for keys and one for
 //! values, or, in older files, both in one tensor with the keys the other way round.
 
-use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::{Engine, EngineOptions, Model};
+use rf_engine::{EngineOptions, Model};
 use rf_gguf::{Gguf, GgufWriter, Value};
 use rf_graph::KvType;
 use rf_quant::DType;
+use rf_testing::engine::load_model;
+use rf_testing::golden_model;
 
-use crate::models::{all_logits, data};
+use crate::models::all_logits;
 
-const LAYERS: usize = 3;
+const LAYERS: usize = 2;
 const HEADS: usize = 2;
-const LATENT: usize = 96;
-const KEYS: usize = 64;
-const VALUES: usize = 64;
+const LATENT: usize = 32;
+/// Elements of a key without RoPE, and of a value.
+const KEYS: usize = 32;
+const VALUES: usize = 16;
+/// Elements of a key with RoPE.
+const ROTATED: usize = 16;
 const TOKENS: usize = 40;
 
 /// The logits of the golden model with the matrices of its heads in a format, as older files have
 /// them or as newer ones do.
 fn logits(is_older: bool, dtype: DType) -> Vec<f32> {
-    let gguf = Gguf::open(data().join("deepseek2_groups.gguf")).unwrap();
+    let gguf = Gguf::open(golden_model("deepseek2_groups")).unwrap();
     let mut writer = GgufWriter::new();
     for (key, value) in gguf.metadata().iter() {
         let value = match key.strip_prefix("deepseek2.attention.") {
             Some("key_length_mla" | "value_length_mla") if is_older => continue,
-            Some("key_length") if is_older => Value::U32(96),
+            Some("key_length") if is_older => Value::U32((KEYS + ROTATED) as u32),
             Some("value_length") if is_older => Value::U32(VALUES as u32),
             Some("head_count_kv") if is_older => Value::U32(HEADS as u32),
             _ => value.clone(),
@@ -67,14 +71,13 @@ fn logits(is_older: bool, dtype: DType) -> Vec<f32> {
         })
         .unwrap();
     let model = Model::from_gguf(Gguf::from_bytes(file).unwrap()).unwrap();
-    let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
     let options = EngineOptions {
         context_tokens: Some(64),
         kv_type: KvType::F32,
         ..EngineOptions::default()
     };
-    let mut engine = Engine::load(model, &backend, options, &mut |_| ()).unwrap();
-    all_logits(&mut engine, &(0..TOKENS as u32).map(|i| i * 37 % 500).collect::<Vec<_>>())
+    let mut engine = load_model(model, 2, options);
+    all_logits(&mut engine, &(0..TOKENS as u32).map(|i| i * 37 % 250).collect::<Vec<_>>())
 }
 
 /// Per head the rows of keys, from the latent to the key, and then those of values.

@@ -1,5 +1,5 @@
-//! Models against reference logits, embeddings and scores: those of `tests/data` (tiny models and
-//! the demo model of rf-cli), and all of `../shared/golden` where that folder exists.
+//! Models against reference logits, embeddings and scores: those of `golden` in the repository, the
+//! demo model of rf-cli, and the larger ones of `../shared/golden` where that folder exists.
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
 
@@ -8,29 +8,23 @@ mod latent;
 mod models;
 mod mtp;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use models::{
-    TinyModel, all_logits, argmax, data, demo, greedy, ids, json, load, mean_nll, shared,
-};
+use models::{TinyModel, all_logits, argmax, demo_folder, greedy, ids, json, load, mean_nll};
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
-use rf_engine::{EngineOptions, Model};
+use rf_engine::EngineOptions;
+use rf_gguf::Gguf;
 use rf_graph::{Backend, ReferenceBackend};
+use rf_quant::DType;
+use rf_testing::engine::{cpu, golden};
+use rf_testing::{GoldenModel, golden_folder, golden_models, golden_models_in, shared, skip};
 use serde_json::Value;
 
-/// Checks every tiny model of a folder whose architecture is supported, on every ISA, and returns
-/// their names. Prints which models are skipped. The reference is checked by rf-model.
-fn check_tiny_models(folder: &Path) -> Vec<String> {
-    let index = json(&folder.join("index.json"));
-    let (mut checked, mut skipped) = (Vec::new(), Vec::new());
-    let (mut has_recurrent, mut drafted_tokens) = (false, 0);
-    for entry in ["models", "embeddings"].iter().flat_map(|list| index[list].as_array().unwrap()) {
-        let model = TinyModel { folder, entry };
-        let architecture = entry["architecture"].as_str().unwrap();
-        if rf_model::golden_models(architecture).is_empty() {
-            skipped.push(model.name().to_owned());
-            continue;
-        }
+/// Checks tiny models on every ISA. The reference is checked by rf-model.
+fn check_tiny_models(models: Vec<GoldenModel>) {
+    let mut drafted_tokens = 0;
+    for model in models.into_iter().map(TinyModel) {
         for isa in Isa::available() {
             let options = CpuOptions { threads: Some(2), isa: Some(isa) };
             let (backend, isa) = (CpuBackend::new(options).unwrap(), isa.to_string());
@@ -49,47 +43,45 @@ fn check_tiny_models(folder: &Path) -> Vec<String> {
             assert_eq!(deviation.to_bits(), 0, "{} on the reference", model.name());
         }
         if !model.has_integer_weights() && !model.is_embedding() {
-            let options = CpuOptions { threads: Some(2), isa: None };
-            let backend = CpuBackend::new(options).unwrap();
+            let backend = cpu(2);
             model.check_greedy(&backend);
             if model.is_recurrent() {
-                has_recurrent = true;
                 drafted_tokens += model.check_greedy_with_drafts(&backend);
             }
         }
-        checked.push(model.name().to_owned());
     }
-    if !skipped.is_empty() {
-        let (count, names) = (skipped.len(), skipped.join(", "));
-        eprintln!("skipped: {count} models of architectures that are not supported: {names}");
-    }
-    assert!(drafted_tokens > 0 || !has_recurrent, "no recurrent model had a draft");
-    checked
+    assert!(drafted_tokens > 0, "no recurrent model had a draft");
 }
 
 #[test]
 fn golden_models_of_every_architecture_match_on_every_isa() {
+    let models = golden_models();
+    let proven: BTreeSet<&str> = models.iter().map(GoldenModel::architecture).collect();
+    assert_eq!(proven, rf_model::supported_architectures().into_iter().collect());
+    check_tiny_models(models);
+}
+
+/// These are the same kinds of models, ten times as large.
+#[test]
+fn larger_golden_models_match_on_every_isa() {
     let Some(folder) = shared("golden/arch") else { return };
-    let mut checked = check_tiny_models(&folder);
-    let architectures = rf_model::supported_architectures();
-    let mut expected: Vec<&str> =
-        architectures.iter().flat_map(|name| rf_model::golden_models(name)).copied().collect();
-    checked.sort();
-    expected.sort_unstable();
-    assert_eq!(checked, expected);
+    let supported = rf_model::supported_architectures();
+    let (models, others): (Vec<_>, Vec<_>) = golden_models_in(&folder)
+        .into_iter()
+        .partition(|model| supported.contains(&model.architecture()));
+    for model in others {
+        skip!("{} is not supported: {}", model.architecture(), model.name());
+    }
+    check_tiny_models(models);
 }
 
 /// The mean squared error of the logits that quantised activations may cause, relative to the mean
 /// square of the logits.
 const INT8_NMSE: f64 = 1.5e-3;
 
-/// Checks every model of a folder of quantised models, on the reference and on every ISA, and
-/// returns their names.
-fn check_quantized_models(folder: &Path) -> Vec<String> {
-    let index = json(&folder.join("index.json"));
-    let mut checked = Vec::new();
-    for entry in index["models"].as_array().unwrap() {
-        let model = TinyModel { folder, entry };
+/// Checks quantised models on the reference and on every ISA.
+fn check_quantized_models(models: Vec<GoldenModel>) {
+    for model in models.into_iter().map(TinyModel) {
         let name = model.name();
         let logits = |backend: &dyn Backend| all_logits(&mut model.load(backend), &model.ids());
         let error = model.largest_error(&logits(&ReferenceBackend));
@@ -103,49 +95,44 @@ fn check_quantized_models(folder: &Path) -> Vec<String> {
             eprintln!("{name:20} {isa}: NMSE {nmse:.2e}");
             assert!(nmse < INT8_NMSE, "{name} on {isa}: NMSE {nmse}");
         }
-        checked.push(name.to_owned());
     }
-    checked
 }
 
 #[test]
-fn models_in_iq_and_ternary_formats_match_the_stored_logits_on_every_isa() {
-    assert_eq!(check_quantized_models(&data().join("iq")), ["iq_llama_IQ3_XXS"]);
+fn models_in_codebook_and_ternary_formats_match_the_stored_logits_on_every_isa() {
+    let models = golden_models_in(&golden_folder().join("iq"));
+    let files: Vec<Gguf> = models.iter().map(|model| Gguf::open(model.path()).unwrap()).collect();
+    let dtypes = files.iter().flat_map(Gguf::tensors).map(|tensor| tensor.dtype().unwrap());
+    let proven: BTreeSet<&str> = dtypes.map(DType::name).collect();
+    for name in DType::ALL.iter().map(|dtype| dtype.name()) {
+        let is_checked_here = name.starts_with("IQ") || name.starts_with("TQ");
+        assert!(!is_checked_here || proven.contains(name), "no model has {name}");
+    }
+    check_quantized_models(models);
+}
+
+/// Models of one format each.
+#[test]
+fn models_of_one_codebook_or_ternary_format_match_the_stored_logits_on_every_isa() {
     let Some(folder) = shared("golden/iq") else { return };
-    assert_eq!(check_quantized_models(&folder).len(), 15);
-}
-
-#[test]
-fn the_tiny_models_kept_here_match_their_stored_logits_and_tokens() {
-    let folder = data();
-    let expected = [
-        "smollm3",
-        "gemma4_e4b",
-        "gptoss_mxfp4",
-        "glm4moe",
-        "deepseek2_groups",
-        "nomic_bert",
-        "bert_rank",
-    ];
-    assert_eq!(check_tiny_models(&folder), expected);
+    check_quantized_models(golden_models_in(&folder));
 }
 
 #[test]
 fn the_demo_model_matches_the_exact_logits() {
-    let golden = json(&data().join("logits-stories-7m.json"));
+    let golden = json(&golden_folder().join("logits-stories-7m.json"));
     let models = golden["models"].as_object().unwrap();
     assert!(!models.is_empty());
     for (file, data) in models {
-        check_story_model(&demo().join(file), &golden, &data["exact"]);
+        check_story_model(&demo_folder().join(file), &golden, &data["exact"]);
     }
 }
 
 /// One file of `models/` against `golden/logits-stories-7m.json`, by the bounds of its bit width.
 fn check_story_model(path: &Path, golden: &Value, exact: &Value) {
     let name = path.file_name().unwrap().to_str().unwrap();
-    let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
     let options = EngineOptions { context_tokens: Some(1024), ..Default::default() };
-    let mut engine = load(path, &backend, options);
+    let mut engine = load(path, &cpu(2), options);
     for (prompt, expected) in exact.as_object().unwrap() {
         let prompt_ids = ids(&golden["prompts"][prompt]["ids"]);
         let logits = all_logits(&mut engine, &prompt_ids);
@@ -191,15 +178,14 @@ fn the_story_models_match_the_exact_logits() {
 
 #[test]
 fn a_context_beyond_the_limit_of_a_model_is_refused() {
-    let Some(folder) = shared("golden/arch") else { return };
-    let model = Model::open(folder.join("gpt2.gguf")).unwrap();
+    let model = golden("gpt2");
     let options = |context_tokens| EngineOptions {
         context_tokens: Some(context_tokens),
         ..Default::default()
     };
-    assert!(model.memory_need(&ReferenceBackend, &options(256)).is_ok());
-    let error = model.memory_need(&ReferenceBackend, &options(257)).unwrap_err();
-    let message = "a context of 257 tokens is more than the 256 that this model is supported with: \
+    assert!(model.memory_need(&ReferenceBackend, &options(64)).is_ok());
+    let error = model.memory_need(&ReferenceBackend, &options(65)).unwrap_err();
+    let message = "a context of 65 tokens is more than the 64 that this model is supported with: \
                    reduce it";
     assert_eq!(error.to_string(), message);
 }

@@ -9,30 +9,16 @@ use rf_engine::{
     Pooling, Speculation, SpeculationOptions,
 };
 use rf_graph::{Backend, KvType};
+use rf_testing::GoldenModel;
 use serde_json::Value;
 
 /// The largest error of a logit by operands that are rounded to f16, as a share of the largest
 /// logit.
 pub(crate) const F16_DEVIATION: f32 = 5e-3;
 
-/// A folder of reference data outside of the repository. Prints why the test is skipped without it.
-pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(folder);
-    if path.is_dir() {
-        return Some(path);
-    }
-    eprintln!("skipped: shared/{folder} is not beside the project");
-    None
-}
-
-/// The reference data in the repository.
-pub(crate) fn data() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
-}
-
-/// The folder of rf-cli's demo model.
-pub(crate) fn demo() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo")
+/// The folder of the demo model.
+pub(crate) fn demo_folder() -> PathBuf {
+    rf_testing::demo_model().parent().unwrap().to_owned()
 }
 
 pub(crate) fn json(path: &Path) -> Value {
@@ -100,46 +86,42 @@ pub(crate) fn greedy_with(
     engine.generate_with(&mut session, prompt, &options, extras, go_on).unwrap()
 }
 
-/// One tiny model of `index.json`.
-pub(crate) struct TinyModel<'a> {
-    pub(crate) folder: &'a Path,
-    pub(crate) entry: &'a Value,
+/// A golden model of the repository.
+pub(crate) fn find(name: &str) -> TinyModel {
+    let models = rf_testing::golden_models();
+    TinyModel(models.into_iter().find(|model| model.name() == name).unwrap())
 }
 
-impl TinyModel<'_> {
+/// A golden model with its checks.
+pub(crate) struct TinyModel(pub(crate) GoldenModel);
+
+impl TinyModel {
     pub(crate) fn name(&self) -> &str {
-        self.entry["name"].as_str().unwrap()
+        self.0.name()
     }
 
     pub(crate) fn ids(&self) -> Vec<u32> {
-        ids(&self.entry["ids"])
+        self.0.ids()
     }
 
-    /// The context that the reference had: longrope depends on it.
     pub(crate) fn load(&self, backend: &dyn Backend) -> Engine {
         self.load_with_batches(backend, EngineOptions::default().batch_tokens)
     }
 
     fn load_with_batches(&self, backend: &dyn Backend, batch_tokens: usize) -> Engine {
-        load(&self.path(), backend, EngineOptions { batch_tokens, ..self.options() })
+        load(&self.0.path(), backend, EngineOptions { batch_tokens, ..self.options() })
     }
 
+    /// The context that the reference had: longrope depends on it.
     pub(crate) fn options(&self) -> EngineOptions {
-        let context_tokens = self.entry["n_ctx"].as_u64().unwrap_or(128) as usize;
-        EngineOptions {
-            kv_type: KvType::F32,
-            context_tokens: Some(context_tokens),
-            ..Default::default()
-        }
+        let most = self.open().config().max_context_length.unwrap_or(usize::MAX);
+        let context_tokens = Some(self.0.context_tokens().min(most));
+        EngineOptions { kv_type: KvType::F32, context_tokens, ..Default::default() }
     }
 
-    pub(crate) fn path(&self) -> PathBuf {
-        self.folder.join(self.entry["file"].as_str().unwrap())
-    }
-
-    /// The values in the model's file: logits, or else embeddings or scores.
+    /// The stored values: logits, or else embeddings or scores.
     pub(crate) fn is_embedding(&self) -> bool {
-        self.entry["embedding"].is_string()
+        self.0.pooling().is_some()
     }
 
     /// Checks the normalised embedding, or the scores of a reranker.
@@ -147,7 +129,7 @@ impl TinyModel<'_> {
         let name = self.name();
         let model = self.open();
         let pooling = model.config().default_pooling();
-        assert_eq!(pooling.name(), self.entry["pooling"].as_str().unwrap());
+        assert_eq!(Some(pooling.name()), self.0.pooling());
         let options =
             EngineOptions { kv_type: KvType::F32, pooling: Some(pooling), ..Default::default() };
         let mut engine = Engine::load(model, backend, options, &mut |_| ()).unwrap();
@@ -155,18 +137,18 @@ impl TinyModel<'_> {
         if pooling != Pooling::Rank {
             Normalization::Norm(2).apply(&mut vector);
         }
-        let stored = std::fs::read(self.folder.join(self.entry["embedding"].as_str().unwrap()));
-        let stored = stored.unwrap();
-        let stored = stored.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b));
+        let stored = self.0.results();
         assert_eq!(vector.len(), stored.len(), "{name}");
         let error = vector.iter().zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        let bound = self.entry["bound"].as_f64().unwrap() as f32;
+        let bound = self.0.bound();
         assert!(error < bound, "{name} on {what}: off by {error}, bound {bound}");
     }
 
     /// Returns true if integer matmuls round the activations.
     pub(crate) fn has_integer_weights(&self) -> bool {
-        self.name().ends_with("mxfp4")
+        let model = self.open();
+        let mut dtypes = model.gguf().tensors().iter().map(|tensor| tensor.dtype().unwrap());
+        dtypes.any(|dtype| !dtype.is_float())
     }
 
     /// Checks the logits at the stored positions and the mean NLL.
@@ -192,7 +174,7 @@ impl TinyModel<'_> {
         let name = self.name();
         let mut wrong = Vec::new();
         let nll = mean_nll(logits, &self.ids());
-        let off = nll / self.entry["mean_nll"].as_f64().unwrap() - 1.0;
+        let off = nll / self.0.mean_nll() - 1.0;
         let most = if self.has_integer_weights() { 0.01 } else { 0.002 };
         if off.is_nan() || off.abs() >= most {
             wrong.push(format!("{name} on {what}: NLL off by {off}"));
@@ -211,7 +193,7 @@ impl TinyModel<'_> {
     /// its value; over the layers these errors add up to some parts in a thousand of the largest
     /// logit.
     pub(crate) fn bound(&self, logits: &[f32], from_f16: bool) -> f32 {
-        let bound = self.entry["bound"].as_f64().unwrap_or(2e-3) as f32;
+        let bound = self.0.bound();
         let largest = logits.iter().map(|x| x.abs()).fold(0.0, f32::max);
         if from_f16 { bound.max(F16_DEVIATION * largest) } else { bound }
     }
@@ -227,7 +209,7 @@ impl TinyModel<'_> {
     }
 
     pub(crate) fn open(&self) -> Model {
-        Model::open(self.path()).unwrap()
+        Model::open(self.0.path()).unwrap()
     }
 
     /// The largest difference that chunks of a prompt make, as a share of the largest logit.
@@ -247,18 +229,10 @@ impl TinyModel<'_> {
 
     /// The logits at the stored positions, and the stored ones.
     pub(crate) fn at_positions(&self, logits: &[f32]) -> (Vec<f32>, Vec<f32>) {
-        self.at_positions_of("logits", logits)
-    }
-
-    /// As [`at_positions`](Self::at_positions), of a file that the index names.
-    pub(crate) fn at_positions_of(&self, file: &str, logits: &[f32]) -> (Vec<f32>, Vec<f32>) {
-        let stored = self.folder.join(self.entry[file].as_str().unwrap());
-        let stored = std::fs::read(stored).unwrap();
-        let stored = stored.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         let vocab = logits.len() / self.ids().len();
-        let rows = ids(&self.entry["positions"]);
-        let ours = rows.iter().flat_map(|p| &logits[*p as usize * vocab..][..vocab]);
-        (ours.copied().collect(), stored)
+        let rows = self.0.positions();
+        let ours = rows.iter().flat_map(|p| &logits[p * vocab..][..vocab]);
+        (ours.copied().collect(), self.0.results())
     }
 
     /// Largest difference from the stored logits.
@@ -267,23 +241,18 @@ impl TinyModel<'_> {
         ours.iter().zip(stored).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
     }
 
-    /// True if the file is there: a folder may hold some of the models only.
-    pub(crate) fn is_there(&self) -> bool {
-        self.path().is_file()
-    }
-
     /// Checks the greedy continuation.
     pub(crate) fn check_greedy(&self, backend: &dyn Backend) {
-        let expected = ids(&self.entry["greedy"]);
+        let expected = self.0.greedy();
         let found = greedy(&mut self.load(backend), &self.ids(), expected.len());
         assert_eq!(found, expected, "{}", self.name());
     }
 
     /// Checks the greedy continuation with drafts of three tokens. Returns how many were drafted.
     pub(crate) fn check_greedy_with_drafts(&self, backend: &dyn Backend) -> usize {
-        let expected = ids(&self.entry["greedy"]);
+        let expected = self.0.greedy();
         let options = EngineOptions { speculates: true, ..self.options() };
-        let mut engine = load(&self.path(), backend, options);
+        let mut engine = load(&self.0.path(), backend, options);
         let lengths = SpeculationOptions { max_draft_tokens: 3, min_draft_tokens: 3 };
         let mut speculation = Speculation::ngram(&engine, lengths).unwrap();
         let found = greedy_with(&mut engine, &self.ids(), expected.len(), Some(&mut speculation));

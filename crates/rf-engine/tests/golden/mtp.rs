@@ -1,7 +1,5 @@
 //! The block for further tokens (MTP) of golden models, in the stages of its program.
 
-use std::path::Path;
-
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::{EngineOptions, Speculation, SpeculationOptions};
 use rf_graph::{
@@ -10,16 +8,17 @@ use rf_graph::{
 };
 use rf_kv::PageId;
 use rf_model::{Head, ModelConfig, MtpStage};
+use rf_testing::{GoldenModel, golden_models, golden_models_in, shared};
 
-use crate::models::{TinyModel, data, greedy_with, ids, json, load, shared};
+use crate::models::{TinyModel, greedy_with, load};
 
 const PAGE_TOKENS: usize = 16;
 
 /// The program of a model with its block.
-fn compile(model: &TinyModel<'_>, backend: &dyn Backend, tokens: usize) -> Box<dyn Executor> {
+fn compile(model: &TinyModel, backend: &dyn Backend, tokens: usize) -> Box<dyn Executor> {
     let file = model.open();
     let config = file.config();
-    let context_tokens = model.entry["n_ctx"].as_u64().unwrap() as usize;
+    let context_tokens = model.0.context_tokens();
     let head = Head::LogitsAndMtp;
     let (graph, weights) = rf_model::build(file.gguf(), config, context_tokens, head).unwrap();
     let layers = config.kv_layers_with_mtp();
@@ -70,7 +69,7 @@ fn block_logits(
 }
 
 /// Checks the logits of a block on a backend, of a prompt and of single tokens.
-pub(crate) fn check(model: &TinyModel<'_>, backend: &dyn Backend, what: &str) {
+pub(crate) fn check(model: &TinyModel, backend: &dyn Backend, what: &str) {
     let ids_of_text = model.ids();
     let mut executor = compile(model, backend, ids_of_text.len());
     let (name, file) = (model.name(), model.open());
@@ -78,12 +77,14 @@ pub(crate) fn check(model: &TinyModel<'_>, backend: &dyn Backend, what: &str) {
     for chunk in [ids_of_text.len(), 7, 1] {
         let logits = block_logits(&mut *executor, config, &ids_of_text, chunk);
         let bound = model.bound(&logits, backend.rounds_operands_to_f16() && chunk > 1);
-        let (ours, stored) = model.at_positions_of("mtp_logits", &logits);
+        let (ours, _) = model.at_positions(&logits);
+        let stored = model.0.mtp_logits().unwrap();
+        assert_eq!(ours.len(), stored.len(), "{name}");
         let errors = ours.iter().zip(&stored).map(|(a, b)| (a - b).abs());
         let error = errors.max_by(f32::total_cmp).unwrap();
         eprintln!("{name:12} MTP on {what} in batches of {chunk:3}: {error:.1e}");
         assert!(error < bound, "{name} on {what}: off by {error}, bound {bound}");
-        let top = ids(&model.entry["mtp_top1"]);
+        let top = model.0.mtp_top1();
         for (position, (row, top)) in logits.chunks(config.vocab_size).zip(top).enumerate() {
             let largest = row.iter().copied().max_by(f32::total_cmp).unwrap();
             let below = largest - row[top as usize];
@@ -94,10 +95,10 @@ pub(crate) fn check(model: &TinyModel<'_>, backend: &dyn Backend, what: &str) {
 
 /// Greedy ids with drafts of the block, for which both models are rarely right: their weights are
 /// random.
-pub(crate) fn check_greedy(model: &TinyModel<'_>, backend: &dyn Backend) {
-    let expected = ids(&model.entry["greedy"]);
+pub(crate) fn check_greedy(model: &TinyModel, backend: &dyn Backend) {
+    let expected = model.0.greedy();
     let options = EngineOptions { speculates: true, mtp: true, ..model.options() };
-    let mut engine = load(&model.path(), backend, options);
+    let mut engine = load(&model.0.path(), backend, options);
     for tokens in [1, 3] {
         let lengths = SpeculationOptions { max_draft_tokens: tokens, min_draft_tokens: tokens };
         let mut speculation = Speculation::mtp(&engine, lengths).unwrap();
@@ -108,12 +109,10 @@ pub(crate) fn check_greedy(model: &TinyModel<'_>, backend: &dyn Backend) {
     }
 }
 
-fn check_folder(folder: &Path) -> Vec<String> {
-    let index = json(&folder.join("index.json"));
+fn check_all(models: Vec<GoldenModel>) -> Vec<String> {
     let mut checked = Vec::new();
-    for entry in index["models"].as_array().unwrap() {
-        let model = TinyModel { folder, entry };
-        if !entry["mtp_logits"].is_string() {
+    for model in models.into_iter().map(TinyModel) {
+        if model.0.mtp_logits().is_none() {
             assert!(model.open().config().mtp.is_none(), "{}", model.name());
             continue;
         }
@@ -131,7 +130,7 @@ fn check_folder(folder: &Path) -> Vec<String> {
 
 #[test]
 fn blocks_for_further_tokens_match_on_every_isa() {
-    assert_eq!(check_folder(&data()), ["glm4moe"]);
+    assert_eq!(check_all(golden_models()), ["qwen35_mtp", "glm4moe"]);
     let Some(folder) = shared("golden/arch") else { return };
-    assert_eq!(check_folder(&folder), ["qwen35_mtp", "glm4moe"]);
+    assert_eq!(check_all(golden_models_in(&folder)), ["qwen35_mtp", "glm4moe"]);
 }

@@ -151,25 +151,23 @@ fn check_model(path: &Path) {
 }
 
 /// Windows, two head sizes and shared caches; sinks and experts in MXFP4; experts; latent
-/// attention; a codebook.
+/// attention; codebooks.
 #[test]
 fn of_other_models() {
-    let names = ["gemma4_e4b", "gptoss_mxfp4", "glm4moe", "deepseek2_groups"];
-    for name in names.into_iter().chain(["iq/iq_llama_IQ3_XXS"]) {
+    for name in ["gemma4_e4b", "gptoss_mxfp4", "glm4moe", "deepseek2_groups"] {
         check_model(&data(name));
+    }
+    for model in rf_testing::golden_models_in(&rf_testing::golden_folder().join("iq")) {
+        check_model(&model.path());
     }
 }
 
 /// The models beside the project, in all formats.
 #[test]
 fn of_all_formats() {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     for folder in ["models", "golden/iq"] {
-        let Ok(files) = std::fs::read_dir(shared.join(folder)) else {
-            eprintln!("skipped: shared/{folder} is not beside the project");
-            return;
-        };
-        let paths = files.map(|file| file.unwrap().path());
+        let Some(folder) = rf_testing::shared(folder) else { return };
+        let paths = folder.read_dir().unwrap().map(|file| file.unwrap().path());
         let models = paths.filter(|path| path.extension().is_some_and(|ext| ext == "gguf"));
         assert!(models.map(|path| check_model(&path)).count() > 10);
     }

@@ -5,8 +5,8 @@ use rf_engine::scheduler::{Event, Request, SchedulerOptions};
 use rf_engine::{EngineOptions, Feed, Outputs, StopReason};
 
 use crate::support::{
-    ENGINE, SCHEDULER, alone, ask, end, engine, greedy, prompt, sampled, start, submit, tiny,
-    with_sampler,
+    ENGINE, SCHEDULER, VOCAB_SIZE, alone, ask, end, engine, greedy, prompt, sampled, start, submit,
+    tiny, with_sampler,
 };
 
 #[test]
@@ -107,12 +107,12 @@ fn log_probabilities_are_those_of_the_logits() {
     let all = [&ids[..], &answer.ids].concat();
     let mut feeds = [Feed { session: &mut session, ids: &all, outputs: Outputs::All }];
     let logits = engine.forward(&mut feeds).unwrap();
-    let rows = logits.chunks_exact(512).skip(ids.len() - 1);
+    let rows = logits.chunks_exact(VOCAB_SIZE).skip(ids.len() - 1);
     for ((row, id), logprob) in rows.zip(&answer.ids).zip(&answer.logprobs) {
         let sum: f64 = row.iter().map(|logit| f64::from(*logit).exp()).sum();
         let expected = |id: u32| f64::from(row[id as usize]) - sum.ln();
         assert!((f64::from(logprob.logprob) - expected(*id)).abs() < 1e-4);
-        let mut order: Vec<u32> = (0..512).collect();
+        let mut order: Vec<u32> = (0..VOCAB_SIZE as u32).collect();
         order.sort_by(|a, b| expected(*b).total_cmp(&expected(*a)));
         assert_eq!(logprob.top.iter().map(|(id, _)| *id).collect::<Vec<_>>(), order[..4]);
         for (id, logprob) in &logprob.top {
@@ -149,7 +149,7 @@ fn log_probabilities_of_a_prompt_are_those_of_its_tokens() {
         assert_eq!(answer[1].ids, answer[0].ids);
         let found = answer[0].prompt_logprobs.as_ref().unwrap();
         assert_eq!(found.len(), ids.len() - 1);
-        for ((row, id), found) in logits.chunks_exact(512).zip(&ids[1..]).zip(found) {
+        for ((row, id), found) in logits.chunks_exact(VOCAB_SIZE).zip(&ids[1..]).zip(found) {
             let sum: f64 = row.iter().map(|logit| f64::from(*logit).exp()).sum();
             let expected = f64::from(row[*id as usize]) - sum.ln();
             assert!((f64::from(found.logprob) - expected).abs() < 1e-4);

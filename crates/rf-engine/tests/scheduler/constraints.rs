@@ -6,8 +6,8 @@ use rf_engine::StopReason;
 use rf_engine::scheduler::{Constraint, ConstraintError, RequestError, TokenMask};
 
 use crate::support::{
-    Answer, ENGINE, SCHEDULER, alone, ask, end, engine, greedy, prompt, sampled, start, submit,
-    tiny,
+    Answer, ENGINE, SCHEDULER, VOCAB_SIZE, alone, ask, end, engine, greedy, prompt, sampled, start,
+    submit, tiny,
 };
 
 /// The call in which a [`Phrases`] panics or fails.
@@ -55,7 +55,7 @@ impl Constraint for Phrases {
         if self.fails(Fault::ErrorInAllowed) {
             return Err(ConstraintError("no mask".into()));
         }
-        let mut mask = TokenMask::new(512);
+        let mut mask = TokenMask::new(VOCAB_SIZE);
         if !self.fails(Fault::NothingAllowed) {
             self.next().into_iter().for_each(|id| mask.allow(id));
         }
@@ -97,7 +97,7 @@ impl Constraint for Phrases {
 
 /// Four outputs of 12 tokens that begin alike in pairs.
 pub(crate) fn phrases() -> Vec<Vec<u32>> {
-    (0..4).map(|i: u32| [prompt(i / 2, 5), vec![400 + i], prompt(i + 10, 6)].concat()).collect()
+    (0..4).map(|i: u32| [prompt(i / 2, 5), vec![250 + i], prompt(i + 10, 6)].concat()).collect()
 }
 
 #[test]

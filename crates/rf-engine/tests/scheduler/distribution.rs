@@ -5,7 +5,7 @@ use rf_engine::{Engine, EngineOptions, Extras, Feed, Outputs, Speculation};
 
 use crate::drafts::{engine, fixed, generate};
 use crate::recurrent::shapes::WITH_MTP;
-use crate::support::{ENGINE, alone, greedy, prompt, tiny, with_sampler};
+use crate::support::{ENGINE, VOCAB_SIZE, alone, greedy, prompt, tiny, with_sampler};
 
 /// The tokens per sample.
 const DRAWN: usize = 3;
@@ -30,7 +30,7 @@ impl Experiment {
         samples: u64,
     ) -> (Vec<f64>, usize) {
         let allowed = self.allowed;
-        let ruled_out = (0..512).filter(|id| !allowed.contains(id));
+        let ruled_out = (0..VOCAB_SIZE as u32).filter(|id| !allowed.contains(id));
         let mut logit_bias: Vec<_> = ruled_out.map(|id| (id, f32::NEG_INFINITY)).collect();
         logit_bias.push(bias);
         let mut session = self.engine.session();

@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::sampling::{DryConfig, MirostatConfig, MirostatVersion, SamplerConfig};
 use rf_engine::scheduler::{Constraint, Scheduler};
 use rf_engine::{
@@ -19,8 +18,7 @@ use crate::support::{
 
 /// A model on one thread: many short generations, for which threads are no help.
 pub(crate) fn engine(path: &Path, options: EngineOptions) -> Engine {
-    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
-    Engine::load(Model::open(path).unwrap(), &backend, options, &mut |_| ()).unwrap()
+    rf_testing::engine::load(path, 1, options)
 }
 
 /// Drafts of this length, so that what is drafted does not depend on measured times.

@@ -8,7 +8,8 @@ use rf_engine::scheduler::{Event, Handle, Request, Scheduler, SchedulerOptions, 
 use rf_engine::{EngineOptions, Error, GenerateOptions, Pooling, StopReason};
 
 use crate::support::{
-    ENGINE, SCHEDULER, ask, end, engine, greedy, prompt, start, submit, tiny, with_sampler,
+    ENGINE, SCHEDULER, VOCAB_SIZE, ask, end, engine, greedy, prompt, start, submit, tiny,
+    with_sampler,
 };
 
 /// A request whose sink holds the thread of the engine at its start. Returns once it is held;
@@ -44,8 +45,8 @@ fn what_can_never_be_served_is_refused() {
     let too_long = SubmitError::PromptTooLong { prompt_tokens: 113, most_tokens: 112 };
     assert_eq!(refused(&prompt(1, 113), &greedy(1), 1), too_long);
     assert_eq!(refused(&[], &greedy(1), 1), SubmitError::EmptyPrompt);
-    let unknown = SubmitError::UnknownToken { id: 512, vocab_size: 512 };
-    assert_eq!(refused(&[1, 512], &greedy(1), 1), unknown);
+    let unknown = SubmitError::UnknownToken { id: 272, vocab_size: VOCAB_SIZE };
+    assert_eq!(refused(&[1, 272], &greedy(1), 1), unknown);
     for num_choices in [0, 129] {
         let expected = SubmitError::NumChoices { num_choices, most: 128 };
         assert_eq!(refused(&[1], &greedy(1), num_choices), expected);

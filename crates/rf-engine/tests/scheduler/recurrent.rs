@@ -72,10 +72,7 @@ fn answers_are_those_of_each_alone_with_few_states() {
 fn states_on_a_gpu_follow_their_sequences() {
     let backend = match GpuBackend::new(GpuOptions::default()) {
         Ok(backend) => backend,
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            return;
-        }
+        Err(error) => return rf_testing::skip!("{error}"),
     };
     check_forks_and_cuts(&backend);
     check_answers_with_few_states(&backend);

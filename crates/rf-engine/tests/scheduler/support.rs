@@ -1,17 +1,17 @@
 //! Models, requests and their answers.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use rf_cpu::{CpuBackend, CpuOptions};
+use rf_cpu::CpuBackend;
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{
     Event, Handle, Request, RequestError, RequestId, Scheduler, SchedulerOptions, SchedulerStats,
     TokenLogprob,
 };
-use rf_engine::{Engine, EngineOptions, GenerateOptions, Model, Outcome, StopReason, Timings};
-use rf_graph::KvType;
+use rf_engine::{Engine, EngineOptions, GenerateOptions, Outcome, StopReason, Timings};
+pub(crate) use rf_testing::{demo_model as demo, golden_model as data, prompt, tiny_model as tiny};
 
 pub(crate) const PAGE_TOKENS: usize = 16;
 
@@ -19,14 +19,9 @@ pub(crate) const ENGINE: EngineOptions = EngineOptions {
     context_tokens: Some(160),
     batch_tokens: 64,
     page_tokens: PAGE_TOKENS,
-    kv_type: KvType::F16,
     kv_tokens: Some(64 * 160),
     sequences: 64,
-    checkpoints: 0,
-    host_state_bytes: 0,
-    speculates: false,
-    mtp: false,
-    pooling: None,
+    ..rf_testing::engine::OPTIONS
 };
 
 pub(crate) const SCHEDULER: SchedulerOptions = SchedulerOptions {
@@ -36,37 +31,20 @@ pub(crate) const SCHEDULER: SchedulerOptions = SchedulerOptions {
     prefix_cache: true,
 };
 
-/// A tiny model of `tests/data`.
-pub(crate) fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name).with_extension("gguf")
-}
-
-/// A tiny dense model with F16 weights: 512 tokens.
-pub(crate) fn tiny() -> PathBuf {
-    data("smollm3")
-}
-
-/// The demo model of rf-cli, with a vocabulary that makes text.
-pub(crate) fn demo() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf")
-}
+/// Tokens of the vocabulary of the tiny models.
+pub(crate) const VOCAB_SIZE: usize = 272;
 
 pub(crate) fn cpu() -> CpuBackend {
-    CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap()
+    rf_testing::engine::cpu(2)
 }
 
 pub(crate) fn engine(path: &Path, options: EngineOptions) -> Engine {
-    Engine::load(Model::open(path).unwrap(), &cpu(), options, &mut |_| ()).unwrap()
+    rf_testing::engine::load(path, 2, options)
 }
 
 /// A scheduler of the tiny model.
 pub(crate) fn start(engine_options: EngineOptions, options: SchedulerOptions) -> Scheduler {
     Scheduler::start(engine(&tiny(), engine_options), options).unwrap()
-}
-
-/// Arbitrary tokens below 500.
-pub(crate) fn prompt(seed: u32, tokens: u32) -> Vec<u32> {
-    (0..tokens).map(|i| (seed + i * i * 31 + i * 7) % 500).collect()
 }
 
 pub(crate) fn greedy(max_tokens: usize) -> GenerateOptions {

@@ -2,15 +2,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use rf_gguf::{Gguf, GgufWriter};
+use rf_testing::shared;
 
 #[test]
 #[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn files_of_other_programs_open() {
-    for folder in ["models", "golden/arch", "vocabs"] {
-        for path in gguf_files(folder) {
+    let folders = ["models", "golden/arch", "vocabs"].map(|folder| (folder, shared(folder)));
+    let own = ("golden/arch", Some(rf_testing::golden_folder().join("arch")));
+    for (folder, path) in folders.into_iter().chain([own]) {
+        for path in path.iter().flat_map(|path| gguf_files(path)) {
             let model = Gguf::open(&path).unwrap();
             model.check_types().unwrap();
             assert_eq!(model.file_bytes(), fs::metadata(&path).unwrap().len());
@@ -35,7 +37,9 @@ fn files_of_other_programs_open() {
 #[test]
 #[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn a_copy_through_the_writer_has_the_same_bytes() {
-    for path in gguf_files("models").into_iter().chain(gguf_files("vocabs")) {
+    let folders =
+        [shared("models"), shared("vocabs"), Some(rf_testing::golden_folder().join("iq"))];
+    for path in folders.iter().flatten().flat_map(|folder| gguf_files(folder)) {
         let model = Gguf::open(&path).unwrap();
         let mut writer = GgufWriter::new();
         for (key, value) in model.metadata().iter() {
@@ -59,29 +63,9 @@ fn a_copy_through_the_writer_has_the_same_bytes() {
     }
 }
 
-#[test]
-#[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
-fn a_vocabulary_of_128_thousand_tokens_opens_at_once() {
-    for path in gguf_files("vocabs") {
-        let start = Instant::now();
-        let model = Gguf::open(&path).unwrap();
-        let elapsed = start.elapsed();
-        let tokens = model.metadata().required_strings("tokenizer.ggml.tokens").unwrap();
-        println!("{}: {} tokens in {elapsed:?}", path.display(), tokens.len());
-        // A generous limit, for loaded machines and builds without optimisation.
-        assert!(elapsed.as_millis() < 1000, "{}: {elapsed:?}", path.display());
-    }
-}
-
-/// The GGUF files in a folder of test data, which is optional.
-#[expect(clippy::print_stdout, reason = "a skipped test says so")]
-fn gguf_files(folder: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(folder);
-    let Ok(entries) = fs::read_dir(&folder) else {
-        println!("skipped: no test data in {}", folder.display());
-        return Vec::new();
-    };
-    let paths = entries.map(|entry| entry.unwrap().path());
+/// The GGUF files in a folder of test data.
+fn gguf_files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<_> =
         paths.filter(|path| path.extension().is_some_and(|e| e == "gguf")).collect();
     paths.sort();

@@ -2,9 +2,10 @@
 
 use rf_chat::{Answer, ChatTemplate, Conversation, Message, Prompt, Tool, ToolChoice, ToolFormat};
 use rf_grammar::{Error, Grammar};
+use rf_testing::SplitMix64 as Random;
 use serde_json::{Value, json};
 
-use crate::sampling::{COMPILER, Random, sample};
+use crate::sampling::{COMPILER, sample};
 
 /// A template of each form. The comments hold the markers.
 const TEMPLATES: [(ToolFormat, &str); 17] = [
@@ -66,7 +67,7 @@ fn parse(prompt: &Prompt, text: &str) -> Answer {
 
 #[test]
 fn a_demanded_call_is_made_in_the_models_own_form() {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for (format, template) in TEMPLATES {
         for choice in [ToolChoice::Required, ToolChoice::Named("weather".to_owned())] {
             let prompt = prompt(template, choice);
@@ -100,7 +101,7 @@ fn content_fits_after_the_reasoning() {
     let grammar =
         Grammar::JsonSchema(json!({"type": "object", "properties": {"a": {"type": "integer"}},
         "required": ["a"], "additionalProperties": false}));
-    let mut random = Random(9);
+    let mut random = Random::new(9);
     for (format, template) in TEMPLATES {
         let prompt = prompt(template, ToolChoice::None);
         let mut reasoned = false;

@@ -2,9 +2,10 @@
 
 use rf_engine::scheduler::Constraint;
 use rf_grammar::{Error, Grammar};
+use rf_testing::SplitMix64 as Random;
 use rf_tokenizer::EncodeOptions;
 
-use crate::sampling::{COMPILER, Random, TOKENIZER, sample};
+use crate::sampling::{COMPILER, TOKENIZER, sample};
 
 /// Returns true if the grammar accepts the whole text, byte by byte.
 fn accepts(grammar: &Grammar, text: &str) -> bool {
@@ -93,7 +94,7 @@ fn copies_of_a_constraint_go_their_own_way() {
 
 #[test]
 fn control_tokens_are_no_text() {
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     for _ in 0..20 {
         let text =
             sample(COMPILER.compile(&Grammar::Regex(".{1,200}".into())).unwrap(), &mut random);

@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use rf_engine::scheduler::Constraint;
 use rf_grammar::GrammarCompiler;
+use rf_testing::SplitMix64 as Random;
 use rf_tokenizer::{DecodeOptions, EncodeOptions, StreamDecoder, Tokenizer, VocabConfig};
 
 /// Markers that the vocabulary has as control tokens (true) or as text.
@@ -67,19 +68,6 @@ fn stand_in(byte: u8) -> char {
     }
     let index = (0..byte).filter(|b| !matches!(b, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF)).count();
     char::from_u32(256 + index as u32).unwrap()
-}
-
-/// Random numbers: `SplitMix64`.
-#[derive(Debug)]
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) % limit as u64) as usize
-    }
 }
 
 /// Texts that end free text.

@@ -1,9 +1,10 @@
 //! Random schemas: what fits the constraint is valid.
 
 use rf_grammar::{Error, Grammar};
+use rf_testing::SplitMix64 as Random;
 use serde_json::{Map, Value, json};
 
-use crate::sampling::{COMPILER, Random, sample};
+use crate::sampling::{COMPILER, sample};
 
 /// A random schema. References refer to the two definitions of the root.
 fn schema(random: &mut Random, depth: usize) -> Value {
@@ -48,7 +49,7 @@ fn schema(random: &mut Random, depth: usize) -> Value {
 
 #[test]
 fn what_fits_the_constraint_is_valid() {
-    let mut random = Random(14);
+    let mut random = Random::new(14);
     for index in 0..1000 {
         let mut root = json!({"type": "object", "additionalProperties": false});
         root["properties"] =
@@ -74,7 +75,7 @@ fn what_fits_the_constraint_is_valid() {
 
 #[test]
 fn any_object_is_json() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for _ in 0..20 {
         let text = sample(COMPILER.compile(&Grammar::JsonObject).unwrap(), &mut random);
         match serde_json::from_str::<Map<String, Value>>(&text) {

@@ -1,14 +1,14 @@
 //! Vocabularies of real models: BPE with 128k and 152k tokens, SPM with byte tokens.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use rf_engine::tokenizer_from_gguf;
 use rf_gguf::Gguf;
 use rf_grammar::{Grammar, GrammarCompiler};
+use rf_testing::SplitMix64 as Random;
 use serde_json::{Value, json};
 
-use crate::sampling::{Random, RandomModel};
+use crate::sampling::RandomModel;
 
 #[test]
 fn real_vocabularies_write_valid_json() {
@@ -17,14 +17,10 @@ fn real_vocabularies_write_valid_json() {
         "size": {"enum": ["klein", "größer", "大"]},
         "list": {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3},
     }, "required": ["name", "size", "list"], "additionalProperties": false});
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     for name in ["llama-bpe", "qwen2", "llama-spm", "phi-3", "gpt-2"] {
-        let path = format!("../../../shared/vocabs/ggml-vocab-{name}.gguf");
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-        if !path.exists() {
-            println!("skipped: {} is not there", path.display());
-            continue;
-        }
+        let file = format!("vocabs/ggml-vocab-{name}.gguf");
+        let Some(path) = rf_testing::shared(&file) else { continue };
         let tokenizer = Arc::new(tokenizer_from_gguf(&Gguf::open(&path).unwrap()).unwrap());
         let compiler = GrammarCompiler::new(&tokenizer).unwrap();
         let model = RandomModel::new(&tokenizer);

@@ -14,14 +14,12 @@ pub(super) const BERT: Family = Family {
     name: "bert",
     config: bert,
     weights: &[rows::ATTENTION_OPTIONAL_BIAS, RESIDUAL_NORMS, rows::UNGATED],
-    golden_models: &["bert_cls", "bert_mean", "bert_rank"],
 };
 
 pub(super) const NOMIC_BERT: Family = Family {
     name: "nomic-bert",
     config: encoder,
     weights: &[rows::ATTENTION_OPTIONAL_BIAS, RESIDUAL_NORMS, rows::GATED_OPTIONAL_BIAS],
-    golden_models: &["nomic_bert"],
 };
 
 const RESIDUAL_NORMS: &[WeightRow] = &[

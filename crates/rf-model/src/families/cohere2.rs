@@ -14,7 +14,6 @@ pub(super) const COHERE2: Family = Family {
     name: "cohere2",
     config: cohere2,
     weights: &[&[row(Role::AttentionNorm, "attn_norm")], rows::ATTENTION, rows::GATED],
-    golden_models: &["cohere2"],
 };
 
 fn cohere2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

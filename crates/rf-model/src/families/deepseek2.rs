@@ -22,7 +22,6 @@ pub(super) const DEEPSEEK2: Family = Family {
         rows::SELECTION_BIAS,
         rows::SHARED_EXPERT,
     ],
-    golden_models: &["deepseek2_mla", "deepseek2_groups", "deepseek2_lite"],
 };
 
 /// Older files have the matrices of a head one after the other in one tensor.

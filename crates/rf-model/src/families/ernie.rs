@@ -13,7 +13,6 @@ pub(super) const ERNIE4_5: Family = Family {
     name: "ernie4_5",
     config: |keys, weights| transformer(keys, weights, RopeStyle::Normal),
     weights: &[rows::PRE_NORMS, rows::ATTENTION_OPTIONAL_BIAS, rows::GATED],
-    golden_models: &["ernie4_5"],
 };
 
 pub(super) const ERNIE4_5_MOE: Family = Family {
@@ -27,7 +26,6 @@ pub(super) const ERNIE4_5_MOE: Family = Family {
         rows::SELECTION_BIAS,
         rows::SHARED_EXPERT,
     ],
-    golden_models: &["ernie4_5_moe"],
 };
 
 fn ernie4_5_moe(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

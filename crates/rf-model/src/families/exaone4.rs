@@ -14,7 +14,6 @@ pub(super) const EXAONE4: Family = Family {
     name: "exaone4",
     config: exaone4,
     weights: &[rows::POST_NORMS, rows::ATTENTION, rows::QK_NORM, rows::GATED],
-    golden_models: &["exaone4"],
 };
 
 /// Layers of the only size that has windows, the 32 B.

@@ -18,7 +18,6 @@ pub(super) const FALCON: Family = Family {
         rows::FUSED_ATTENTION,
         rows::UNGATED,
     ],
-    golden_models: &["falcon_7b", "falcon_40b"],
 };
 
 /// The larger models have a norm for each of the two branches.

@@ -13,6 +13,4 @@ pub(super) struct Family {
     pub(super) config: fn(&Keys<'_>, WeightTable) -> Result<ModelConfig, Error>,
     /// The weights of a layer.
     pub(super) weights: WeightTable,
-    /// Golden models, whose logits, embeddings or scores prove the family.
-    pub(super) golden_models: &'static [&'static str],
 }

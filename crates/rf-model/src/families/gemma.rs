@@ -14,14 +14,12 @@ pub(super) const GEMMA2: Family = Family {
     name: "gemma2",
     config: gemma2,
     weights: &[rows::PRE_NORMS, rows::POST_NORMS, rows::ATTENTION, rows::GATED],
-    golden_models: &["gemma2"],
 };
 
 pub(super) const GEMMA3: Family = Family {
     name: "gemma3",
     config: gemma3,
     weights: &[rows::PRE_NORMS, rows::POST_NORMS, rows::ATTENTION, rows::QK_NORM, rows::GATED],
-    golden_models: &["gemma3_pattern6", "gemma3_linear"],
 };
 
 /// Every other layer has a window; scores and logits are capped.

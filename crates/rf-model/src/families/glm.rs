@@ -14,7 +14,6 @@ pub(super) const GLM4: Family = Family {
     name: "glm4",
     config: |keys, weights| transformer(keys, weights, RopeStyle::Normal),
     weights: &[rows::PRE_NORMS, rows::POST_NORMS, rows::ATTENTION_OPTIONAL_BIAS, rows::FUSED_GATED],
-    golden_models: &["glm4"],
 };
 
 pub(super) const GLM4_MOE: Family = Family {
@@ -33,7 +32,6 @@ pub(super) const GLM4_MOE: Family = Family {
         rows::SELECTION_BIAS,
         rows::SHARED_EXPERT,
     ],
-    golden_models: &["glm4moe"],
 };
 
 /// The first layers are dense, all others have experts that a sigmoid gates. Only some sizes have

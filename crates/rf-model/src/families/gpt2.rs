@@ -21,7 +21,6 @@ pub(super) const GPT2: Family = Family {
         rows::FUSED_ATTENTION,
         rows::UNGATED,
     ],
-    golden_models: &["gpt2"],
 };
 
 fn gpt2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

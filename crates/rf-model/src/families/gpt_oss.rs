@@ -26,7 +26,6 @@ pub(super) const GPT_OSS: Family = Family {
         row(Role::ExpertUp, "ffn_up_exps").with_bias(),
         row(Role::ExpertDown, "ffn_down_exps").with_bias(),
     ]],
-    golden_models: &["gptoss_f16", "gptoss_mxfp4"],
 };
 
 fn gpt_oss(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

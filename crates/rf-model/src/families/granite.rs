@@ -14,7 +14,6 @@ pub(super) const GRANITE: Family = Family {
     name: "granite",
     config: granite,
     weights: &[rows::PRE_NORMS, rows::ATTENTION_OPTIONAL_BIAS, rows::GATED_OPTIONAL_BIAS],
-    golden_models: &["granite"],
 };
 
 pub(super) const GRANITE_MOE: Family = Family {
@@ -30,7 +29,6 @@ pub(super) const GRANITE_MOE: Family = Family {
             row(Role::SharedDown, "ffn_down_shexp").optional(),
         ],
     ],
-    golden_models: &["granitemoe"],
 };
 
 fn granite(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

@@ -14,7 +14,6 @@ pub(super) const HUNYUAN_DENSE: Family = Family {
     name: "hunyuan-dense",
     config: hunyuan_dense,
     weights: &[rows::PRE_NORMS, rows::ATTENTION_OPTIONAL_BIAS, rows::QK_NORM, rows::GATED],
-    golden_models: &["hunyuan_dense"],
 };
 
 fn hunyuan_dense(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

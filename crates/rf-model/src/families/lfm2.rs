@@ -24,7 +24,6 @@ pub(super) const LFM2: Family = Family {
     name: "lfm2",
     config: lfm2,
     weights: &[rows::PRE_NORMS, rows::ATTENTION, rows::QK_NORM, SHORT_CONV, rows::GATED],
-    golden_models: &["lfm2"],
 };
 
 pub(super) const LFM2_MOE: Family = Family {
@@ -39,7 +38,6 @@ pub(super) const LFM2_MOE: Family = Family {
         rows::EXPERTS,
         rows::SELECTION_BIAS,
     ],
-    golden_models: &["lfm2moe"],
 };
 
 /// Layers without key and value heads are convolutions. The norm before the head has the name of a

@@ -16,13 +16,4 @@ pub(super) const LLAMA: Family = Family {
         rows::GATED_OPTIONAL_BIAS,
         rows::EXPERTS,
     ],
-    golden_models: &[
-        "llama_gqa",
-        "llama_rope_freqs",
-        "llama_rope_linear",
-        "llama_rope_yarn",
-        "llama_moe",
-        "llama_head_dim",
-        "mistral",
-    ],
 };

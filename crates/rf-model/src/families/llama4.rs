@@ -20,7 +20,6 @@ pub(super) const LLAMA4: Family = Family {
         rows::EXPERTS,
         rows::SHARED_EXPERT,
     ],
-    golden_models: &["llama4"],
 };
 
 /// Tokens of a chunk. Layers with RoPE attend within a chunk only.

@@ -30,7 +30,6 @@ pub(super) const MAMBA2: Family = Family {
     name: "mamba2",
     config: mamba2,
     weights: &[&[row(Role::AttentionNorm, "attn_norm")], MAMBA],
-    golden_models: &["mamba2"],
 };
 
 /// The only norm of a layer.
@@ -41,7 +40,6 @@ pub(super) const NEMOTRON_H: Family = Family {
     name: "nemotron_h",
     config: nemotron_h,
     weights: &[ONE_NORM, MAMBA, rows::ATTENTION_OPTIONAL_BIAS, rows::UNGATED],
-    golden_models: &["nemotron_h"],
 };
 
 pub(super) const NEMOTRON_H_MOE: Family = Family {
@@ -60,7 +58,6 @@ pub(super) const NEMOTRON_H_MOE: Family = Family {
         ],
         rows::SELECTION_BIAS,
     ],
-    golden_models: &["nemotron_h_moe"],
 };
 
 pub(super) const GRANITE_HYBRID: Family = Family {
@@ -74,7 +71,6 @@ pub(super) const GRANITE_HYBRID: Family = Family {
         rows::EXPERTS,
         rows::SHARED_EXPERT,
     ],
-    golden_models: &["granitehybrid"],
 };
 
 fn mamba2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

@@ -13,7 +13,6 @@ pub(super) const MISTRAL3: Family = Family {
     name: "mistral3",
     config: mistral3,
     weights: &[rows::PRE_NORMS, rows::ATTENTION_OPTIONAL_BIAS, rows::GATED, rows::EXPERTS],
-    golden_models: &["mistral3"],
 };
 
 fn mistral3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

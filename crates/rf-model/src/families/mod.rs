@@ -1,5 +1,5 @@
-//! Families: one file per family, with its hyper-parameters, its weight table and the golden models
-//! that prove it.
+//! Families: one file per family, with its hyper-parameters and its weight table. Golden models
+//! (`golden/arch` in the repository) prove each of them.
 
 mod bert;
 mod cohere2;
@@ -41,7 +41,7 @@ use crate::keys::Keys;
 use crate::mtp;
 use crate::weights::WeightTable;
 
-/// Every supported architecture, with the golden models that prove it.
+/// Every supported architecture.
 const FAMILIES: &[Family] = &[
     llama::LLAMA,
     qwen::QWEN2,
@@ -89,12 +89,6 @@ const FAMILIES: &[Family] = &[
 /// The supported values of `general.architecture`.
 pub fn supported_architectures() -> Vec<&'static str> {
     FAMILIES.iter().map(|family| family.name).collect()
-}
-
-/// The golden models that prove an architecture; empty if it is not supported.
-pub fn golden_models(architecture: &str) -> &'static [&'static str] {
-    let family = FAMILIES.iter().find(|family| family.name == architecture);
-    family.map_or(&[], |family| family.golden_models)
 }
 
 impl ModelConfig {

@@ -14,7 +14,6 @@ pub(super) const OLMO2: Family = Family {
     name: "olmo2",
     config: olmo2,
     weights: &[rows::POST_NORMS, rows::ATTENTION, rows::QK_NORM, rows::GATED],
-    golden_models: &["olmo2", "olmo3"],
 };
 
 /// In `OLMo` 3, three of four layers have a window and a RoPE that is not scaled.

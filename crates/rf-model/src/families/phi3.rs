@@ -13,7 +13,6 @@ pub(super) const PHI3: Family = Family {
     name: "phi3",
     config: phi3,
     weights: &[rows::PRE_NORMS, rows::FUSED_ATTENTION, rows::FUSED_GATED],
-    golden_models: &["phi3", "phi3_longrope_long", "phi3_longrope_short"],
 };
 
 /// Longrope: contexts longer than the original one use other frequencies. The window that some

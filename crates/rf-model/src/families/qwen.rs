@@ -14,7 +14,6 @@ pub(super) const QWEN2: Family = Family {
     name: "qwen2",
     config: |keys, weights| transformer(keys, weights, RopeStyle::Neox),
     weights: &[rows::PRE_NORMS, rows::ATTENTION_OPTIONAL_BIAS, rows::GATED],
-    golden_models: &["qwen2"],
 };
 
 pub(super) const QWEN2_MOE: Family = Family {
@@ -27,21 +26,18 @@ pub(super) const QWEN2_MOE: Family = Family {
         rows::SHARED_EXPERT,
         &[row(Role::SharedRouter, "ffn_gate_inp_shexp")],
     ],
-    golden_models: &["qwen2moe"],
 };
 
 pub(super) const QWEN3: Family = Family {
     name: "qwen3",
     config: qwen3,
     weights: &[rows::PRE_NORMS, rows::ATTENTION_OPTIONAL_BIAS, rows::QK_NORM, rows::GATED],
-    golden_models: &["qwen3", "qwen3_embedding", "qwen3_rank"],
 };
 
 pub(super) const QWEN3_MOE: Family = Family {
     name: "qwen3moe",
     config: qwen3,
     weights: &[rows::PRE_NORMS, rows::ATTENTION, rows::QK_NORM, rows::EXPERTS],
-    golden_models: &["qwen3moe"],
 };
 
 /// The weights of the selected experts are their probabilities, not normalised.

@@ -37,14 +37,12 @@ pub(super) const QWEN35: Family = Family {
     name: "qwen35",
     config: |keys, weights| qwen35(keys, weights, true),
     weights: &[LAYER, ALPHA_BETA, rows::QK_NORM, rows::GATED],
-    golden_models: &["qwen35", "qwen35_mtp"],
 };
 
 pub(super) const QWEN35_MOE: Family = Family {
     name: "qwen35moe",
     config: |keys, weights| qwen35(keys, weights, true),
     weights: &[LAYER, ALPHA_BETA, rows::QK_NORM, rows::EXPERTS, rows::SHARED_EXPERT, SHARED_ROUTER],
-    golden_models: &["qwen35moe"],
 };
 
 pub(super) const QWEN3_NEXT: Family = Family {
@@ -58,7 +56,6 @@ pub(super) const QWEN3_NEXT: Family = Family {
         rows::SHARED_EXPERT,
         SHARED_ROUTER,
     ],
-    golden_models: &["qwen3next"],
 };
 
 /// `interleaved` is the order of value heads. The sections of RoPE are for images: the positions of

@@ -16,5 +16,4 @@ pub(super) const SEED_OSS: Family = Family {
         rows::ATTENTION_OPTIONAL_BIAS,
         rows::GATED,
     ],
-    golden_models: &["seed_oss"],
 };

@@ -13,7 +13,6 @@ pub(super) const SMOLLM3: Family = Family {
     name: "smollm3",
     config: smollm3,
     weights: &[rows::PRE_NORMS, rows::ATTENTION, rows::GATED],
-    golden_models: &["smollm3"],
 };
 
 fn smollm3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

@@ -21,7 +21,6 @@ pub(super) const STABLELM: Family = Family {
         rows::ATTENTION_OPTIONAL_BIAS,
         rows::GATED,
     ],
-    golden_models: &["stablelm"],
 };
 
 fn stablelm(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

@@ -21,7 +21,6 @@ pub(super) const STARCODER2: Family = Family {
         rows::ATTENTION_OPTIONAL_BIAS,
         rows::UNGATED,
     ],
-    golden_models: &["starcoder2"],
 };
 
 fn starcoder2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

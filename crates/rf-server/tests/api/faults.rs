@@ -68,7 +68,8 @@ fn slow_readers(count: usize, endless: usize) {
         kv_tokens: Some(8 * 8192),
         ..EngineOptions::default()
     };
-    let server = TestServer::with(Setup { model: server::tiny(), engine, ..Setup::default() });
+    let server =
+        TestServer::with(Setup { model: rf_testing::tiny_model(), engine, ..Setup::default() });
     let body = |max_tokens: u64| {
         json!({
             "prompt": [1, 2, 3], "max_tokens": max_tokens, "ignore_eos": true, "stream": true,
@@ -190,7 +191,8 @@ fn a_request_that_outgrows_the_context_ends_alone() {
         kv_tokens: Some(4096),
         ..EngineOptions::default()
     };
-    let server = TestServer::with(Setup { model: server::tiny(), engine, ..Setup::default() });
+    let server =
+        TestServer::with(Setup { model: rf_testing::tiny_model(), engine, ..Setup::default() });
     let bodies: Vec<_> = (0..24)
         .map(|index| {
             let (tokens, max_tokens) = match index {
@@ -198,7 +200,7 @@ fn a_request_that_outgrows_the_context_ends_alone() {
                 11 => (100, 1000),
                 _ => (1 + index * 3, 20),
             };
-            let prompt: Vec<_> = (0..tokens).map(|i| (i * 7 + index) % 500).collect();
+            let prompt: Vec<_> = (0..tokens).map(|i| (i * 7 + index) % 250).collect();
             json!({ "prompt": prompt, "max_tokens": max_tokens, "ignore_eos": true })
         })
         .collect();
@@ -222,10 +224,11 @@ fn a_hundred_long_requests_share_a_cache_that_holds_three() {
         kv_tokens: Some(3 * 256),
         ..EngineOptions::default()
     };
-    let server = TestServer::with(Setup { model: server::tiny(), engine, ..Setup::default() });
+    let server =
+        TestServer::with(Setup { model: rf_testing::tiny_model(), engine, ..Setup::default() });
     let bodies: Vec<_> = (0..100)
         .map(|index| {
-            let prompt: Vec<_> = (0..20 + index).map(|i| (i * i + 3 * index) % 500).collect();
+            let prompt: Vec<_> = (0..20 + index).map(|i| (i * i + 3 * index) % 250).collect();
             json!({ "prompt": prompt, "max_tokens": 120, "ignore_eos": true })
         })
         .collect();

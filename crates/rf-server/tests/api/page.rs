@@ -1,7 +1,5 @@
 //! The chat page, driven in headless Chromium.
 
-#![expect(clippy::print_stdout, reason = "a skipped test says so")]
-
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,7 +32,7 @@ impl Browser {
     /// As [`Self::start`], with the screen of another device.
     fn start_as(device: &Value) -> Option<Self> {
         let (Some(chromium), Some(driver)) = (program("chromium"), program("chromedriver")) else {
-            println!("skipped: chromium and chromedriver are not installed");
+            rf_testing::skip!("chromium and chromedriver are not installed");
             return None;
         };
         let mut driver =

@@ -162,19 +162,8 @@ fn the_other_apis_have_calls_in_their_own_form() {
 /// Random schemas: objects and arrays, limits, enums, references, and names and texts beyond ASCII.
 /// Their answers are bounded, so that each one ends.
 mod random {
+    use rf_testing::SplitMix64 as Random;
     use serde_json::{Map, Value, json};
-
-    /// Random numbers: `SplitMix64`.
-    pub(crate) struct Random(pub(crate) u64);
-
-    impl Random {
-        pub(crate) fn below(&mut self, limit: usize) -> usize {
-            self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            ((mixed ^ (mixed >> 31)) % limit as u64) as usize
-        }
-    }
 
     fn part(random: &mut Random, depth: usize) -> Value {
         match random.below(if depth == 0 { 7 } else { 10 }) {
@@ -229,7 +218,7 @@ fn answers_to_random_schemas_are_valid() {
         ..EngineOptions::default()
     };
     let server = TestServer::with(Setup { engine, ..Setup::default() });
-    let mut random = random::Random(3);
+    let mut random = rf_testing::SplitMix64::new(3);
     let schemas: Vec<_> = (0..count).map(|_| random::schema(&mut random)).collect();
     let address = server.address;
     // Some at a time, of different kinds.

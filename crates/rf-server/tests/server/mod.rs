@@ -10,33 +10,22 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Handle, Scheduler, SchedulerOptions, SchedulerStats};
 use rf_engine::{Engine, EngineOptions, Model, Pooling};
 use rf_server::{Embedder, ModelEntry, Server, ServerOptions, Service};
+pub(crate) use rf_testing::demo_model as demo;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-/// The demo model.
-pub(crate) fn demo() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-cli/demo/stories-7m-Q8_0.gguf")
-}
-
-/// A tiny model whose answers mean nothing: 512 tokens, no chat template.
-pub(crate) fn tiny() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rf-engine/tests/data/smollm3.gguf")
-}
-
 /// Loads a model file.
 pub(crate) fn load(path: &Path, options: EngineOptions) -> Engine {
-    engine_of(Model::open(path).unwrap(), options)
+    rf_testing::engine::load(path, 1, options)
 }
 
 /// Loads a model.
 pub(crate) fn engine_of(model: Model, options: EngineOptions) -> Engine {
-    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
-    Engine::load(model, &backend, options, &mut |_| ()).unwrap()
+    rf_testing::engine::load_model(model, 1, options)
 }
 
 /// The settings of a test's server.

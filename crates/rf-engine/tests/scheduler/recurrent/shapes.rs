@@ -6,7 +6,7 @@ use rf_gguf::{Array, Gguf, GgufWriter, Value};
 use rf_graph::case::Numbers;
 use rf_graph::{Backend, DType};
 
-use crate::support::{ENGINE, tiny};
+use crate::support::{ENGINE, VOCAB_SIZE, tiny};
 
 /// The shape of a model: layers, keys, and tensors with the layers that have them.
 pub(crate) struct Shape {
@@ -234,7 +234,7 @@ impl Shape {
             }
         }
         let norm = if self.architecture == "lfm2" { "token_embd_norm" } else { "output_norm" };
-        writer.add_tensor("token_embd.weight", &[HIDDEN, 512], DType::F32).unwrap();
+        writer.add_tensor("token_embd.weight", &[HIDDEN, VOCAB_SIZE as u64], DType::F32).unwrap();
         writer.add_tensor(format!("{norm}.weight"), &[HIDDEN], DType::F32).unwrap();
         for (stem, shape, layers) in self.tensors {
             let block = self.mtp_like.filter(|like| layers.contains(like));
@@ -244,7 +244,7 @@ impl Shape {
             }
         }
         if self.mtp_like.is_some() {
-            writer.add_tensor("output.weight", &[HIDDEN, 512], DType::F32).unwrap();
+            writer.add_tensor("output.weight", &[HIDDEN, VOCAB_SIZE as u64], DType::F32).unwrap();
             let shapes: [(_, &[u64]); 3] =
                 [("enorm", &[HIDDEN]), ("hnorm", &[HIDDEN]), ("eh_proj", &[2 * HIDDEN, HIDDEN])];
             for (stem, shape) in shapes {

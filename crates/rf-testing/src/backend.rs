@@ -1,0 +1,65 @@
+//! Stand-ins for backends.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rf_graph::{Backend, BackendError, Executor, Fusions, MemoryNeed, Program, Progress};
+
+/// A backend with a name, an amount of memory and failures of the test's choice, which computes on
+/// another one.
+pub struct StubBackend {
+    inner: Box<dyn Backend>,
+    name: &'static str,
+    available_bytes: u64,
+    failures: AtomicUsize,
+}
+
+impl StubBackend {
+    /// A backend with this much memory.
+    pub fn new(inner: impl Backend + 'static, name: &'static str, available_bytes: u64) -> Self {
+        Self { inner: Box::new(inner), name, available_bytes, failures: 0.into() }
+    }
+
+    /// The first attempts to compile a program fail for want of memory.
+    #[must_use]
+    pub fn with_failures(self, count: usize) -> Self {
+        Self { failures: count.into(), ..self }
+    }
+}
+
+impl Backend for StubBackend {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn description(&self) -> String {
+        "test".into()
+    }
+
+    fn fusions(&self) -> Fusions {
+        self.inner.fusions()
+    }
+
+    fn available_memory_bytes(&self) -> Option<u64> {
+        Some(self.available_bytes)
+    }
+
+    fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
+        // A program that arrives here is fused already.
+        let again = rf_graph::fuse(program.graph.clone(), self.inner.fusions());
+        assert_eq!(again.ops().len(), program.graph.ops().len());
+        self.inner.memory_need(program)
+    }
+
+    fn compile(
+        &self,
+        program: Program,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Box<dyn Executor>, BackendError> {
+        let decrement = |failures: usize| failures.checked_sub(1);
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        if self.failures.fetch_update(set, get, decrement).is_ok() {
+            return Err(BackendError::OutOfMemory { what: "test", bytes: 1 });
+        }
+        self.inner.compile(program, progress)
+    }
+}

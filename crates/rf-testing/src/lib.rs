@@ -1,0 +1,39 @@
+//! What the tests of several crates share. A dev-dependency only, never published.
+//!
+//! Start at [`golden_models`]: tiny models with the results that llama.cpp computes for them, in
+//! the folder `golden` of the repository. [`shared`] finds the fuller sets of test data that lie
+//! beside some checkouts. A test that cannot run says so with [`skip!`] and passes.
+//!
+//! With the feature `engine` there are also [`engine`](crate::engine) and stub backends. A unit
+//! test of `rf-engine` itself must not use it: there the engine is compiled a second time, so the
+//! types differ.
+//!
+//! Functions panic where test data in the repository are missing or damaged.
+//!
+//! ```
+//! let models = rf_testing::golden_models();
+//! let tiny = models.iter().find(|model| model.name() == "smollm3").ok_or("no such model")?;
+//! assert_eq!(tiny.architecture(), "smollm3");
+//! assert_eq!(tiny.path(), rf_testing::tiny_model());
+//! # Ok::<(), &str>(())
+//! ```
+
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+#[cfg(feature = "engine")]
+mod backend;
+mod folders;
+mod golden;
+mod random;
+mod skip;
+
+/// Engines of test models on the CPU, and their options.
+#[cfg(feature = "engine")]
+pub mod engine;
+
+#[cfg(feature = "engine")]
+pub use backend::StubBackend;
+pub use folders::{demo_model, golden_folder, golden_model, shared, tiny_model};
+pub use golden::{GoldenModel, golden_models, golden_models_in};
+pub use random::{Lcg, SplitMix64, prompt};
+pub use skip::skipped;
