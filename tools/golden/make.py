@@ -1,0 +1,483 @@
+#!/usr/bin/env python3
+"""Make golden data: tiny random models and what llama.cpp computes with them.
+
+    make.py OUT --set first|second [--only NAME,...]        write models, results and OUT/index.json (entries are replaced)
+    make.py --tensors NAME                                    list the tensors a description leads to: required, kept, optional
+    make.py OUT --check                                       run everything in OUT again and compare
+
+Descriptions: families.py. Rules for weights: model.py. The reference: reference.py.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+import zlib
+
+import numpy as np
+
+import families
+import families_formats
+import families_large
+import families_small
+import gguf_file
+import reference
+from model import Model, required_tensors
+
+N_GREEDY = 12
+REFERENCE = (
+    "llama.cpp b11739 CPU on an F32 copy of the same weights, KV cache F32, no flash attention, "
+    "GELU in f64, one thread, one batch"
+)
+MIN_MARGIN = 0.02  # top 1 less top 2 logit at each greedy step
+MIN_GAP = 0.002  # router: last chosen less first rejected
+MAX_SPLIT = 1e-4  # whole prompt, micro-batches of 7, one token at a time
+MIN_SEEN = 1e-3  # a tensor or key that moves no result by this much is reported as unseen
+STRUCTURAL = re.compile(
+    r"(count|length|layers?|dimension|vocab|block|pattern|type|sections|size|rank|groups|kernel|head_dim|step|interval|"
+    r"ratios|offsets|multipliers|id|targets?|mapping|causal|position|classifier|token)"
+)
+
+
+def prompt(m):
+    rng = np.random.default_rng(zlib.crc32(m.name.encode()) + m.first)
+    ids = (rng.permutation(m.n_vocab - 8)[: m.n_ids] + 8).tolist()
+    if m.pooling:
+        ids = [1] + ids[1:-1] + [2]
+    for at, token in m.prompt_with.items():
+        ids[at] = token
+    return getattr(m, "prompt", None) or ids
+
+
+def encoder_ids(m):
+    return (
+        np.random.default_rng(zlib.crc32(m.name.encode()) + 7 + m.first)
+        .integers(8, m.n_vocab, 20)
+        .tolist()
+    )
+
+
+def run(m, path, ids, **kw):
+    """What is compared: all prompt logits, or the embedding."""
+    if m.encoder:
+        kw["encoder"] = encoder_ids(m)
+    if m.pooling:
+        kw = {k: v for k, v in kw.items() if k in ("cache", "record", "timeout")}
+        r = reference.embedding(path, ids, m.pooling, **{**m.options, **kw})
+        return r["embedding"], r
+    r = reference.logits(path, ids, **{**m.options, **kw})
+    return r["logits"], r
+
+
+def difference(a, b):
+    return float(np.abs(a.astype(np.float64) - b).max())
+
+
+def neutral(name, x):
+    """The tensor as if the feature were missing."""
+    if re.search(r"norm[^.]*\.weight$|scale", name):
+        return np.ones_like(x)
+    return np.zeros_like(x)
+
+
+def sensitivity(m, t, ids, exact, tmp):
+    """How far the results move when one kind of tensor is neutral, or one key has another value."""
+    path, out = os.path.join(tmp, "sense.gguf"), {}
+    stems = {}
+    for n in t:
+        stems.setdefault(re.sub(r"^((?:enc\.|dec\.)?)blk\.\d+\.", r"\1", n), []).append(n)
+    for stem, names in stems.items():
+        if stem in ("token_embd.weight", "token_types.weight"):
+            continue
+        changed = dict(t)
+        for n in names:
+            x = t[n].values if isinstance(t[n], gguf_file.Packed) else t[n]
+            changed[n] = neutral(n, x)
+        m.write(path, changed, f32=True)
+        try:
+            x, _ = run(m, path, ids)
+            out[stem] = difference(x, exact) if np.isfinite(x).all() else 1e9
+        except reference.Failed as e:
+            out[stem] = None
+    for k, v in m.keys.items():
+        kind, v = v if isinstance(v, tuple) else (None, v)
+        if k in m.perturb:
+            other = m.perturb[k]
+        elif k.endswith("sliding_window"):
+            other = v + 1
+        elif k.endswith("expert_used_count"):
+            other = v - 1 if v > 1 else v + 1
+        elif STRUCTURAL.search(k) and not isinstance(v, float):
+            continue
+        elif isinstance(v, bool):
+            other = not v
+        elif isinstance(v, float):
+            other = v * 1.5 + (v == 0)
+        else:
+            continue
+        m.write(path, t, {m.arch + "." + k: (kind, other) if kind else other}, f32=True)
+        try:
+            x, _ = run(m, path, ids)
+            out["key " + k] = difference(x, exact) if np.isfinite(x).all() else 1e9
+        except reference.Failed:
+            out["key " + k] = None
+    return out
+
+
+def build(name, first, seed):
+    name = name if name in families.FAMILIES else "s_" + name
+    arch, f = families.FAMILIES[name]
+    m = Model(name, arch, seed, first)
+    f(m)
+    return m
+
+
+def make(name, first, out, tmp, attempts=12):
+    m = build(name, first, 0)
+    name = name[2:] if families.GROUP[name] == "supported" else name
+    shapes = m.shapes() if not getattr(m, "listed", None) else m.listed
+    required, optional = required_tensors(m, shapes)
+    if required is None:
+        raise reference.Failed(optional)
+    chosen = m.selected(shapes, set(required))
+    ids, best = prompt(m), None
+    base = zlib.crc32(name.encode()) % 100000 * 1000 + (0 if first else 500)
+    f32, f16 = os.path.join(tmp, "f32.gguf"), os.path.join(out, name + ".gguf")
+    for attempt in range(m.attempts or attempts):
+        m.seed = base + attempt
+        t = m.fill(chosen)
+        if m.packed:
+            t = {n: m.packed(n, x) or x for n, x in t.items()}
+        m.write(f32, t, f32=True)
+        exact, r = run(m, f32, ids, n_greedy=N_GREEDY, used=m.used)
+        if not np.isfinite(exact).all():
+            raise reference.Failed("results are not finite")
+        spread = {}
+        if not m.pooling and m.split_ok:
+            for label, how in (
+                (
+                    ("micro-batches of 20", dict(ubatch=20))
+                    if m.encoder
+                    else ("micro-batches of 7", dict(ubatch=7))
+                ),
+                ("one token at a time", dict(batch=1)),
+            ):
+                x, _ = run(m, f32, ids, **how)
+                spread[label] = difference(x, exact)
+        if m.pooling:
+            ok, score = True, 0
+        else:
+            top = exact.argmax(-1)
+            gap = min(r["gap"].values(), default=1.0)
+            if "ffn_moe_probs_biased" in r["gap"]:
+                gap = r["gap"]["ffn_moe_probs_biased"] * 4
+            margin = min(r["margin"])
+            ok = (
+                margin >= MIN_MARGIN
+                and gap >= MIN_GAP
+                and len(set(top.tolist())) >= 8
+                and max(spread.values(), default=0) <= MAX_SPLIT
+            )
+            score = (
+                min(margin / MIN_MARGIN, 1)
+                + min(gap / MIN_GAP, 1)
+                - (max(spread.values(), default=0) > MAX_SPLIT) * 5
+            )
+        stock = None
+        if ok or best is None or score > best[0]:
+            m.write(f16, t)
+            x, s = run(m, f16, ids, n_greedy=N_GREEDY, cache=reference.F16)
+            stock = difference(x, exact)
+            score += ok * 10 - stock
+            best = (
+                best
+                if best and best[0] >= score
+                else (
+                    score,
+                    m.seed,
+                    t,
+                    exact,
+                    r,
+                    spread,
+                    stock,
+                    m.pooling is not None or s["greedy"] == r["greedy"],
+                )
+            )
+            if (
+                ok
+                and (m.pooling or s["greedy"] == r["greedy"])
+                and stock < (0.02 if m.pooling else 0.15)
+            ):
+                break
+    _, m.seed, t, exact, r, spread, stock, same = best
+    m.write(f16, t)
+    m.write(f32, t, f32=True)
+    data = open(f16, "rb").read()
+    seen = sensitivity(m, t, ids, exact, tmp)
+    worst = max(spread.values(), default=0.0)
+    if worst > MAX_SPLIT:
+        raise reference.Failed("the reference's own batch splits differ by %.2g" % worst)
+    if not m.pooling:
+        far = np.abs(exact - exact[:1]).max(-1)[1:]
+        if far.min() < 0.05 or exact.std(-1).min() < 0.05:
+            raise reference.Failed("results hardly change with the position")
+    size = exact.std()
+    kind = "logits" if not m.pooling else "rank" if m.pooling == "rank" else "embedding"
+    file = "%s.%s.f32" % (name, kind)
+    positions = getattr(m, "positions", None) or list(range(len(ids)))
+    (exact if m.pooling else exact[positions]).astype("<f4").tofile(os.path.join(out, file))
+    scalar = lambda k, d=0: (lambda v: v[1] if isinstance(v, tuple) else v)(m.keys.get(k, d))
+    e = {
+        "name": name,
+        "file": name + ".gguf",
+        "architecture": m.arch,
+        "kind": kind,
+        "exercises": m.exercises,
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "seed": m.seed,
+        "n_vocab": r["n_vocab"],
+        "n_ctx": r.get("n_ctx", 256),
+        "shape": {
+            "layers": scalar("block_count"),
+            "n_embd": scalar("embedding_length"),
+            "n_head": scalar("attention.head_count"),
+            "n_head_kv": scalar("attention.head_count_kv"),
+            "head_dim": scalar("attention.key_length") or getattr(m, "D", 0),
+            "n_ff": scalar("expert_feed_forward_length") or scalar("feed_forward_length"),
+            "tied": "output.weight" not in t,
+            "experts": scalar("expert_count"),
+            "experts_used": scalar("expert_used_count"),
+        },
+        "ids": ids,
+    }
+    checks = {
+        "llamacpp_spread": {k: float("%.2g" % v) for k, v in spread.items()},
+        "stock_llamacpp_max_abs_diff": round(stock, 5),
+    }
+    # 10 times what batch shapes change, or what f32 sums of this size leave (1e-5 of the largest value), whichever is more
+    floor = 2e-5 * float(np.abs(exact).max()) if not m.pooling else 1e-5
+    bound = max(10 * worst, floor)
+    if m.pooling:
+        e.update(pooling=m.pooling, n_embd_out=int(exact.shape[-1]), embedding=file)
+    else:
+        order = np.argsort(-exact[-1], kind="stable")[:16]
+        e.update(
+            positions=positions,
+            logits=file,
+            mean_nll=round(reference.nll(exact, ids), 7),
+            top16=[[int(i), round(float(exact[-1, i]), 6)] for i in order],
+            n_greedy=len(r["greedy"]),
+            greedy=r["greedy"],
+            top1=exact.argmax(-1).tolist(),
+        )
+        checks.update(
+            logits_std=round(float(size), 4),
+            distinct_top1=len(set(e["top1"])),
+            greedy_margin_min=round(min(r["margin"], default=0), 5),
+            router_gap_min=(
+                round(r["gap"].get("ffn_moe_probs_biased", min(r["gap"].values())), 6)
+                if r["gap"]
+                else None
+            ),
+            stock_llamacpp_greedy_equal=same,
+        )
+    if m.keys.get("nextn_predict_layers"):
+        block = reference.mtp(f32, ids)
+        block[positions].astype("<f4").tofile(os.path.join(out, name + ".mtp.f32"))
+        e.update(mtp_logits=name + ".mtp.f32", mtp_top1=block.argmax(-1).tolist())
+        # The model's own results do not depend on the block: its logits do.
+        for stem in [stem for stem in seen if stem.startswith("nextn.")]:
+            changed = {n: neutral(n, x) if n.endswith(stem) else x for n, x in t.items()}
+            m.write(f32, changed, f32=True)
+            seen[stem] = difference(reference.mtp(f32, ids), block)
+    if r.get("gelu"):
+        checks["gelu_nodes_recomputed"] = r["gelu"]
+    if m.encoder:
+        e["encoder_ids"] = encoder_ids(m)
+    if m.options:
+        e["reference_options"] = m.options
+    e.update(getattr(m, "entry", {}))
+    unseen = [
+        k for k, v in seen.items() if v is not None and v < (MIN_SEEN if not m.pooling else 2e-4)
+    ]
+    if unseen:
+        checks["unseen"] = unseen
+    e["checks"] = checks
+    e["bound"] = float("%.2g" % bound)
+    e["bound_f16"] = (
+        float("%.2g" % max(3 * stock, 10 * bound)) if stock < 0.5 else None
+    )  # None: rounding to F16 changes a discrete choice
+    return e, sorted(chosen), optional
+
+
+def add_to_index(out, which, entry):
+    path = os.path.join(out, "index.json")
+    index = (
+        json.load(open(path))
+        if os.path.exists(path)
+        else {
+            "set": which,
+            "reference": REFERENCE,
+            "n_greedy": N_GREEDY,
+            "format": "logits file: little-endian f32 [len(positions)][n_vocab]; greedy[0] follows the last id; "
+            "mean_nll over ids[1:]",
+            "models": [],
+            "embeddings": [],
+        }
+    )
+    key = "models" if entry["kind"] == "logits" else "embeddings"
+    names = [n.removeprefix("s_") for n in families.FAMILIES]
+    entries = [e for e in index[key] if e["name"] != entry["name"]] + [entry]
+    index[key] = sorted(entries, key=lambda e: names.index(e["name"]))
+    write_index(out, index)
+
+
+def write_index(out, index):
+    path = os.path.join(out, "index.json")
+    with open(path + ".new", "w") as f:
+        f.write("{\n")
+        for k, v in index.items():
+            if isinstance(v, list) and v:
+                f.write(
+                    " %s: [\n%s\n ]" % (json.dumps(k), ",\n".join("  " + json.dumps(x) for x in v))
+                )
+            else:
+                f.write(" %s: %s" % (json.dumps(k), json.dumps(v)))
+            f.write("\n" if k == list(index)[-1] else ",\n")
+        f.write("}\n")
+    os.replace(path + ".new", path)
+
+
+def tensors(name, first):
+    m = build(name, first, 0)
+    shapes = m.shapes()
+    required, optional = required_tensors(m, shapes)
+    if required is None:
+        print(optional)
+        return
+    chosen, groups = m.selected(shapes, set(required)), {}
+    for n, s in shapes.items():
+        layer = re.search(r"blk\.(\d+)\.", n)
+        groups.setdefault((re.sub(r"\d+", "N", n), s, n in required, n in chosen), []).append(
+            layer.group(1) if layer else ""
+        )
+    for (stem, s, need, kept), layers in groups.items():
+        if not re.search(r"\.(input_)?scale$", stem) or kept:
+            print(
+                "%-9s %-45s %-20s %s"
+                % ("" if need else "kept" if kept else "optional", stem, s, ",".join(layers))
+            )
+
+
+def check(out, only):
+    worst = 0.0
+    index = json.load(open(os.path.join(out, "index.json")))
+    with tempfile.TemporaryDirectory() as tmp:
+        for e in index["models"] + index["embeddings"]:
+            if only and e["name"] not in only.split(","):
+                continue
+            first = index["set"] == "first"
+            m = build(e["name"], first, e["seed"])
+            m.seed = e["seed"]
+            shapes = m.shapes()
+            required, _ = required_tensors(m, shapes)
+            t = m.fill(m.selected(shapes, set(required)))
+            if m.packed:
+                t = {n: m.packed(n, x) or x for n, x in t.items()}
+            path = os.path.join(tmp, "f32.gguf")
+            m.write(path, t)
+            same = hashlib.sha256(open(path, "rb").read()).hexdigest() == e["sha256"]
+            m.write(path, t, f32=True)
+            x, _ = run(m, path, e["ids"])
+            x = x if m.pooling else x[e["positions"]]
+            d = difference(
+                x,
+                np.fromfile(
+                    os.path.join(out, e[("logits" if e["kind"] == "logits" else "embedding")]),
+                    "<f4",
+                ).reshape(x.shape),
+            )
+            if "mtp_logits" in e:
+                block = reference.mtp(path, e["ids"])[e["positions"]]
+                d = max(
+                    d,
+                    difference(
+                        block,
+                        np.fromfile(os.path.join(out, e["mtp_logits"]), "<f4").reshape(block.shape),
+                    ),
+                )
+            worst = max(worst, d)
+            print(
+                "%-24s %.1e %s" % (e["name"], d, "same file" if same else "file differs"),
+                flush=True,
+            )
+    print("worst %.1e" % worst)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("out", nargs="?")
+    p.add_argument("--set", choices=["first", "second"], default="first")
+    p.add_argument("--only", default="")
+    p.add_argument("--group", choices=["supported", "formats", "missing"], default="supported")
+    p.add_argument("--tensors")
+    p.add_argument("--check", action="store_true")
+    a = p.parse_args()
+    first = a.set == "first"
+    reference.library()
+    if a.tensors:
+        return [tensors(n, first) for n in a.tensors.split(",")] and None
+    if a.check:
+        return check(a.out, a.only)
+    os.makedirs(a.out, exist_ok=True)
+    if a.only:
+        names = [n if n in families.FAMILIES else "s_" + n for n in a.only.split(",")]
+    else:
+        names = [n for n in families.FAMILIES if families.GROUP[n] == a.group]
+    failed = False
+    with tempfile.TemporaryDirectory() as tmp:
+        for name in names:
+            start = time.time()
+            try:
+                e, chosen, optional = make(name, first, a.out, tmp)
+            except (reference.Failed, AssertionError, KeyError, IndexError, ValueError) as err:
+                print("%-22s FAILED %s: %s" % (name, type(err).__name__, err), flush=True)
+                failed = True
+                continue
+            add_to_index(a.out, a.set, e)
+            c = e["checks"]
+            print(
+                "%-22s %3d KB seed+%d spread %.0e stock %.3f %s %.0fs %s"
+                % (
+                    name,
+                    e["bytes"] // 1000,
+                    e["seed"] % 500,
+                    max(c["llamacpp_spread"].values(), default=0),
+                    c["stock_llamacpp_max_abs_diff"],
+                    (
+                        ""
+                        if e["kind"] != "logits"
+                        else "std %.2f top1 %d margin %.3f gap %s greedy %s"
+                        % (
+                            c["logits_std"],
+                            c["distinct_top1"],
+                            c["greedy_margin_min"],
+                            c["router_gap_min"],
+                            c["stock_llamacpp_greedy_equal"],
+                        )
+                    ),
+                    time.time() - start,
+                    "UNSEEN " + " ".join(c["unseen"]) if "unseen" in c else "",
+                ),
+                flush=True,
+            )
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
