@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use rf_quant::DType;
+use serde::Deserialize;
 use syn::visit::{self, Visit};
 
 use super::{
@@ -18,6 +19,7 @@ use super::{
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const README: &str = "README.md";
+const GOLDEN_MODELS: &str = "golden/arch/index.json";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = crates(tree);
@@ -65,8 +67,56 @@ fn crates(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The names of the families: the field `name` of each `Family` in rf-model.
+/// The architectures of the README: those of the code, each with a golden model.
 fn architectures(tree: &Tree) -> Vec<Finding> {
+    let names = families(tree);
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let mut findings = compare(tree, README, "architectures", &code_spans, &names);
+    findings.extend(golden_models(tree, &names));
+    findings
+}
+
+/// Reports each architecture that no golden model in the repository proves, and each model whose
+/// file is not there.
+fn golden_models(tree: &Tree, architectures: &BTreeSet<String>) -> Vec<Finding> {
+    #[derive(Deserialize)]
+    struct Index {
+        models: Vec<Model>,
+        #[serde(default)]
+        embeddings: Vec<Model>,
+    }
+    #[derive(Deserialize)]
+    struct Model {
+        architecture: String,
+        file: String,
+    }
+    let finding = |message: String| Finding::new(GOLDEN_MODELS, 1, message);
+    let Some(text) = tree.text(GOLDEN_MODELS) else {
+        return vec![finding("missing: it lists the golden models of the architectures".into())];
+    };
+    let Index { mut models, embeddings } = match serde_json::from_str(text) {
+        Ok(index) => index,
+        Err(error) => return vec![finding(format!("not an index of golden models: {error}"))],
+    };
+    models.extend(embeddings);
+    let folder = GOLDEN_MODELS.trim_end_matches("index.json");
+    let is_tracked = |model: &Model| {
+        let path = format!("{folder}{}", model.file);
+        tree.files.iter().any(|file| file.path == path)
+    };
+    let (tracked, missing): (Vec<Model>, Vec<Model>) = models.into_iter().partition(is_tracked);
+    let unproven = architectures
+        .iter()
+        .filter(|name| tracked.iter().all(|model| model.architecture != **name))
+        .map(|name| finding(format!("architecture {name} has no golden model")));
+    let missing = missing.iter().map(|model| finding(format!("{} is not tracked", model.file)));
+    missing.chain(unproven).collect()
+}
+
+/// The names of the families: the field `name` of each `Family` in rf-model.
+fn families(tree: &Tree) -> BTreeSet<String> {
     const FOLDER: &str = "crates/rf-model/src/families/";
     struct Names(BTreeSet<String>);
     impl<'ast> Visit<'ast> for Names {
@@ -87,10 +137,7 @@ fn architectures(tree: &Tree) -> Vec<Finding> {
             names.visit_file(&file);
         }
     }
-    if names.0.is_empty() {
-        return Vec::new();
-    }
-    compare(tree, README, "architectures", &code_spans, &names.0)
+    names.0
 }
 
 /// The files of the accepted cycles, each cycle with its reason.
@@ -213,6 +260,10 @@ mod tests {
                 ("crates/rf-model/src/families/ab.rs", two),
                 ("crates/rf-model/src/families/c.rs", one),
                 ("README.md", readme),
+                (GOLDEN_MODELS, &index(&["a", "b", "c"])),
+                ("golden/arch/a.gguf", ""),
+                ("golden/arch/b.gguf", ""),
+                ("golden/arch/c.gguf", ""),
             ];
             messages(&architectures(&Tree::of(&files)))
         };
@@ -225,6 +276,29 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert!(with("no list")[0].contains("no <!-- tidy: architectures -->"));
+    }
+
+    /// An index of golden models, one of each architecture.
+    fn index(architectures: &[&str]) -> String {
+        let model =
+            |name: &&str| format!("{{\"architecture\": \"{name}\", \"file\": \"{name}.gguf\"}}");
+        let models: Vec<String> = architectures.iter().map(model).collect();
+        format!("{{\"models\": [{}]}}", models.join(", "))
+    }
+
+    #[test]
+    fn an_architecture_without_a_golden_model_is_found() {
+        let names = ["a", "b"].map(str::to_owned).into();
+        let with = |files: &[(&str, &str)]| messages(&golden_models(&Tree::of(files), &names));
+        let (both, one) = (index(&["a", "b"]), index(&["a"]));
+        let (a, b) = (("golden/arch/a.gguf", ""), ("golden/arch/b.gguf", ""));
+        assert_eq!(with(&[(GOLDEN_MODELS, &both), a, b]), [""; 0]);
+        let unproven = "golden/arch/index.json:1: architecture b has no golden model";
+        assert_eq!(with(&[(GOLDEN_MODELS, &one), a, b]), [unproven]);
+        let missing = "golden/arch/index.json:1: b.gguf is not tracked";
+        assert_eq!(with(&[(GOLDEN_MODELS, &both), a]), [missing, unproven]);
+        assert_eq!(with(&[a, b]).len(), 1);
+        assert!(with(&[(GOLDEN_MODELS, "{}")])[0].contains("not an index"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ const fn layer(name: &'static str, built_on: &'static [&'static str]) -> Layer {
 
 /// The table of ARCHITECTURE.md, lowest first. A crate may depend on the crates of its row and on
 /// their dependencies. Its tests (dev-dependencies) may use any crate above its row, so that tests
-/// can run a model on a backend that its crate does not name.
+/// can run a model on a backend that its crate does not name, and [`TEST_SUPPORT`].
 const LAYERS: &[Layer] = &[
     layer("rf-quant", &[]),
     layer("rf-gguf", &["rf-quant"]),
@@ -41,6 +41,7 @@ const LAYERS: &[Layer] = &[
     layer("rf-engine", &["rf-model", "rf-chat"]),
     layer("rf-grammar", &["rf-engine"]),
     layer("rf-device", &["rf-engine", "rf-cpu", "rf-kernels"]),
+    layer(TEST_SUPPORT, &["rf-engine", "rf-cpu"]),
     layer("rf-profile", &["rf-hip"]),
     layer("rf-bench", &["rf-device", "rf-profile"]),
     layer("rf-server", &["rf-device", "rf-grammar"]),
@@ -50,6 +51,9 @@ const LAYERS: &[Layer] = &[
     ),
     layer("xtask", &["rf-bench", "rf-emu", "rf-kernels-build"]),
 ];
+
+/// The crate that tests of every crate may use, and nothing else: it is not published.
+const TEST_SUPPORT: &str = "rf-testing";
 
 /// External libraries that only the listed crates may use. Tests may use them anywhere.
 const OWNED: [(&str, &[&str]); 8] = [
@@ -101,7 +105,11 @@ fn violation(row: usize, dependency: &Dependency) -> Option<String> {
     let Dependency { ref package, for_tests } = *dependency;
     let name = LAYERS[row].name;
     if let Some(target) = LAYERS.iter().position(|layer| layer.name == package) {
-        let allowed = if for_tests { target < row } else { reaches(row, package) };
+        let allowed = match (package.as_str(), for_tests) {
+            (TEST_SUPPORT, _) => for_tests && name != TEST_SUPPORT,
+            (_, true) => target < row,
+            (_, false) => reaches(row, package),
+        };
         let what = if for_tests { "tests of" } else { "" };
         return (!allowed).then(|| {
             format!("{what} {name} must not depend on {package}: see the table of layers")
@@ -200,6 +208,14 @@ mod tests {
         assert_eq!(tests_on("rf-cpu"), 0);
         assert_eq!(tests_on("rf-server"), 1);
         assert_eq!(tests_on("rf-engine"), 1);
+    }
+
+    #[test]
+    fn test_support_is_for_the_tests_of_every_crate_only() {
+        assert_eq!(messages("rf-quant", &[("rf-testing", true)], LINTS), [""; 0]);
+        assert_eq!(messages("rf-quant", &[("rf-testing", false)], LINTS).len(), 1);
+        assert_eq!(messages("rf-server", &[("rf-testing", false)], LINTS).len(), 1);
+        assert_eq!(messages("rf-testing", &[("rf-engine", false)], LINTS), [""; 0]);
     }
 
     #[test]
