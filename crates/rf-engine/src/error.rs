@@ -1,5 +1,9 @@
 //! Errors of loading and generation.
 
+use std::sync::Arc;
+
+use crate::scheduler::{RequestError, SubmitError};
+
 /// Errors of loading and generation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -99,6 +103,12 @@ pub enum Error {
     /// The page size is not supported.
     #[error(transparent)]
     PageSize(#[from] rf_kv::InvalidPageSize),
+    /// A scheduler refused the request.
+    #[error(transparent)]
+    Refused(SubmitError),
+    /// A scheduler could not serve the request.
+    #[error(transparent)]
+    Failed(RequestError),
     /// The thread of the scheduler cannot be started.
     #[error("cannot start the thread of the scheduler: {0}")]
     Thread(std::io::Error),
@@ -129,6 +139,32 @@ pub enum Error {
         /// The largest number of tokens.
         most: usize,
     },
+}
+
+impl From<SubmitError> for Error {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::EmptyPrompt => Self::EmptyPrompt,
+            SubmitError::PromptTooLong { prompt_tokens, most_tokens } => {
+                Self::PromptTooLong { prompt_tokens, context_tokens: most_tokens }
+            }
+            SubmitError::UnknownToken { id, vocab_size } => Self::UnknownToken { id, vocab_size },
+            SubmitError::Sampling(error) => Self::Sampling(error),
+            error => Self::Refused(error),
+        }
+    }
+}
+
+impl From<RequestError> for Error {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Engine(error) => Arc::try_unwrap(error)
+                .unwrap_or_else(|error| Self::Failed(RequestError::Engine(error))),
+            RequestError::Sampling(error) => Self::Sampling(error),
+            RequestError::Constraint(error) => Self::Constraint(error),
+            error @ RequestError::Panicked(_) => Self::Failed(error),
+        }
+    }
 }
 
 /// A sequence cannot be saved or restored.

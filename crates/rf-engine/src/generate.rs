@@ -1,22 +1,23 @@
-//! Generation: compute, sample, stream, stop.
+//! Generation of one answer: a request alone on a [`StepScheduler`].
 
 use std::ops::ControlFlow;
-use std::time::Instant;
 
-use crate::decoding::Decoding;
-use crate::engine::{Engine, Feed, Outputs};
+use crate::engine::Engine;
 use crate::error::Error;
-use crate::generation::{GenerateOptions, Generation, Piece, StopReason};
-use crate::scheduler::Constraint;
+use crate::generation::{GenerateOptions, StopReason};
+use crate::sampling::TokenLogprob;
+use crate::scheduler::{Constraint, Event, Request, SchedulerOptions, StepScheduler};
 use crate::session::Session;
 use crate::speculation::Speculation;
-use crate::timings::{Timings, micros};
+use crate::timings::Timings;
 
 /// The result of a generation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The generated tokens, including an end-of-generation token.
     pub ids: Vec<u32>,
+    /// Their log probabilities, if requested.
+    pub logprobs: Vec<TokenLogprob>,
     /// Text of the tokens, up to a stop string and without control tokens.
     pub text: String,
     /// The reason for its end.
@@ -27,13 +28,16 @@ pub struct Outcome {
     pub seed: u64,
 }
 
-/// The parts of a generation besides the model: a constraint and drafts.
+/// The parts of a generation besides the model.
 #[derive(Default)]
 pub struct Extras<'a> {
     /// Restricts the output.
-    pub constraint: Option<&'a mut dyn Constraint>,
+    pub constraint: Option<Box<dyn Constraint>>,
     /// Drafts tokens.
     pub speculation: Option<&'a mut Speculation>,
+    /// Log probabilities of the generated tokens, with as many of the most probable tokens at each
+    /// position.
+    pub logprobs: Option<usize>,
 }
 
 impl Engine {
@@ -41,9 +45,12 @@ impl Engine {
     /// in its cache is reused; the rest is computed. `on_text` receives the text in pieces of whole
     /// characters and may end the generation.
     ///
+    /// A [`StepScheduler`] gives several answers to a prompt, and serves several prompts.
+    ///
     /// # Errors
     ///
     /// If the prompt is empty or too long, a sampling parameter is invalid, or the backend fails.
+    /// The session is empty after a failure of the backend.
     pub fn generate(
         &mut self,
         session: &mut Session,
@@ -54,11 +61,11 @@ impl Engine {
         self.generate_with(session, prompt, options, Extras::default(), on_text)
     }
 
-    /// [`generate`](Self::generate) with a constraint on the output, or drafts.
+    /// [`generate`](Self::generate) with a constraint on the output, drafts or log probabilities.
     ///
     /// # Errors
     ///
-    /// The errors of [`generate`](Self::generate), and if the constraint or the draft model fails.
+    /// The errors of [`generate`](Self::generate), and if the constraint fails.
     pub fn generate_with(
         &mut self,
         session: &mut Session,
@@ -67,135 +74,69 @@ impl Engine {
         extras: Extras<'_>,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Outcome, Error> {
-        let Extras { mut constraint, speculation } = extras;
-        let start = Instant::now();
-        if prompt.is_empty() {
-            return Err(Error::EmptyPrompt);
-        }
-        if prompt.len() > self.context_tokens() {
-            return Err(Error::PromptTooLong {
-                prompt_tokens: prompt.len(),
-                context_tokens: self.context_tokens(),
-            });
-        }
-        let mut generation = Generation::new(prompt, options)?;
-        // The last token is always computed: its logits are not in the cache.
-        let common = session.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        session.truncate_or_reset(common.min(prompt.len() - 1));
-        self.keep_states(session, prompt);
-        let cached_tokens = session.len();
-        let mut timings = Timings {
-            prompt_tokens: prompt.len() - cached_tokens,
-            cached_tokens,
-            ..Timings::default()
+        let Extras { constraint, mut speculation, logprobs } = extras;
+        let alone = SchedulerOptions {
+            max_num_seqs: 1,
+            max_batched_tokens: self.batch_tokens(),
+            prefix_cache: false,
+            ..SchedulerOptions::default()
         };
-        // A constraint may rule out the most probable tokens.
-        let best = match constraint {
-            Some(_) => None,
-            None => generation.best_needed().filter(|k| *k <= self.max_top_k()),
-        };
-        // The names of spans are the phases of rf-profile.
-        let mut decoding = tracing::info_span!("prefill", tokens = timings.prompt_tokens)
-            .in_scope(|| Decoding::start(self, session, prompt, best, speculation))?;
-        timings.prompt_us = micros(start.elapsed());
+        let mut steps = StepScheduler::new(self, alone)?;
+        let request = Request::new(prompt.to_vec(), options.clone());
+        let request = Request { constraint, logprobs, ..request };
+        steps.submit_with(self, request, session)?;
 
         let mut outcome = Outcome {
             ids: Vec::new(),
+            logprobs: Vec::new(),
             text: String::new(),
             stop_reason: StopReason::Length,
-            timings,
-            seed: generation.seed(),
+            timings: Timings::default(),
+            seed: 0,
         };
-        let mut first_token = None;
-        let mut last_token = start;
-        let mut has_ended = generation.is_at_limit();
-        while !has_ended {
-            let end = self.advance(session, &outcome.ids, options, &mut decoding)?;
-            if let ControlFlow::Break(reason) = end {
+        let mut failed = None;
+        let mut show = |text: &str| match text {
+            "" => ControlFlow::Continue(()),
+            text => on_text(text),
+        };
+        let mut take = |event| match event {
+            Event::Started { seed, .. } => {
+                outcome.seed = seed;
+                ControlFlow::Continue(())
+            }
+            Event::Prompt { .. } => ControlFlow::Continue(()),
+            Event::Token { id, text, logprob, .. } => {
+                outcome.ids.push(id);
+                outcome.logprobs.extend(logprob);
+                outcome.text += &text;
+                show(&text)
+            }
+            Event::Finished { reason, text, timings, session: computed, .. } => {
                 outcome.stop_reason = reason;
-                break;
-            }
-            let id = {
-                let _span = tracing::debug_span!("sample").entered();
-                if let (Some(constraint), Some(logits)) = (&mut constraint, decoding.logits_mut()) {
-                    constraint.allowed()?.apply(logits);
+                outcome.timings = timings;
+                outcome.text += &text;
+                if let Some(computed) = computed {
+                    *session = *computed;
                 }
-                generation.sample(decoding.next())?
-            };
-            outcome.ids.push(id);
-            last_token = Instant::now();
-            first_token.get_or_insert(last_token);
-            let Piece { text, mut end } = generation.push(self.model().tokenizer(), id)?;
-            if !matches!(end, Some(StopReason::Eog | StopReason::StopString))
-                && let Some(constraint) = &mut constraint
-            {
-                constraint.accept(id)?;
-                if constraint.is_finished() {
-                    end = Some(StopReason::Constraint);
-                }
+                // After the last event there is nothing left to cancel.
+                if reason == StopReason::Cancelled { ControlFlow::Break(()) } else { show(&text) }
             }
-            outcome.text += &text;
-            let goes_on = if text.is_empty() { ControlFlow::Continue(()) } else { on_text(&text) };
-            if let Some(reason) = end {
-                outcome.stop_reason = reason;
+            Event::Failed(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
             }
-            if goes_on.is_break() && end != Some(StopReason::StopString) {
-                outcome.stop_reason = StopReason::Cancelled;
-            }
-            has_ended = end.is_some() || goes_on.is_break();
+        };
+        while !steps.is_idle() {
+            steps.step(self, speculation.as_deref_mut(), &mut |_, event| take(event));
         }
-        decoding.settle(self, session);
-        if outcome.stop_reason != StopReason::StopString {
-            let rest = generation.finish();
-            outcome.text += &rest;
-            if !rest.is_empty() && outcome.stop_reason != StopReason::Cancelled {
-                // The generation has ended, so there is nothing left to cancel.
-                let _: ControlFlow<()> = on_text(&rest);
-            }
+        if let Some(error) = failed {
+            return Err(error.into());
         }
-        let first_token = first_token.unwrap_or(start);
-        outcome.timings.generated_tokens = outcome.ids.len();
-        outcome.timings.drafted_tokens = decoding.drafted_tokens;
-        outcome.timings.accepted_tokens = decoding.accepted_tokens;
-        outcome.timings.ttft_us = micros(first_token - start);
-        outcome.timings.decode_us = micros(last_token - first_token);
+        // The scheduler clamps the number of tokens to the room for them.
+        let is_clamped = options.max_tokens.is_some_and(|most| outcome.ids.len() < most);
+        if outcome.stop_reason == StopReason::Length && is_clamped {
+            outcome.stop_reason = StopReason::ContextFull;
+        }
         Ok(outcome)
-    }
-
-    /// Moves to the candidates after the newest token, or returns the reason for the end.
-    fn advance(
-        &mut self,
-        session: &mut Session,
-        ids: &[u32],
-        options: &GenerateOptions,
-        decoding: &mut Decoding<'_>,
-    ) -> Result<ControlFlow<StopReason>, Error> {
-        let Some(&newest) = ids.last() else { return Ok(ControlFlow::Continue(())) };
-        if decoding.accept(newest) {
-            return Ok(ControlFlow::Continue(()));
-        }
-        decoding.settle(self, session);
-        if decoding.past_tokens(session) == self.context_tokens() {
-            if !options.context_shift || self.context_tokens() < 4 {
-                return Ok(ControlFlow::Break(StopReason::ContextFull));
-            }
-            decoding.catch_up(self, session)?;
-            self.shift(session)?;
-        }
-        // The last token that may be generated is not computed.
-        let most = options.max_tokens.map_or(usize::MAX, |most| most - ids.len() - 1);
-        decoding.decode(self, session, newest, most)?;
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Drops the older half of a full context, except a leading BOS, and recomputes the rest at its
-    /// new positions.
-    fn shift(&mut self, session: &mut Session) -> Result<(), Error> {
-        let keep = usize::from(session.tokens().first().copied() == self.model().tokenizer().bos());
-        let (first, others) = session.tokens().split_at(keep);
-        let rest = [first, &others[others.len().div_ceil(2)..]].concat();
-        let kept = session.truncate_or_reset(keep);
-        self.forward(&mut [Feed { session, ids: &rest[kept..], outputs: Outputs::None }])?;
-        Ok(())
     }
 }

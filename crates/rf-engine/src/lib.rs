@@ -51,7 +51,6 @@
 
 mod activations;
 mod checkpoints;
-mod decoding;
 mod embed;
 mod engine;
 mod error;

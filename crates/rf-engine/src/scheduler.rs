@@ -42,7 +42,7 @@
 //!     Ok(()) => ControlFlow::Continue(()),
 //!     Err(_) => ControlFlow::Break(()),
 //! };
-//! scheduler.handle().submit(Request::new(vec![1, 2, 3], options, sink))?;
+//! scheduler.handle().submit(Request::new(vec![1, 2, 3], options), sink)?;
 //! let tokens = events.iter().filter(|event| matches!(event, Event::Token { .. })).count();
 //! assert_eq!(tokens, 4);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -57,6 +57,8 @@ mod request;
 mod sequence;
 mod stats;
 mod step;
+mod step_scheduler;
+mod submission;
 mod waiting;
 mod worker;
 
@@ -68,13 +70,15 @@ use crate::speculation::Speculation;
 
 pub use self::constraint::{Constraint, ConstraintError, TokenMask};
 pub use self::event::{Event, RequestError, Sink};
-pub use self::handle::{Handle, SubmitError};
+pub use self::handle::Handle;
 pub use self::options::SchedulerOptions;
 pub use self::request::{Request, RequestId};
 pub use self::stats::{FinishedCounts, SchedulerStats};
+pub use self::step_scheduler::StepScheduler;
+pub use self::submission::SubmitError;
 pub use crate::sampling::TokenLogprob;
 
-use self::worker::Worker;
+use self::worker::{Sinks, Worker};
 
 /// Serves requests on an engine, which a thread of its own runs. Dropping it ends all requests and
 /// waits for the thread.
@@ -107,10 +111,11 @@ impl Scheduler {
     ) -> Result<Self, Error> {
         let options = options.for_engine(&engine)?;
         let (handle, inbox) = Handle::new(&engine, &options);
-        let shared = handle.shared();
+        let steps = StepScheduler::new(&engine, options)?;
+        let worker = Worker { engine, speculation, steps, sinks: Sinks::new(handle.shared()) };
         let thread = std::thread::Builder::new()
             .name("rf-engine".into())
-            .spawn(move || Worker::new(engine, speculation, options, shared).run(&inbox))
+            .spawn(move || worker.run(&inbox))
             .map_err(Error::Thread)?;
         Ok(Self { handle, thread: Some(thread) })
     }

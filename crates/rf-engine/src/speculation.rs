@@ -55,7 +55,7 @@ impl Default for SpeculationOptions {
     }
 }
 
-/// A source of drafts for [`Engine::generate_with`], with the measurements that decide on their
+/// A source of drafts for a sequence that runs alone, with the measurements that decide on their
 /// length. It serves one sequence after the other.
 ///
 /// Drafts do not change the distribution of the text, and on the CPU not the text.

@@ -184,17 +184,15 @@ impl Generation {
             let meter = RequestMeter::new(Arc::clone(model.metrics()), params);
             let sink = Forward { job: index, sender: sender.clone(), meter };
             let request = Request {
-                prompt: job.prompt,
                 num_choices: params.num_choices,
                 priority: params.priority,
                 logprobs: params.logprobs,
                 prompt_logprobs: params.prompt_logprobs,
-                options: params.options.clone(),
                 constraint: job.constraint,
                 use_prefix_cache: params.use_prefix_cache,
-                sink: Box::new(sink),
+                ..Request::new(job.prompt, params.options.clone())
             };
-            let sequence = model.handle().submit(request).map_err(|error| {
+            let sequence = model.handle().submit(request, sink).map_err(|error| {
                 model.metrics().count_rejected();
                 refusal(&error)
             })?;
@@ -268,7 +266,7 @@ impl Generation {
             }
             // Our own cancellations drop the receiver, so this is the end of the scheduler.
             Event::Finished { reason: StopReason::Cancelled, .. } => self.fail(shutting_down()),
-            Event::Finished { choice, reason, text, stop_string, timings } => {
+            Event::Finished { choice, reason, text, stop_string, timings, .. } => {
                 let index = first_choice + choice;
                 self.text(index, text, None);
                 let Some(state) = self.choices.get_mut(index) else { return };

@@ -85,12 +85,12 @@ pub(super) fn stream(
 }
 
 /// A constraint and drafts for a generation.
-pub(super) fn extras<'a>(
-    constraint: Option<&'a mut GrammarConstraint>,
-    speculation: Option<&'a mut Speculation>,
-) -> Extras<'a> {
-    let constraint = constraint.map(|constraint| constraint as &mut dyn Constraint);
-    Extras { constraint, speculation }
+pub(super) fn extras(
+    constraint: Option<GrammarConstraint>,
+    speculation: Option<&mut Speculation>,
+) -> Extras<'_> {
+    let constraint = constraint.map(|constraint| Box::new(constraint) as Box<dyn Constraint>);
+    Extras { constraint, speculation, ..Extras::default() }
 }
 
 /// Stops a generation after Ctrl-C.

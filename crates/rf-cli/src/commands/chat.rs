@@ -162,9 +162,9 @@ impl Chat {
             }
         };
         let constraint = self.setup.form.as_ref().map(|form| form.constraint(Some(&prompt)));
-        let mut constraint = constraint.transpose()?;
+        let constraint = constraint.transpose()?;
         let Setup { options, speculation, .. } = &mut self.setup;
-        let extras = extras(constraint.as_mut(), speculation.as_mut());
+        let extras = extras(constraint, speculation.as_mut());
         let result = stream(&mut self.engine, &mut self.session, &ids, options, extras);
         let outcome = match result {
             Ok(outcome) => outcome,

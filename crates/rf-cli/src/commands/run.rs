@@ -380,7 +380,7 @@ impl RunArgs {
     fn answer(
         &self,
         engine: &mut Engine,
-        mut request: Request,
+        request: Request,
         options: &GenerateOptions,
         mut speculation: Option<&mut Speculation>,
         load_time: Duration,
@@ -394,7 +394,7 @@ impl RunArgs {
                 outcome.timings.add_prefill(tokens, time);
             }
         };
-        let extras = extras(request.constraint.as_mut(), speculation.as_deref_mut());
+        let extras = extras(request.constraint, speculation.as_deref_mut());
         if self.json {
             let watch = Watch::new();
             let (ids, on_text) = (&request.ids, &mut |_: &str| flow(&watch));

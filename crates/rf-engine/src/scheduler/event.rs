@@ -4,10 +4,14 @@ use std::any::Any;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::generation::StopReason;
 use crate::sampling::{self, TokenLogprob};
 use crate::scheduler::constraint::ConstraintError;
+use crate::scheduler::request::RequestId;
+use crate::scheduler::step_scheduler::StepScheduler;
+use crate::session::Session;
 use crate::timings::Timings;
 
 /// The receiver of a request's events. Closures of the same signature implement it.
@@ -25,11 +29,26 @@ impl<F: FnMut(Event) -> ControlFlow<()> + Send> Sink for F {
     }
 }
 
+/// Takes the events of all requests.
+pub(super) trait Observer {
+    /// Takes an event. `Break` cancels the request.
+    fn event(&mut self, id: RequestId, event: Event) -> ControlFlow<()>;
+
+    /// The pages of ended requests are free, and their last events are next.
+    fn before_last_events(&mut self, _steps: &StepScheduler, _engine: &Engine) {}
+}
+
+impl<F: FnMut(RequestId, Event) -> ControlFlow<()>> Observer for F {
+    fn event(&mut self, id: RequestId, event: Event) -> ControlFlow<()> {
+        self(id, event)
+    }
+}
+
 /// Something that happened to a request.
 ///
 /// A request gives `Started` once, then `Token`s, and one `Finished` per choice. `Failed` ends the
-/// whole request at any time. When the last event arrives, the pages of the choice are free and
-/// [`Handle::stats`](super::Handle::stats) counts it.
+/// whole request at any time. When the last event arrives, the pages of the choice are free, except
+/// those of a returned session, and [`Handle::stats`](super::Handle::stats) counts it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -72,6 +91,9 @@ pub enum Event {
         stop_string: Option<String>,
         /// Token counts and times. The times of the prompt are those of the whole request.
         timings: Timings,
+        /// The sequence with the tokens that were computed, if the request came with a
+        /// [`session`](super::Request::session).
+        session: Option<Box<Session>>,
     },
     /// The request failed, and all its choices have ended.
     Failed(RequestError),

@@ -1,18 +1,17 @@
 //! The handle of a scheduler: checks requests and passes them to its thread.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Instant;
 
 use crate::engine::Engine;
-use crate::generation::Generation;
 use crate::model::Model;
-use crate::sampling;
+use crate::scheduler::event::Sink;
 use crate::scheduler::options::SchedulerOptions;
 use crate::scheduler::request::{Request, RequestId};
-use crate::scheduler::sequence::{Choice, Submission};
 use crate::scheduler::stats::SchedulerStats;
+use crate::scheduler::submission::{Limits, Submission, SubmitError};
 
 /// Submits requests to a scheduler, from any thread. Clones are cheap.
 #[derive(Clone, Debug)]
@@ -23,9 +22,7 @@ pub struct Handle {
 /// The state that handles and the thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    model: Arc<Model>,
-    context_tokens: usize,
-    kv_tokens: usize,
+    limits: Limits,
     max_num_seqs: usize,
     max_queued: usize,
     /// `None` after the shutdown. Sending under the read lock makes the shutdown the last message.
@@ -38,63 +35,14 @@ pub(super) struct Shared {
 
 /// A message to the thread.
 pub(super) enum Message {
-    /// A new request.
-    Submit(Submission),
+    /// A new request, and the receiver of its events.
+    Submit(Box<Submission>, Box<dyn Sink>),
     /// A request is no longer needed.
     Cancel(RequestId),
+    /// Work on the engine between two steps.
+    Call(Box<dyn FnOnce(&mut Engine) + Send>),
     /// The end.
     Shutdown,
-}
-
-/// The reason for refusing a request.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SubmitError {
-    /// Too many requests wait. Try again later.
-    #[error("the queue is full: {max_queued} requests wait; try again later")]
-    QueueFull {
-        /// The largest number of waiting requests.
-        max_queued: usize,
-    },
-    /// The scheduler has ended.
-    #[error("the scheduler is shutting down")]
-    ShuttingDown,
-    /// The prompt has no tokens.
-    #[error("the prompt is empty")]
-    EmptyPrompt,
-    /// The prompt fits neither now nor later.
-    #[error(
-        "the prompt has {prompt_tokens} tokens and there is room for {most_tokens}; use a shorter \
-         prompt, or a larger context and KV cache"
-    )]
-    PromptTooLong {
-        /// Tokens of the prompt.
-        prompt_tokens: usize,
-        /// Tokens of the context, or of the KV cache if they are fewer.
-        most_tokens: usize,
-    },
-    /// A token id is not in the vocabulary.
-    #[error("token id {id} is not in the vocabulary of {vocab_size}")]
-    UnknownToken {
-        /// The id.
-        id: u32,
-        /// Size of the vocabulary.
-        vocab_size: usize,
-    },
-    /// A sampling parameter is out of range.
-    #[error(transparent)]
-    Sampling(#[from] sampling::Error),
-    /// The number of choices is out of range.
-    #[error("the number of choices is {num_choices}, expected 1 to {most}")]
-    NumChoices {
-        /// The number.
-        num_choices: usize,
-        /// The largest number.
-        most: usize,
-    },
-    /// [`GenerateOptions::context_shift`](crate::GenerateOptions::context_shift) is set.
-    #[error("a scheduled request cannot shift its context: a full context ends it")]
-    ContextShift,
 }
 
 impl Handle {
@@ -105,9 +53,7 @@ impl Handle {
             ..SchedulerStats::default()
         };
         let shared = Shared {
-            model: Arc::clone(engine.model()),
-            context_tokens: engine.context_tokens(),
-            kv_tokens: engine.kv_tokens(),
+            limits: Limits::new(engine),
             max_num_seqs: options.max_num_seqs,
             max_queued: options.max_queued,
             sender: RwLock::new(Some(sender)),
@@ -124,17 +70,17 @@ impl Handle {
 
     /// The model.
     pub fn model(&self) -> &Arc<Model> {
-        &self.shared.model
+        &self.shared.limits.model
     }
 
     /// The largest number of tokens of a sequence: the context, or the KV cache if it is smaller.
     pub fn max_sequence_tokens(&self) -> usize {
-        self.shared.context_tokens.min(self.shared.kv_tokens)
+        self.shared.limits.max_sequence_tokens()
     }
 
     /// Tokens of the KV cache, which all sequences share.
     pub fn kv_tokens(&self) -> usize {
-        self.shared.kv_tokens
+        self.shared.limits.kv_tokens
     }
 
     /// The largest number of sequences that run at the same time.
@@ -142,14 +88,18 @@ impl Handle {
         self.shared.max_num_seqs
     }
 
-    /// Submits a request. Its events go to its sink.
+    /// Submits a request. Its events go to `sink`.
     ///
     /// # Errors
     ///
     /// If the request is invalid or can never fit, the queue is full, or the scheduler has ended.
-    pub fn submit(&self, request: Request) -> Result<RequestId, SubmitError> {
-        let mut submission = self.check(request)?;
+    pub fn submit(
+        &self,
+        request: Request,
+        sink: impl Sink + 'static,
+    ) -> Result<RequestId, SubmitError> {
         let shared = &*self.shared;
+        let mut submission = shared.limits.check(request)?;
         let sender = shared.sender.read().unwrap_or_else(PoisonError::into_inner);
         let sender = sender.as_ref().ok_or(SubmitError::ShuttingDown)?;
         let room = |queued: usize| (queued < shared.max_queued).then_some(queued + 1);
@@ -159,11 +109,38 @@ impl Handle {
             .map_err(|_| SubmitError::QueueFull { max_queued: shared.max_queued })?;
         submission.id = RequestId(shared.next_id.fetch_add(1, Ordering::Relaxed));
         let id = submission.id;
-        sender.send(Message::Submit(submission)).map_err(|_| {
+        let message = Message::Submit(Box::new(submission), Box::new(sink));
+        sender.send(message).map_err(|_| {
             shared.end_queued();
             SubmitError::ShuttingDown
         })?;
         Ok(id)
+    }
+
+    /// Runs `work` on the thread of the engine between two steps and waits for its result: to save
+    /// and restore sessions, or to measure. No request advances meanwhile. A sink, which runs on
+    /// that thread, must not call it. A panic of `work` continues here.
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError::ShuttingDown`] if the scheduler has ended.
+    pub fn call<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<R, SubmitError> {
+        let (result, results) = channel();
+        let work = Box::new(move |engine: &mut Engine| {
+            let done = catch_unwind(AssertUnwindSafe(|| work(engine)));
+            // The caller waits for it.
+            drop(result.send(done));
+        });
+        {
+            let sender = self.shared.sender.read().unwrap_or_else(PoisonError::into_inner);
+            let sender = sender.as_ref().ok_or(SubmitError::ShuttingDown)?;
+            sender.send(Message::Call(work)).map_err(|_| SubmitError::ShuttingDown)?;
+        }
+        let done = results.recv().map_err(|_| SubmitError::ShuttingDown)?;
+        Ok(done.unwrap_or_else(|payload| resume_unwind(payload)))
     }
 
     /// Ends a request with [`StopReason::Cancelled`](crate::StopReason::Cancelled) before the next
@@ -191,66 +168,10 @@ impl Handle {
             drop(sender.send(Message::Shutdown));
         }
     }
-
-    /// Checks a request and prepares its choices.
-    fn check(&self, request: Request) -> Result<Submission, SubmitError> {
-        let Request { prompt, options, num_choices, mut constraint, .. } = request;
-        let (prompt_tokens, most_tokens) = (prompt.len(), self.max_sequence_tokens());
-        let vocab_size = self.shared.model.config().vocab_size;
-        if prompt.is_empty() {
-            return Err(SubmitError::EmptyPrompt);
-        }
-        if prompt_tokens > most_tokens {
-            return Err(SubmitError::PromptTooLong { prompt_tokens, most_tokens });
-        }
-        if let Some(&id) = prompt.iter().find(|id| **id as usize >= vocab_size) {
-            return Err(SubmitError::UnknownToken { id, vocab_size });
-        }
-        if !(1..=Request::MAX_CHOICES).contains(&num_choices) {
-            return Err(SubmitError::NumChoices { num_choices, most: Request::MAX_CHOICES });
-        }
-        if options.context_shift {
-            return Err(SubmitError::ContextShift);
-        }
-        // The last token is not computed, so it needs no room.
-        let room = most_tokens - prompt_tokens + 1;
-        let max_tokens = options.max_tokens.unwrap_or(usize::MAX).min(room);
-        let is_limited = options.max_tokens.is_some();
-        let mut options = crate::GenerateOptions { max_tokens: Some(max_tokens), ..options };
-        let mut choices = Vec::with_capacity(num_choices);
-        let mut seed = options.sampler.seed;
-        for index in 0..num_choices {
-            options.sampler.seed = seed.map(|seed| seed.wrapping_add(index as u64));
-            let generation = Generation::new(&prompt, &options)?;
-            // An unset seed is drawn once, so that it repeats all choices.
-            seed.get_or_insert(generation.seed());
-            let is_last = index + 1 == num_choices;
-            let constraint =
-                if is_last { constraint.take() } else { constraint.as_ref().map(|c| c.fork()) };
-            let takes_best = constraint.is_none()
-                && request.logprobs.is_none()
-                && request.prompt_logprobs.is_none();
-            let best_needed = generation.best_needed().filter(|_| takes_best);
-            choices.push(Choice { index, generation, constraint, best_needed });
-        }
-        Ok(Submission {
-            id: RequestId(0),
-            prompt,
-            choices,
-            priority: request.priority,
-            logprobs: request.logprobs,
-            prompt_logprobs: request.prompt_logprobs,
-            // Logits of cached tokens are not there.
-            use_prefix_cache: request.use_prefix_cache && request.prompt_logprobs.is_none(),
-            is_limited,
-            sink: request.sink,
-            arrival: Instant::now(),
-        })
-    }
 }
 
 impl Shared {
-    /// A request has started or ended.
+    /// A request has started, or ended before.
     pub(super) fn end_queued(&self) {
         self.queued.fetch_sub(1, Ordering::Relaxed);
     }

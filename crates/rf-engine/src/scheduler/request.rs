@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::generation::GenerateOptions;
 use crate::scheduler::constraint::Constraint;
-use crate::scheduler::event::Sink;
+use crate::session::Session;
 
 /// The id of a request, unique within a scheduler. Ids ascend in the order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,9 +20,9 @@ impl fmt::Display for RequestId {
 pub struct Request {
     /// The prompt.
     pub prompt: Vec<u32>,
-    /// How to continue. `max_tokens` beyond the context or the KV cache is clamped; without it the
-    /// end is [`StopReason::ContextFull`](crate::StopReason::ContextFull). A context shift is not
-    /// supported. Choice `i` uses `seed + i`.
+    /// How to continue. Unless the context shifts, `max_tokens` beyond the context or the KV cache
+    /// is clamped, and without it the end is
+    /// [`StopReason::ContextFull`](crate::StopReason::ContextFull). Choice `i` uses `seed + i`.
     pub options: GenerateOptions,
     /// Number of answers, at most [`MAX_CHOICES`](Self::MAX_CHOICES).
     pub num_choices: usize,
@@ -38,8 +38,10 @@ pub struct Request {
     pub constraint: Option<Box<dyn Constraint>>,
     /// True if the prefix cache is used for this request, if it is on at all. Default true.
     pub use_prefix_cache: bool,
-    /// Takes the events.
-    pub sink: Box<dyn Sink>,
+    /// A sequence of the same engine. The tokens that it shares with the prompt are not computed
+    /// again, unless other requests need its pages. Each choice returns its sequence with
+    /// [`Event::Finished`](super::Event::Finished).
+    pub session: Option<Session>,
 }
 
 impl Request {
@@ -47,7 +49,7 @@ impl Request {
     pub const MAX_CHOICES: usize = 128;
 
     /// A request for one answer.
-    pub fn new(prompt: Vec<u32>, options: GenerateOptions, sink: impl Sink + 'static) -> Self {
+    pub fn new(prompt: Vec<u32>, options: GenerateOptions) -> Self {
         Self {
             prompt,
             options,
@@ -57,7 +59,7 @@ impl Request {
             prompt_logprobs: None,
             constraint: None,
             use_prefix_cache: true,
-            sink: Box::new(sink),
+            session: None,
         }
     }
 }
@@ -73,6 +75,7 @@ impl fmt::Debug for Request {
             .field("prompt_logprobs", &self.prompt_logprobs)
             .field("is_constrained", &self.constraint.is_some())
             .field("use_prefix_cache", &self.use_prefix_cache)
-            .finish_non_exhaustive()
+            .field("session_tokens", &self.session.as_ref().map(Session::len))
+            .finish()
     }
 }

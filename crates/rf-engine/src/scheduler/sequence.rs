@@ -1,46 +1,19 @@
-//! Requests and sequences in the thread of the engine.
+//! Requests and sequences that are served.
 
 use std::cmp::Reverse;
-use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 use rf_kv::PageCounts;
 
-use crate::generation::{Generation, StopReason};
+use crate::generation::StopReason;
 use crate::sampling::TokenLogprob;
-use crate::scheduler::constraint::Constraint;
-use crate::scheduler::event::{Event, RequestError, Sink};
+use crate::scheduler::event::{Event, RequestError};
 use crate::scheduler::request::RequestId;
+use crate::scheduler::submission::{Choice, Submission};
 use crate::session::Session;
 use crate::speculation::Draft;
 use crate::timings::{Timings, micros};
-
-/// A request that was checked.
-pub(super) struct Submission {
-    pub(super) id: RequestId,
-    pub(super) prompt: Vec<u32>,
-    /// At least one.
-    pub(super) choices: Vec<Choice>,
-    pub(super) priority: i32,
-    pub(super) logprobs: Option<usize>,
-    pub(super) prompt_logprobs: Option<usize>,
-    pub(super) use_prefix_cache: bool,
-    /// True if the request limits the number of tokens, not only the room for them.
-    pub(super) is_limited: bool,
-    pub(super) sink: Box<dyn Sink>,
-    pub(super) arrival: Instant,
-}
-
-/// One answer to a request.
-pub(super) struct Choice {
-    pub(super) index: usize,
-    pub(super) generation: Generation,
-    pub(super) constraint: Option<Box<dyn Constraint>>,
-    /// How many of the most probable tokens are enough to choose from; `None` if all logits are
-    /// needed.
-    pub(super) best_needed: Option<usize>,
-}
 
 /// The order of service: priority, then arrival, then choice. The first is served first, and the
 /// last is preempted first.
@@ -59,12 +32,13 @@ impl Rank {
 
 /// The part of a request that its choices share.
 pub(super) struct ActiveRequest {
-    sink: Box<dyn Sink>,
     arrival: Instant,
     pub(super) prompt_tokens: usize,
     pub(super) logprobs: Option<usize>,
     pub(super) use_prefix_cache: bool,
     is_limited: bool,
+    /// True if the request came with a session.
+    returns_session: bool,
     /// Choices without a final event.
     pub(super) unfinished_choices: usize,
     pub(super) start: Option<Start>,
@@ -119,17 +93,7 @@ pub(super) struct Start {
 /// The reason for the early end of a request.
 pub(super) enum End {
     Cancelled,
-    /// The sink takes no more events.
-    SinkBroken,
     Failed(RequestError),
-}
-
-impl ActiveRequest {
-    /// Passes an event to the sink.
-    pub(super) fn send(&mut self, event: Event) -> ControlFlow<()> {
-        let sent = catch_unwind(AssertUnwindSafe(|| self.sink.event(event)));
-        sent.unwrap_or(ControlFlow::Break(()))
-    }
 }
 
 /// A choice with its tokens and its part of the KV cache.
@@ -138,6 +102,8 @@ pub(super) struct Sequence {
     pub(super) choice: Choice,
     /// The prompt and the generated tokens. The session has computed the first ones.
     pub(super) tokens: Vec<u32>,
+    /// Tokens that a full context has dropped.
+    pub(super) dropped_tokens: usize,
     pub(super) session: Session,
     /// Choices that begin when the prompt is computed.
     pub(super) followers: Vec<Choice>,
@@ -156,6 +122,7 @@ pub(super) struct Sequence {
     preemptions: usize,
     /// Why the generation has ended, if it has.
     pub(super) end: Option<StopReason>,
+    prompt_end: Option<Instant>,
     first_token: Option<Instant>,
     last_token: Option<Instant>,
 }
@@ -167,6 +134,7 @@ impl Sequence {
             rank,
             choice,
             tokens,
+            dropped_tokens: 0,
             session,
             followers: Vec::new(),
             planned_tokens: 0,
@@ -177,6 +145,7 @@ impl Sequence {
             prompt_logprobs: None,
             preemptions: 0,
             end: None,
+            prompt_end: None,
             first_token: None,
             last_token: None,
         }
@@ -186,14 +155,15 @@ impl Sequence {
     pub(super) fn from_submission(
         submission: Submission,
         session: Session,
+        returns_session: bool,
     ) -> (ActiveRequest, Option<Self>) {
         let request = ActiveRequest {
-            sink: submission.sink,
             arrival: submission.arrival,
             prompt_tokens: submission.prompt.len(),
             logprobs: submission.logprobs,
             use_prefix_cache: submission.use_prefix_cache,
             is_limited: submission.is_limited,
+            returns_session,
             unfinished_choices: submission.choices.len(),
             start: None,
             end: None,
@@ -246,11 +216,28 @@ impl Sequence {
         self.draft = None;
     }
 
+    /// If there are more than `most_tokens` tokens, drops the older half of those before the newest
+    /// one, except a leading `bos`. The rest is computed again at its new positions.
+    pub(super) fn shift(&mut self, most_tokens: usize, bos: Option<u32>) {
+        // Several tokens may have been forced at once.
+        while self.choice.shifts && self.tokens.len() > most_tokens {
+            let keep = usize::from(self.tokens.first().copied() == bos);
+            let dropped = (self.tokens.len() - 1 - keep).div_ceil(2);
+            self.tokens.drain(keep..keep + dropped);
+            self.dropped_tokens += dropped;
+            self.release();
+        }
+    }
+
+    /// Returns true if the sequence has generated tokens.
+    pub(super) fn has_generated(&self) -> bool {
+        self.choice.generation.generated_tokens() > 0
+    }
+
     /// Returns true if the sequence has generated tokens and computes the newest one next, perhaps
     /// with some before it that are computed again.
     pub(super) fn decodes(&self) -> bool {
-        let has_generated = self.choice.generation.generated_tokens() > 0;
-        has_generated && self.uncomputed_tokens() <= 1 + self.replayed_tokens
+        self.has_generated() && self.uncomputed_tokens() <= 1 + self.replayed_tokens
     }
 
     /// Plans a step with the uncomputed tokens and a draft.
@@ -272,13 +259,20 @@ impl Sequence {
         let generated = &self.tokens[len_tokens..];
         let pairs = draft.ids.iter().zip(generated);
         let accepted = pairs.take_while(|(drafted, generated)| drafted == generated).count();
+        let drafted = draft.ids.len();
+        let _span = tracing::debug_span!("verify", drafted, accepted).entered();
         // While the sequence lives, a token is not computed.
         let computed_tokens = (len_tokens + accepted).min(self.tokens.len() - 1);
         self.session.confirm(computed_tokens, page_tokens);
         self.replayed_tokens = computed_tokens - self.session.len();
-        self.drafted_tokens += draft.ids.len();
+        self.drafted_tokens += drafted;
         self.accepted_tokens += accepted;
         accepted
+    }
+
+    /// The first token is chosen now, unless it was chosen before.
+    pub(super) fn end_prompt(&mut self) {
+        self.prompt_end.get_or_insert_with(Instant::now);
     }
 
     /// A token was generated now.
@@ -302,6 +296,11 @@ impl Sequence {
     pub(super) fn finished(&mut self, reason: StopReason, request: &ActiveRequest) -> Event {
         let has_stopped = reason == StopReason::StopString;
         let text = if has_stopped { String::new() } else { self.choice.generation.finish() };
+        let session = request.returns_session.then(|| {
+            self.session.set_tentative(false);
+            let empty = Session::new(Arc::clone(&self.session.pool));
+            Box::new(std::mem::replace(&mut self.session, empty))
+        });
         let is_room = reason == StopReason::Length && !request.is_limited;
         Event::Finished {
             choice: self.choice.index,
@@ -309,12 +308,15 @@ impl Sequence {
             text,
             stop_string: self.choice.generation.stop_string().map(str::to_owned),
             timings: self.timings(request),
+            session,
         }
     }
 
     /// The last events of the choice and its followers.
     pub(super) fn cancelled(&mut self, request: &ActiveRequest) -> Vec<Event> {
-        let mut events = vec![self.finished(StopReason::Cancelled, request)];
+        // No text follows a stop string.
+        let reason = self.end.filter(|end| *end == StopReason::StopString);
+        let mut events = vec![self.finished(reason.unwrap_or(StopReason::Cancelled), request)];
         for follower in std::mem::take(&mut self.followers) {
             self.choice = follower;
             events.push(self.finished(StopReason::Cancelled, request));
@@ -334,8 +336,8 @@ impl Sequence {
         timings.prompt_tokens = request.prompt_tokens - start.cached_tokens;
         timings.cached_tokens = start.cached_tokens;
         timings.queue_us = micros(start.time - request.arrival);
+        timings.prompt_us = self.prompt_end.map_or(0, |end| micros(end - start.time));
         if let (Some(first), Some(last)) = (self.first_token, self.last_token) {
-            timings.prompt_us = micros(first - start.time);
             timings.ttft_us = micros(first - request.arrival);
             timings.decode_us = micros(last - first);
         }

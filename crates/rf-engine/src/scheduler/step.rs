@@ -11,8 +11,9 @@ use crate::engine::{Engine, Feed, Outputs};
 use crate::generation::{NextToken, Piece, StopReason};
 use crate::sampling::TokenLogprob;
 use crate::scheduler::constraint::{Constraint, ConstraintError, TokenMask};
-use crate::scheduler::event::{Event, RequestError};
-use crate::scheduler::sequence::{ActiveRequest, Choice, Sequence};
+use crate::scheduler::event::{Event, Observer, RequestError};
+use crate::scheduler::sequence::{ActiveRequest, Sequence};
+use crate::scheduler::submission::Choice;
 use crate::speculation::Draft;
 
 /// The result of a batch: one row per sequence that takes a token now.
@@ -45,17 +46,18 @@ struct PromptRows {
 }
 
 /// The tokens that a constraint allows, or its failure.
-type Mask = Result<TokenMask, RequestError>;
+pub(super) type Mask = Result<TokenMask, RequestError>;
 
 impl Computed {
-    /// The output of a row, from the logits of the batch. `drafted` is the number of tokens of the
-    /// draft that precede it.
-    fn next<'a>(&'a self, row: &Row, drafted: usize, logits: &'a [f32]) -> NextToken<'a> {
-        let at = row.output + drafted;
-        if let Some((k, best)) = &self.best {
-            return NextToken::Best(&best[at * k..(at + 1) * k]);
-        }
-        NextToken::Logits(&logits[at * self.vocab_size..(at + 1) * self.vocab_size])
+    /// The output of a row, from the logits of the batch. `is_shared` states whether several
+    /// choices begin with it.
+    pub(super) fn output<'a>(
+        &'a self,
+        row: &Row,
+        logits: &'a mut [f32],
+        is_shared: bool,
+    ) -> Output<'a> {
+        Output { computed: self, logits, first: row.output, is_shared }
     }
 
     /// Adds the log probabilities of prompts to their sequences.
@@ -73,6 +75,33 @@ impl Computed {
                 }
             }
         }
+    }
+}
+
+/// The candidates for the next token of a sequence, and for those after it while they are the
+/// drafted ones.
+pub(super) struct Output<'a> {
+    computed: &'a Computed,
+    /// Those of the whole batch.
+    logits: &'a mut [f32],
+    /// Index of the first row.
+    first: usize,
+    is_shared: bool,
+}
+
+impl Output<'_> {
+    /// The candidates after `drafted` tokens of the draft.
+    fn next(&self, drafted: usize) -> NextToken<'_> {
+        let at = self.first + drafted;
+        if let Some((k, best)) = &self.computed.best {
+            return NextToken::Best(&best[at * k..(at + 1) * k]);
+        }
+        NextToken::Logits(&self.logits[self.range(drafted)])
+    }
+
+    fn range(&self, drafted: usize) -> Range<usize> {
+        let (at, width) = (self.first + drafted, self.computed.vocab_size);
+        at * width..(at + 1) * width
     }
 }
 
@@ -146,15 +175,18 @@ pub(super) fn compute(
         Some(k) => Ok(Some((k, engine.forward_top_k(&mut feeds, k)?))),
         None => engine.forward_into(&mut feeds, logits).map(|()| None),
     };
-    let best = thread::scope(|scope| {
-        if !jobs.is_empty() {
+    let batch = || catch_unwind(AssertUnwindSafe(batch));
+    let best = if jobs.is_empty() {
+        batch()
+    } else {
+        thread::scope(|scope| {
             let jobs = &mut jobs;
             let work = move || jobs.iter_mut().for_each(MaskJob::run);
             // Without a thread the masks are computed afterwards.
             drop(thread::Builder::new().name("rf-masks".into()).spawn_scoped(scope, work));
-        }
-        catch_unwind(AssertUnwindSafe(batch))
-    });
+            batch()
+        })
+    };
     let best = best.map_err(|payload| RequestError::from_panic(&*payload))??;
     for mut job in jobs {
         job.run();
@@ -184,16 +216,21 @@ fn mask_of(choice: &mut Choice) -> Option<Mask> {
 pub(super) struct Chooser<'a> {
     tokenizer: &'a Tokenizer,
     masked: &'a mut Vec<f32>,
+    observer: &'a mut dyn Observer,
     generated_tokens: u64,
 }
 
-/// `Break` if the sink takes no more events, and an error if the request fails.
+/// `Break` if the receiver takes no more events, and an error if the request fails.
 type Sent = Result<ControlFlow<()>, RequestError>;
 
 impl<'a> Chooser<'a> {
     /// `masked` is a buffer for logits.
-    pub(super) fn new(tokenizer: &'a Tokenizer, masked: &'a mut Vec<f32>) -> Self {
-        Self { tokenizer, masked, generated_tokens: 0 }
+    pub(super) fn new(
+        tokenizer: &'a Tokenizer,
+        masked: &'a mut Vec<f32>,
+        observer: &'a mut dyn Observer,
+    ) -> Self {
+        Self { tokenizer, masked, observer, generated_tokens: 0 }
     }
 
     /// Tokens chosen so far.
@@ -201,21 +238,20 @@ impl<'a> Chooser<'a> {
         self.generated_tokens
     }
 
-    /// Chooses the next token of the row's sequence, and those after it while they are the drafted
-    /// ones.
+    /// Chooses the next token of a sequence, and those after it while they are the drafted ones.
+    /// `mask` is that of the first one.
     pub(super) fn advance_drafted(
         &mut self,
         sequence: &mut Sequence,
-        request: &mut ActiveRequest,
-        (row, computed, logits): (&mut Row, &Computed, &[f32]),
+        request: &ActiveRequest,
+        output: &mut Output<'_>,
+        mut mask: Option<Mask>,
         draft: &Draft,
     ) -> Sent {
         let len_tokens = sequence.tokens.len();
-        let mut mask = row.mask.take();
         loop {
             let drafted = sequence.tokens.len() - len_tokens;
-            let next = computed.next(row, drafted, logits);
-            let sent = self.advance(sequence, request, next, mask);
+            let sent = self.advance(sequence, request, (output, drafted), mask);
             let generated = &sequence.tokens[len_tokens..];
             let goes_on = matches!(sent, Ok(ControlFlow::Continue(()))) && sequence.end.is_none();
             if !goes_on || generated.is_empty() || !draft.ids.starts_with(generated) {
@@ -229,26 +265,27 @@ impl<'a> Chooser<'a> {
     pub(super) fn advance_fork(
         &mut self,
         fork: &mut Sequence,
-        request: &mut ActiveRequest,
-        (row, computed, logits): (&Row, &Computed, &[f32]),
+        request: &ActiveRequest,
+        output: &mut Output<'_>,
     ) -> Sent {
         let mask = mask_of(&mut fork.choice);
-        self.advance(fork, request, computed.next(row, 0, logits), mask)
+        self.advance(fork, request, (output, 0), mask)
     }
 
-    /// Chooses the next token of a sequence from `next` and sends it, and the tokens that its
-    /// constraint forces after it. Panics become errors.
+    /// Chooses the next token of a sequence, after some tokens of its draft, and sends it and the
+    /// tokens that its constraint forces after it. Panics become errors.
     fn advance(
         &mut self,
         sequence: &mut Sequence,
-        request: &mut ActiveRequest,
-        next: NextToken<'_>,
+        request: &ActiveRequest,
+        output: (&mut Output<'_>, usize),
         mask: Option<Mask>,
     ) -> Sent {
         let advance = || {
+            sequence.end_prompt();
             if let Some(prompt) = sequence.prompt_logprobs.take() {
                 let logprobs = prompt.into_found();
-                if request.send(Event::Prompt { logprobs }).is_break() {
+                if self.send(sequence, Event::Prompt { logprobs }).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -257,8 +294,8 @@ impl<'a> Chooser<'a> {
                 sequence.end = Some(StopReason::Length);
                 return Ok(ControlFlow::Continue(()));
             }
-            let (id, logprob) = self.sample(sequence, request, next, mask.transpose()?)?;
-            if self.push(sequence, request, id, logprob)?.is_break() {
+            let (id, logprob) = self.sample(sequence, request, output, mask.transpose()?)?;
+            if self.push(sequence, id, logprob)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             self.push_forced(sequence, request)
@@ -271,24 +308,33 @@ impl<'a> Chooser<'a> {
         &mut self,
         sequence: &mut Sequence,
         request: &ActiveRequest,
-        next: NextToken<'_>,
+        (output, drafted): (&mut Output<'_>, usize),
         mask: Option<TokenMask>,
     ) -> Result<(u32, Option<TokenLogprob>), RequestError> {
+        let _span = tracing::debug_span!("sample").entered();
         let generation = &mut sequence.choice.generation;
+        let next = output.next(drafted);
         let NextToken::Logits(logits) = next else { return Ok((generation.sample(next)?, None)) };
         let id = match mask {
             None => generation.sample(next)?,
-            Some(mask) => {
+            // The logits before the mask are needed again.
+            Some(mask) if output.is_shared || request.logprobs.is_some() => {
                 self.masked.clear();
                 self.masked.extend_from_slice(logits);
                 mask.apply(self.masked);
                 generation.sample(NextToken::Logits(self.masked))?
             }
+            Some(mask) => {
+                let range = output.range(drafted);
+                let logits = &mut output.logits[range];
+                mask.apply(logits);
+                return Ok((generation.sample(NextToken::Logits(logits))?, None));
+            }
         };
         Ok((id, request.logprobs.map(|count| TokenLogprob::new(logits, id, count))))
     }
 
-    fn push_forced(&mut self, sequence: &mut Sequence, request: &mut ActiveRequest) -> Sent {
+    fn push_forced(&mut self, sequence: &mut Sequence, request: &ActiveRequest) -> Sent {
         // The logits of a forced token are not computed, so log probabilities need sampling.
         if sequence.end.is_some() || request.logprobs.is_some() {
             return Ok(ControlFlow::Continue(()));
@@ -299,7 +345,7 @@ impl<'a> Chooser<'a> {
                 let message = format!("token id {id} is forced and is not in the vocabulary");
                 return Err(ConstraintError(message).into());
             }
-            let sent = self.push(sequence, request, id, None)?;
+            let sent = self.push(sequence, id, None)?;
             if sent.is_break() || sequence.end.is_some() {
                 return Ok(sent);
             }
@@ -308,13 +354,7 @@ impl<'a> Chooser<'a> {
     }
 
     /// Adds a token to a sequence and sends it.
-    fn push(
-        &mut self,
-        sequence: &mut Sequence,
-        request: &mut ActiveRequest,
-        id: u32,
-        logprob: Option<TokenLogprob>,
-    ) -> Sent {
+    fn push(&mut self, sequence: &mut Sequence, id: u32, logprob: Option<TokenLogprob>) -> Sent {
         sequence.tokens.push(id);
         sequence.touch();
         self.generated_tokens += 1;
@@ -329,6 +369,11 @@ impl<'a> Chooser<'a> {
             }
         }
         sequence.end = end;
-        Ok(request.send(Event::Token { choice: choice.index, id, text, logprob }))
+        let event = Event::Token { choice: choice.index, id, text, logprob };
+        Ok(self.send(sequence, event))
+    }
+
+    fn send(&mut self, sequence: &Sequence, event: Event) -> ControlFlow<()> {
+        self.observer.event(sequence.rank.request, event)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::scheduler::request::RequestId;
 use crate::scheduler::sequence::{Rank, Sequence};
 
-/// Waiting sequences by rank. They hold no pages.
+/// Waiting sequences by rank. Only those that came with a session hold pages.
 #[derive(Default)]
 pub(super) struct Waiting {
     /// First sequences of requests that have not started.
@@ -15,9 +15,24 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    /// Number of sequences.
+    pub(super) fn len(&self) -> usize {
+        self.queued.len() + self.preempted.len()
+    }
+
     /// Number of sequences whose request has started.
     pub(super) fn num_preempted(&self) -> usize {
         self.preempted.len()
+    }
+
+    /// Takes back the pages of all sequences. Returns false if there are none.
+    pub(super) fn release(&mut self) -> bool {
+        let mut had_pages = false;
+        for sequence in self.queued.values_mut().filter(|sequence| !sequence.session.is_empty()) {
+            sequence.release();
+            had_pages = true;
+        }
+        had_pages
     }
 
     /// Adds the first sequence of a request that has not started.

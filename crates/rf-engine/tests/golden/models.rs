@@ -82,7 +82,7 @@ pub(crate) fn greedy_with(
     };
     let mut session = engine.session();
     let go_on = &mut |_: &str| ControlFlow::Continue(());
-    let extras = Extras { constraint: None, speculation };
+    let extras = Extras { speculation, ..Extras::default() };
     engine.generate_with(&mut session, prompt, &options, extras, go_on).unwrap()
 }
 

@@ -64,7 +64,7 @@ fn check(
                     }
                     None => ControlFlow::Break(()),
                 };
-                handle.submit(Request::new(ids.clone(), greedy(100), sink)).unwrap();
+                handle.submit(Request::new(ids.clone(), greedy(100)), sink).unwrap();
             }
         }
         for (id, events) in cancelled {
@@ -224,7 +224,7 @@ fn requests_that_arrive_together_compute_their_prefix_once() {
         assert!(released.recv().is_err(), "nothing is sent");
         ControlFlow::Continue(())
     };
-    handle.submit(Request::new(vec![1], greedy(1), hold)).unwrap();
+    handle.submit(Request::new(vec![1], greedy(1)), hold).unwrap();
     let shared = prompt(3, 40);
     let requests: Vec<_> = (0..8).map(|i| [&shared[..], &[i]].concat()).collect();
     let submit = |ids: &Vec<u32>| submit(&handle, ids, &greedy(4), |_| ()).1;

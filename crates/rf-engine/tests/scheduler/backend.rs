@@ -177,8 +177,8 @@ fn a_request_without_a_receiver_is_not_computed() {
     let handle = scheduler.handle();
     ask(&handle, &[1, 2, 3], &greedy(5));
     assert_eq!(control.calls.load(Ordering::Relaxed), 5);
-    let gone = Request::new(vec![1], greedy(5), |_| ControlFlow::Break(()));
-    handle.submit(gone).unwrap();
+    let gone = Request::new(vec![1], greedy(5));
+    handle.submit(gone, |_| ControlFlow::Break(())).unwrap();
     ask(&handle, &[1, 2, 3], &greedy(5));
     assert_eq!(control.calls.load(Ordering::Relaxed), 10);
     assert_eq!(end(scheduler).finished.cancelled, 1);

@@ -45,7 +45,7 @@ impl Experiment {
                 seed: Some(seed),
                 ..SamplerConfig::default()
             };
-            let extras = Extras { speculation: Some(speculation), constraint: None };
+            let extras = Extras { speculation: Some(speculation), ..Extras::default() };
             let options = with_sampler(sampler, DRAWN);
             let outcome = generate(&mut self.engine, &mut session, &self.prompt, &options, extras);
             accepted += outcome.timings.accepted_tokens;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use rf_engine::sampling::{DryConfig, MirostatConfig, MirostatVersion, SamplerConfig};
-use rf_engine::scheduler::{Constraint, Scheduler};
+use rf_engine::scheduler::Scheduler;
 use rf_engine::{
     EncodeOptions, Engine, EngineOptions, Error, Extras, Feed, GenerateOptions, Model, Outcome,
     Outputs, Pooling, Session, Speculation, SpeculationOptions, StopReason,
@@ -47,7 +47,7 @@ pub(crate) fn compare(
 ) -> Outcome {
     let (mut session, mut other) = (engine.session(), engine.session());
     let expected = generate(engine, &mut session, prompt, options, Extras::default());
-    let extras = Extras { speculation: Some(speculation), constraint: None };
+    let extras = Extras { speculation: Some(speculation), ..Extras::default() };
     let outcome = generate(engine, &mut other, prompt, options, extras);
     assert_eq!(outcome.ids, expected.ids, "{prompt:?}");
     assert_eq!(outcome.text, expected.text);
@@ -214,7 +214,7 @@ fn a_stopped_answer_leaves_the_tokens_that_were_shown() {
         if pieces == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let mut session = engine.session();
-    let extras = Extras { speculation: Some(&mut speculation), constraint: None };
+    let extras = Extras { speculation: Some(&mut speculation), ..Extras::default() };
     let outcome =
         engine.generate_with(&mut session, &repeated, &greedy(40), extras, &mut cancel).unwrap();
     assert_eq!(outcome.stop_reason, StopReason::Cancelled);
@@ -231,9 +231,8 @@ fn a_constraint_holds_in_drafts() {
     let prompt = [&[50, 51, 1, 2, 3, 4, 5, 80, 81, 82][..], &prompt(4, 9), &[50, 51]].concat();
     for options in [greedy(20), sampled(3, 20), sampled(4, 20)] {
         let mut run = |speculation| {
-            let mut constraint = Phrases::boxed(&phrases, false, Fault::None);
-            let constraint: Option<&mut dyn Constraint> = Some(constraint.as_mut());
-            let extras = Extras { constraint, speculation };
+            let constraint = Some(Phrases::boxed(&phrases, false, Fault::None));
+            let extras = Extras { constraint, speculation, ..Extras::default() };
             let mut session = engine.session();
             let outcome = generate(&mut engine, &mut session, &prompt, &options, extras);
             (outcome, session.tokens().to_vec())

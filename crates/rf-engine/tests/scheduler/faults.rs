@@ -46,7 +46,7 @@ fn a_slow_reader_loses_only_its_own_request() {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
             };
-            handle.submit(Request::new(ids.clone(), greedy(100), sink)).unwrap();
+            handle.submit(Request::new(ids.clone(), greedy(100)), sink).unwrap();
             receiver
         })
         .collect();
@@ -79,9 +79,9 @@ fn a_sink_that_breaks_or_panics_at_any_event_ends_its_request() {
                 assert!(!(panics && count > at), "a bug in the sink");
                 if count > at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
-            let mut request = Request::new(ids.clone(), greedy(8), sink);
+            let mut request = Request::new(ids.clone(), greedy(8));
             request.num_choices = 2;
-            handle.submit(request).unwrap();
+            handle.submit(request, sink).unwrap();
             assert_eq!(ask(&handle, &ids, &greedy(8)).ids, expected);
             assert_eq!(reported.iter().last(), Some(at));
         }
@@ -102,8 +102,9 @@ fn a_shutdown_ends_all_requests() {
         let last = events.receiver.iter().last();
         assert!(matches!(last, Some(Event::Finished { .. })), "{last:?}");
     }
-    let late = Request::new(vec![1], greedy(1), |_: Event| ControlFlow::Continue(()));
-    assert_eq!(handle.submit(late).unwrap_err(), SubmitError::ShuttingDown);
+    let late = Request::new(vec![1], greedy(1));
+    let go_on = |_: Event| ControlFlow::Continue(());
+    assert_eq!(handle.submit(late, go_on).unwrap_err(), SubmitError::ShuttingDown);
     assert_eq!(handle.stats(), stats);
 }
 

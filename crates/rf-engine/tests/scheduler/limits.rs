@@ -25,7 +25,7 @@ pub(crate) fn hold(handle: &Handle) -> Sender<()> {
         }
         ControlFlow::Continue(())
     };
-    handle.submit(Request::new(vec![1], greedy(1), sink)).unwrap();
+    handle.submit(Request::new(vec![1], greedy(1)), sink).unwrap();
     started.recv().unwrap();
     release
 }
@@ -38,9 +38,9 @@ fn what_can_never_be_served_is_refused() {
     assert_eq!((handle.kv_tokens(), handle.max_sequence_tokens()), (112, 112));
     let refused = |ids: &[u32], options: &GenerateOptions, num_choices| {
         let sink = |event| panic!("{event:?}");
-        let mut request = Request::new(ids.to_vec(), options.clone(), sink);
+        let mut request = Request::new(ids.to_vec(), options.clone());
         request.num_choices = num_choices;
-        handle.submit(request).unwrap_err()
+        handle.submit(request, sink).unwrap_err()
     };
     let too_long = SubmitError::PromptTooLong { prompt_tokens: 113, most_tokens: 112 };
     assert_eq!(refused(&prompt(1, 113), &greedy(1), 1), too_long);
@@ -51,8 +51,6 @@ fn what_can_never_be_served_is_refused() {
         let expected = SubmitError::NumChoices { num_choices, most: 128 };
         assert_eq!(refused(&[1], &greedy(1), num_choices), expected);
     }
-    let shifting = GenerateOptions { context_shift: true, ..greedy(1) };
-    assert_eq!(refused(&[1], &shifting, 1), SubmitError::ContextShift);
     let sampler = SamplerConfig { top_p: 2.0, ..SamplerConfig::default() };
     assert!(matches!(
         refused(&[1], &with_sampler(sampler, 1), 1),
@@ -110,8 +108,9 @@ fn a_full_queue_refuses_until_there_is_room() {
     let release = hold(&handle);
     let queued: Vec<_> = (0..3).map(|_| submit(&handle, &[1], &greedy(2), |_| ()).1).collect();
     assert_eq!(handle.stats().waiting, 3);
-    let more = Request::new(vec![1], greedy(1), |_: Event| ControlFlow::Continue(()));
-    assert_eq!(handle.submit(more).unwrap_err(), SubmitError::QueueFull { max_queued: 3 });
+    let more = Request::new(vec![1], greedy(1));
+    let go_on = |_: Event| ControlFlow::Continue(());
+    assert_eq!(handle.submit(more, go_on).unwrap_err(), SubmitError::QueueFull { max_queued: 3 });
     drop(release);
     for events in queued {
         assert_eq!(events.answer().ids.len(), 2);
@@ -153,9 +152,9 @@ fn order(priorities: &[i32]) -> Vec<usize> {
             }
             ControlFlow::Continue(())
         };
-        let mut request = Request::new(prompt(1, 20), greedy(3), sink);
+        let mut request = Request::new(prompt(1, 20), greedy(3));
         request.priority = priority;
-        handle.submit(request).unwrap();
+        handle.submit(request, sink).unwrap();
     }
     drop((sender, release));
     let order = receiver.iter().collect();
@@ -184,9 +183,9 @@ fn the_last_in_order_is_preempted() {
             }
             ControlFlow::Continue(())
         };
-        let mut request = Request::new(prompt(index, 30), greedy(80), sink);
+        let mut request = Request::new(prompt(index, 30), greedy(80));
         request.priority = priority;
-        handle.submit(request).unwrap();
+        handle.submit(request, sink).unwrap();
     }
     drop((sender, release));
     assert_eq!(receiver.iter().collect::<Vec<_>>(), [1, 0, 2]);

@@ -8,6 +8,7 @@ mod checkpoints;
 mod choices;
 mod constraints;
 mod distribution;
+mod doors;
 mod drafts;
 mod faults;
 mod host_states;

@@ -79,17 +79,19 @@ proptest! {
                 request.use_prefix_cache = plan.use_prefix_cache;
                 request.constraint =
                     plan.is_constrained.then(|| Phrases::boxed(&phrases(), true, Fault::None));
-                if let Some(mut left) = plan.breaks_after {
-                    request.sink = Box::new(move |_| {
-                        left = left.saturating_sub(1);
-                        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                    });
-                }
             };
-            let (_, events) = submit(&handle, &plan.prompt, &plan.options(0), change);
-            if plan.breaks_after.is_none() {
-                pending.push((plan, events));
+            if let Some(mut left) = plan.breaks_after {
+                let mut request = Request::new(plan.prompt.clone(), plan.options(0));
+                change(&mut request);
+                let sink = move |_| {
+                    left = left.saturating_sub(1);
+                    if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                };
+                handle.submit(request, sink).unwrap();
+                continue;
             }
+            let (_, events) = submit(&handle, &plan.prompt, &plan.options(0), change);
+            pending.push((plan, events));
         }
         for (plan, events) in pending {
             for (choice, answer) in events.answers().unwrap().into_iter().enumerate() {

@@ -10,7 +10,9 @@ use rf_engine::scheduler::{
     Event, Handle, Request, RequestError, RequestId, Scheduler, SchedulerOptions, SchedulerStats,
     TokenLogprob,
 };
-use rf_engine::{Engine, EngineOptions, GenerateOptions, Outcome, StopReason, Timings};
+use rf_engine::{
+    Engine, EngineOptions, GenerateOptions, Outcome, Session, StopReason, Timings,
+};
 pub(crate) use rf_testing::{demo_model as demo, golden_model as data, prompt, tiny_model as tiny};
 
 pub(crate) const PAGE_TOKENS: usize = 16;
@@ -81,12 +83,13 @@ pub(crate) struct Answer {
     pub(crate) prompt_logprobs: Option<Vec<TokenLogprob>>,
     pub(crate) end: Option<StopReason>,
     pub(crate) timings: Timings,
+    pub(crate) session: Option<Box<Session>>,
 }
 
 /// The events of a request.
 pub(crate) struct Events {
     pub(crate) receiver: Receiver<Event>,
-    num_choices: usize,
+    pub(crate) num_choices: usize,
 }
 
 /// Passes events to a channel, and breaks without a receiver.
@@ -105,10 +108,10 @@ pub(crate) fn submit(
     change: impl FnOnce(&mut Request),
 ) -> (RequestId, Events) {
     let (sender, receiver) = channel();
-    let mut request = Request::new(prompt.to_vec(), options.clone(), sink(sender));
+    let mut request = Request::new(prompt.to_vec(), options.clone());
     change(&mut request);
     let num_choices = request.num_choices;
-    (handle.submit(request).unwrap(), Events { receiver, num_choices })
+    (handle.submit(request, sink(sender)).unwrap(), Events { receiver, num_choices })
 }
 
 /// The answer of a request alone on the scheduler.
@@ -139,11 +142,12 @@ impl Events {
                     answer.text += &text;
                     answer.logprobs.extend(logprob);
                 }
-                Event::Finished { choice, reason, text, timings, .. } => {
+                Event::Finished { choice, reason, text, timings, session, .. } => {
                     let answer = &mut answers[choice];
                     assert_eq!(answer.end.replace(reason), None, "a second end");
                     answer.text += &text;
                     answer.timings = timings;
+                    answer.session = session;
                     assert_eq!(timings.generated_tokens, answer.ids.len());
                 }
                 Event::Failed(error) => return Err(error),

@@ -2,13 +2,13 @@
 
 use std::sync::mpsc::channel;
 
-use rf_engine::scheduler::{Event, Scheduler, SchedulerOptions};
+use rf_engine::scheduler::{Event, Request, Scheduler, SchedulerOptions};
 use rf_engine::{EngineOptions, Feed, GenerateOptions, Outputs, Session};
 use rf_kv::{CutCause, NotCut, PageGroup, PageSize};
 
 use crate::support::{
-    ENGINE, PAGE_TOKENS, SCHEDULER, alone, ask, data, end, engine, greedy, prompt, sampled, sink,
-    submit,
+    ENGINE, Events, PAGE_TOKENS, SCHEDULER, alone, ask, data, end, engine, greedy, prompt, sampled,
+    sink, submit,
 };
 
 /// Models of layers with and without a window of 16 tokens, which is one page.
@@ -159,21 +159,23 @@ fn a_request_that_arrives_when_choices_begin_waits_for_their_pages() {
         let handle = scheduler.handle();
         let (sender, receiver) = channel();
         let (ids, next) = (prompt(3, 24), prompt(4, 40));
-        let (_, first) = submit(&handle, &ids, &sampled(5, 6), |request| {
-            request.num_choices = 5;
-            let mut original = std::mem::replace(&mut request.sink, Box::new(sink(channel().0)));
-            let (mut sender, handle, next) = (Some(sender), scheduler.handle(), next.clone());
-            request.sink = Box::new(move |event: Event| {
-                // The scheduler waits for the sink, and reads the request before the next step.
-                if matches!(event, Event::Token { .. })
-                    && let Some(sender) = sender.take()
-                {
-                    let (_, events) = submit(&handle, &next, &greedy(6), |_| ());
-                    sender.send(events).unwrap();
-                }
-                original.event(event)
-            });
-        });
+        let (events, first) = channel();
+        let first = Events { receiver: first, num_choices: 5 };
+        let mut request = Request::new(ids.clone(), sampled(5, 6));
+        request.num_choices = 5;
+        let (mut sender, mut events) = (Some(sender), sink(events));
+        let (submitter, following) = (handle.clone(), next.clone());
+        let submits = move |event: Event| {
+            // The scheduler waits for the sink, and reads the request before the next step.
+            if matches!(event, Event::Token { .. })
+                && let Some(sender) = sender.take()
+            {
+                let (_, events) = submit(&submitter, &following, &greedy(6), |_| ());
+                sender.send(events).unwrap();
+            }
+            events(event)
+        };
+        handle.submit(request, submits).unwrap();
         let second = receiver.recv().unwrap();
         let mut alone_engine = self::engine(&path, whole());
         for (answer, seed) in first.answers().unwrap().into_iter().zip(5..) {

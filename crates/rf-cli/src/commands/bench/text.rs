@@ -48,7 +48,8 @@ pub(super) fn decode(
     let mut drafted = DraftCounts { is_on: speculation.is_some(), ..DraftCounts::default() };
     let mut samples_ns = Vec::with_capacity(repetitions);
     for _ in 0..repetitions {
-        let extras = Extras { constraint: None, speculation: speculation.as_deref_mut() };
+        let speculation = speculation.as_deref_mut();
+        let extras = Extras { speculation, ..Extras::default() };
         let session = &mut feeder.sessions[0];
         let on_text = &mut |_: &str| flow(&watch);
         let outcome = feeder.engine.generate_with(session, ids, &options, extras, on_text)?;

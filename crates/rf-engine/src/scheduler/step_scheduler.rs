@@ -1,0 +1,507 @@
+//! Steps: which sequences are in the next one, and what becomes of them.
+
+mod admission;
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use rf_kv::{OutOfPages, PageCounts, PageGroup};
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::scheduler::drafter::{Drafter, Room};
+use crate::scheduler::event::{Event, Observer};
+use crate::scheduler::options::SchedulerOptions;
+use crate::scheduler::request::{Request, RequestId};
+use crate::scheduler::sequence::{ActiveRequest, End, Sequence};
+use crate::scheduler::stats::SchedulerStats;
+use crate::scheduler::step::{self, Chooser, Computed};
+use crate::scheduler::submission::{Limits, Submission, SubmitError};
+use crate::scheduler::waiting::Waiting;
+use crate::session::Session;
+use crate::speculation::Speculation;
+
+/// Serves requests step by step on an engine of the caller, which all calls must share.
+///
+/// A [`Scheduler`](super::Scheduler) is this on a thread of its own, with a queue, and
+/// [`Engine::generate`] is this with one request.
+///
+/// ```
+/// use std::ops::ControlFlow;
+///
+/// use rf_engine::scheduler::{Event, Request, SchedulerOptions, StepScheduler};
+/// use rf_engine::{Engine, EngineOptions, GenerateOptions, Model};
+/// use rf_graph::ReferenceBackend;
+///
+/// let model = Model::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/smollm3.gguf"))?;
+/// let options = EngineOptions { context_tokens: Some(64), ..EngineOptions::default() };
+/// let mut engine = Engine::load(model, &ReferenceBackend, options, &mut |_| ())?;
+///
+/// // Three answers to one prompt.
+/// let mut steps = StepScheduler::new(&engine, SchedulerOptions::default())?;
+/// let options = GenerateOptions { max_tokens: Some(4), ..GenerateOptions::default() };
+/// let request = Request { num_choices: 3, ..Request::new(vec![1, 2, 3], options) };
+/// steps.submit(&mut engine, request)?;
+/// let mut texts = vec![String::new(); 3];
+/// while !steps.is_idle() {
+///     steps.step(&mut engine, None, &mut |_, event| {
+///         if let Event::Token { choice, text, .. } | Event::Finished { choice, text, .. } = event {
+///             texts[choice] += &text;
+///         }
+///         ControlFlow::Continue(())
+///     });
+/// }
+/// # assert_eq!(steps.stats(&engine).prompt_tokens, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct StepScheduler {
+    options: SchedulerOptions,
+    limits: Limits,
+    /// Requests that were submitted here.
+    num_requests: u64,
+    requests: HashMap<RequestId, ActiveRequest>,
+    waiting: Waiting,
+    /// Ascending by rank.
+    running: Vec<Sequence>,
+    /// The first waiting sequence does not fit until a sequence gives pages back.
+    is_blocked: bool,
+    drafter: Drafter,
+    stats: SchedulerStats,
+    /// Requests that end before their choices do.
+    ended: Vec<RequestId>,
+    /// Last events of choices and requests. They are sent after the statistics count them.
+    last_events: Vec<(RequestId, Event)>,
+    /// Logits of a step; kept, because a new buffer would cost more than sampling.
+    logits: Vec<f32>,
+    /// Logits of one row under a constraint.
+    masked: Vec<f32>,
+}
+
+impl StepScheduler {
+    /// A scheduler without requests.
+    ///
+    /// # Errors
+    ///
+    /// If an option is 0, or the engine was loaded to embed.
+    pub fn new(engine: &Engine, options: SchedulerOptions) -> Result<Self, Error> {
+        Ok(Self {
+            options: options.for_engine(engine)?,
+            limits: Limits::new(engine),
+            num_requests: 0,
+            requests: HashMap::new(),
+            waiting: Waiting::default(),
+            running: Vec::new(),
+            is_blocked: false,
+            drafter: Drafter::default(),
+            stats: SchedulerStats::default(),
+            ended: Vec::new(),
+            last_events: Vec::new(),
+            logits: Vec::new(),
+            masked: Vec::new(),
+        })
+    }
+
+    /// Adds a request. The length of the queue is not limited here.
+    ///
+    /// # Errors
+    ///
+    /// If the request is invalid or can never fit.
+    pub fn submit(
+        &mut self,
+        engine: &mut Engine,
+        request: Request,
+    ) -> Result<RequestId, SubmitError> {
+        let submission = self.limits.check(request)?;
+        Ok(self.add(engine, submission))
+    }
+
+    /// [`submit`](Self::submit) with a session, which stays as it is if the request is refused.
+    pub(crate) fn submit_with(
+        &mut self,
+        engine: &mut Engine,
+        request: Request,
+        session: &mut Session,
+    ) -> Result<RequestId, SubmitError> {
+        let mut submission = self.limits.check(request)?;
+        submission.session = Some(std::mem::replace(session, engine.session()));
+        Ok(self.add(engine, submission))
+    }
+
+    fn add(&mut self, engine: &mut Engine, mut submission: Submission) -> RequestId {
+        self.num_requests += 1;
+        let id = RequestId(self.num_requests);
+        submission.id = id;
+        self.enqueue(engine, submission);
+        id
+    }
+
+    /// Ends a request with [`StopReason::Cancelled`](crate::StopReason::Cancelled). The next step
+    /// sends its last events. Does nothing if it has ended already.
+    pub fn cancel(&mut self, id: RequestId) {
+        self.end(id, End::Cancelled);
+    }
+
+    /// Returns true if all requests have ended.
+    pub fn is_idle(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Computes one batch and passes the events of its requests to `emit`, whose `Break` cancels a
+    /// request. While a sequence runs alone, `speculation` drafts for it. Does nothing without
+    /// requests.
+    pub fn step(
+        &mut self,
+        engine: &mut Engine,
+        speculation: Option<&mut Speculation>,
+        emit: &mut dyn FnMut(RequestId, Event) -> ControlFlow<()>,
+    ) {
+        self.step_observed(engine, speculation, &mut { emit });
+    }
+
+    /// The state after the last step.
+    pub fn stats(&self, engine: &Engine) -> SchedulerStats {
+        let pool = engine.kv_stats();
+        let states = engine.kv_stats_of(PageGroup::State);
+        SchedulerStats {
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            kv_pages_total: pool.total_pages,
+            kv_pages_used: pool.used_pages,
+            host_states: states.stored,
+            host_state_loads: states.loads,
+            ..self.stats
+        }
+    }
+
+    /// As [`step`](Self::step).
+    pub(super) fn step_observed(
+        &mut self,
+        engine: &mut Engine,
+        mut speculation: Option<&mut Speculation>,
+        observer: &mut dyn Observer,
+    ) {
+        self.settle(engine, observer);
+        self.plan(engine, speculation.as_deref_mut(), observer);
+        self.settle(engine, observer);
+        self.compute(engine, speculation, observer);
+        self.settle(engine, observer);
+    }
+
+    /// The number of sequences that wait and whose request has started.
+    pub(super) fn num_preempted(&self) -> usize {
+        self.waiting.num_preempted()
+    }
+
+    /// Adds a request that was checked.
+    pub(super) fn enqueue(&mut self, engine: &mut Engine, mut submission: Submission) {
+        let given = submission.session.take();
+        let returns_session = given.is_some();
+        let session = match given {
+            Some(session) => continued(engine, session, &submission),
+            None => engine.session(),
+        };
+        let id = submission.id;
+        let (request, first) = Sequence::from_submission(submission, session, returns_session);
+        self.requests.insert(id, request);
+        if let Some(first) = first {
+            self.waiting.insert_queued(first);
+        }
+        // It may come before the sequence that does not fit.
+        self.is_blocked = false;
+    }
+
+    /// Cancels all requests.
+    pub(super) fn cancel_all(&mut self) {
+        let all: Vec<RequestId> = self.requests.keys().copied().collect();
+        for id in all {
+            self.cancel(id);
+        }
+    }
+
+    /// Ends a request before its choices do.
+    fn end(&mut self, id: RequestId, end: End) {
+        if let Some(request) = self.requests.get_mut(&id)
+            && request.end.is_none()
+        {
+            request.end = Some(end);
+            self.ended.push(id);
+        }
+    }
+
+    /// Frees the pages of ended requests, and then sends last events.
+    fn settle(&mut self, engine: &Engine, observer: &mut dyn Observer) {
+        let mut gone = Vec::new();
+        loop {
+            for id in std::mem::take(&mut self.ended) {
+                gone.push(id);
+                self.clear(id);
+            }
+            observer.before_last_events(self, engine);
+            for (id, event) in std::mem::take(&mut self.last_events) {
+                gone.push(id);
+                let is_active = self.requests.get(&id).is_some_and(|request| request.end.is_none());
+                if is_active && observer.event(id, event).is_break() {
+                    self.cancel(id);
+                }
+            }
+            if self.ended.is_empty() {
+                break;
+            }
+        }
+        for id in gone {
+            if self.requests.get(&id).is_some_and(|request| request.unfinished_choices == 0) {
+                self.requests.remove(&id);
+            }
+        }
+    }
+
+    /// Plans the tokens of the next step: one for each sequence that decodes, then prompts.
+    fn plan(
+        &mut self,
+        engine: &mut Engine,
+        speculation: Option<&mut Speculation>,
+        observer: &mut dyn Observer,
+    ) {
+        let mut budget = self.plan_running();
+        let mut has_preempted = false;
+        while !self.pages_planned().fits_in(engine.available_pages()) {
+            has_preempted = true;
+            match self.running.as_slice() {
+                _ if self.waiting.release() => {}
+                // Alone it would fit, if sessions outside of the scheduler held no pages.
+                [last] => {
+                    let (id, needed) = (last.rank.request, last.pages_planned());
+                    return self.fail_for_pages(engine, id, needed);
+                }
+                _ => self.preempt_last(),
+            }
+            budget = self.plan_running();
+        }
+        if !has_preempted {
+            self.admit(engine, budget, observer);
+        }
+        debug_assert!(
+            self.pages_planned().fits_in(engine.available_pages()),
+            "the pages of all planned tokens are available"
+        );
+        // Several sequences are a large batch without a draft.
+        if let (Some(speculation), [sequence]) = (speculation, self.running.as_mut_slice()) {
+            let room = Room {
+                batch_tokens: self.options.max_batched_tokens,
+                sequence_tokens: self.limits.max_sequence_tokens(),
+            };
+            self.drafter.plan(engine, speculation, sequence, room);
+        }
+    }
+
+    /// Pages that the planned tokens take.
+    fn pages_planned(&self) -> PageCounts {
+        self.running.iter().map(Sequence::pages_planned).sum()
+    }
+
+    /// Plans the tokens of running sequences and returns the rest of the budget.
+    fn plan_running(&mut self) -> usize {
+        let (most_tokens, bos) =
+            (self.limits.max_sequence_tokens(), self.limits.model.tokenizer().bos());
+        let mut budget = self.options.max_batched_tokens;
+        for sequence in &mut self.running {
+            sequence.draft = None;
+            sequence.shift(most_tokens, bos);
+            sequence.planned_tokens = usize::from(sequence.uncomputed_tokens() == 1);
+            budget -= sequence.planned_tokens;
+        }
+        for sequence in &mut self.running {
+            if sequence.planned_tokens == 0 {
+                budget -= sequence.plan(budget);
+            }
+        }
+        budget
+    }
+
+    fn preempt_last(&mut self) {
+        let Some(mut sequence) = self.running.pop() else { return };
+        tracing::debug!(request = %sequence.rank.request, "preempted");
+        sequence.preempt();
+        self.waiting.insert_preempted(sequence);
+        self.stats.preemptions += 1;
+        self.is_blocked = false;
+    }
+
+    fn fail_for_pages(&mut self, engine: &Engine, id: RequestId, needed: PageCounts) {
+        if let Err(error) = OutOfPages::check(needed, engine.available_pages()) {
+            self.end(id, End::Failed(Error::from(error).into()));
+        }
+    }
+
+    /// Computes the planned tokens and chooses the next ones.
+    fn compute(
+        &mut self,
+        engine: &mut Engine,
+        mut speculation: Option<&mut Speculation>,
+        observer: &mut dyn Observer,
+    ) {
+        let tokens: usize = self.running.iter().map(|sequence| sequence.planned_tokens).sum();
+        if tokens == 0 {
+            return;
+        }
+        let decodes_alone = matches!(self.running.as_slice(), [sequence] if sequence.decodes());
+        let start = Instant::now();
+        let computed = phase(&self.running, tokens)
+            .in_scope(|| step::compute(engine, &mut self.running, &mut self.logits));
+        if decodes_alone && let Some(speculation) = &mut speculation {
+            speculation.note_batch(tokens, start.elapsed());
+        }
+        match computed {
+            Ok(computed) => {
+                self.stats.count_step(tokens);
+                computed.note_prompts(&mut self.running, &self.logits);
+                // A window of a prompt has given back the pages that it has passed.
+                self.is_blocked &= !(engine.has_window_pages() && self.computes_prompts());
+                self.choose(computed, engine.page_tokens(), speculation, observer);
+                self.finish();
+            }
+            Err(error) => {
+                let planned = self.running.iter().filter(|sequence| sequence.planned_tokens > 0);
+                let failed: Vec<RequestId> = planned.map(|s| s.rank.request).collect();
+                for id in failed {
+                    self.end(id, End::Failed(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Returns true if the step has computed more than one token of a sequence.
+    fn computes_prompts(&self) -> bool {
+        self.running.iter().any(|sequence| sequence.planned_tokens > 1)
+    }
+
+    /// Chooses the next tokens. Followers of a sequence begin with its prompt.
+    fn choose(
+        &mut self,
+        mut computed: Computed,
+        page_tokens: usize,
+        mut speculation: Option<&mut Speculation>,
+        observer: &mut dyn Observer,
+    ) {
+        let tokenizer = self.limits.model.tokenizer();
+        let mut chooser = Chooser::new(tokenizer, &mut self.masked, observer);
+        let mut forks = Vec::new();
+        for mut row in std::mem::take(&mut computed.rows) {
+            let sequence = &mut self.running[row.sequence];
+            let id = sequence.rank.request;
+            let Some(request) = self.requests.get_mut(&id) else { continue };
+            if request.end.is_some() {
+                continue;
+            }
+            let draft = sequence.draft.take().map(|planned| planned.draft).unwrap_or_default();
+            let len_tokens = sequence.tokens.len();
+            let followers = sequence.fork_followers();
+            let mask = row.mask.take();
+            let output = &mut computed.output(&row, &mut self.logits, !followers.is_empty());
+            let mut result = chooser.advance_drafted(sequence, request, output, mask, &draft);
+            if !draft.ids.is_empty() {
+                let accepted = sequence.confirm(&draft, len_tokens, page_tokens);
+                if let Some(speculation) = &mut speculation {
+                    speculation.note_result(&draft, accepted);
+                }
+            }
+            for mut fork in followers {
+                let has_room = self.running.len() + forks.len() < self.options.max_num_seqs;
+                if has_room && matches!(result, Ok(ControlFlow::Continue(()))) {
+                    result = chooser.advance_fork(&mut fork, request, output);
+                    forks.push(fork);
+                } else {
+                    fork.release();
+                    self.waiting.insert_preempted(fork);
+                }
+            }
+            request.end = match result {
+                Ok(ControlFlow::Continue(())) => continue,
+                Ok(ControlFlow::Break(())) => Some(End::Cancelled),
+                Err(error) => Some(End::Failed(error)),
+            };
+            self.ended.push(id);
+        }
+        self.stats.generation_tokens += chooser.generated_tokens();
+        for fork in forks {
+            self.insert(fork);
+        }
+    }
+
+    /// Removes the sequences that have ended.
+    fn finish(&mut self) {
+        let requests = &self.requests;
+        let is_active = |id| requests.get(&id).is_some_and(|request| request.end.is_none());
+        let has_ended =
+            |sequence: &mut Sequence| sequence.end.is_some() && is_active(sequence.rank.request);
+        let ended: Vec<Sequence> = self.running.extract_if(.., has_ended).collect();
+        for mut sequence in ended {
+            let id = sequence.rank.request;
+            let Some(request) = self.requests.get_mut(&id) else { continue };
+            let Some(reason) = sequence.end else { continue };
+            let event = sequence.finished(reason, request);
+            request.unfinished_choices -= 1;
+            if let Event::Finished { reason, .. } = &event {
+                self.stats.finished.count(*reason);
+            }
+            self.last_events.push((id, event));
+            self.is_blocked = false;
+        }
+    }
+
+    /// Removes all sequences of an ended request.
+    fn clear(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        if request.unfinished_choices == 0 {
+            return;
+        }
+        let mut sequences: Vec<Sequence> =
+            self.running.extract_if(.., |sequence| sequence.rank.request == id).collect();
+        sequences.extend(self.waiting.remove(id));
+        self.is_blocked = false;
+        let choices = std::mem::take(&mut request.unfinished_choices) as u64;
+        match request.end.take() {
+            Some(End::Failed(error)) => {
+                tracing::warn!(request = %id, %error, "request failed");
+                self.stats.finished.failed += choices;
+                self.last_events.push((id, Event::Failed(error)));
+            }
+            Some(End::Cancelled) | None => {
+                self.stats.finished.cancelled += choices;
+                for mut sequence in sequences {
+                    let events = sequence.cancelled(request);
+                    self.last_events.extend(events.into_iter().map(|event| (id, event)));
+                }
+            }
+        }
+    }
+}
+
+/// The part of a session that a prompt continues.
+fn continued(engine: &mut Engine, mut session: Session, submission: &Submission) -> Session {
+    let prompt = &submission.prompt;
+    if submission.prompt_logprobs.is_some() {
+        // Logits of cached tokens are not there.
+        session.reset();
+        return session;
+    }
+    let common = session.tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
+    // The last token is always computed: its logits are not in the cache.
+    session.truncate_or_reset(common.min(prompt.len() - 1));
+    engine.keep_states(&mut session, prompt);
+    session
+}
+
+/// The span of a step. Those of a sequence alone are the phases of rf-profile.
+fn phase(running: &[Sequence], tokens: usize) -> tracing::Span {
+    match running {
+        [sequence] if sequence.has_generated() => {
+            let position = sequence.tokens.len() - 1;
+            let drafted = sequence.draft.as_ref().map_or(0, |planned| planned.draft.ids.len());
+            tracing::debug_span!("decode", position, drafted)
+        }
+        [_] => tracing::info_span!("prefill", tokens),
+        _ => tracing::debug_span!("step", tokens, sequences = running.len()),
+    }
+}

@@ -1,0 +1,168 @@
+//! Checks of requests: what can never be served is refused, and the rest is prepared.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::engine::Engine;
+use crate::generation::{GenerateOptions, Generation};
+use crate::model::Model;
+use crate::sampling;
+use crate::scheduler::constraint::Constraint;
+use crate::scheduler::request::{Request, RequestId};
+use crate::session::Session;
+
+/// A context with fewer tokens is not shifted: half of it is no text to continue.
+const LEAST_SHIFTED_TOKENS: usize = 4;
+
+/// The reason for refusing a request.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// Too many requests wait. Try again later.
+    #[error("the queue is full: {max_queued} requests wait; try again later")]
+    QueueFull {
+        /// The largest number of waiting requests.
+        max_queued: usize,
+    },
+    /// The scheduler has ended.
+    #[error("the scheduler is shutting down")]
+    ShuttingDown,
+    /// The prompt has no tokens.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// The prompt fits neither now nor later.
+    #[error(
+        "the prompt has {prompt_tokens} tokens and there is room for {most_tokens}; use a shorter \
+         prompt, or a larger context and KV cache"
+    )]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        prompt_tokens: usize,
+        /// Tokens of the context, or of the KV cache if they are fewer.
+        most_tokens: usize,
+    },
+    /// A token id is not in the vocabulary.
+    #[error("token id {id} is not in the vocabulary of {vocab_size}")]
+    UnknownToken {
+        /// The id.
+        id: u32,
+        /// Size of the vocabulary.
+        vocab_size: usize,
+    },
+    /// A sampling parameter is out of range.
+    #[error(transparent)]
+    Sampling(#[from] sampling::Error),
+    /// The number of choices is out of range.
+    #[error("the number of choices is {num_choices}, expected 1 to {most}")]
+    NumChoices {
+        /// The number.
+        num_choices: usize,
+        /// The largest number.
+        most: usize,
+    },
+}
+
+/// A request that was checked.
+pub(super) struct Submission {
+    pub(super) id: RequestId,
+    pub(super) prompt: Vec<u32>,
+    /// At least one.
+    pub(super) choices: Vec<Choice>,
+    pub(super) priority: i32,
+    pub(super) logprobs: Option<usize>,
+    pub(super) prompt_logprobs: Option<usize>,
+    pub(super) use_prefix_cache: bool,
+    pub(super) session: Option<Session>,
+    /// True if the request limits the number of tokens, not only the room for them.
+    pub(super) is_limited: bool,
+    pub(super) arrival: Instant,
+}
+
+/// One answer to a request.
+pub(super) struct Choice {
+    pub(super) index: usize,
+    pub(super) generation: Generation,
+    pub(super) constraint: Option<Box<dyn Constraint>>,
+    /// How many of the most probable tokens are enough to choose from; `None` if all logits are
+    /// needed.
+    pub(super) best_needed: Option<usize>,
+    /// True if a full context drops its older half instead of ending the choice.
+    pub(super) shifts: bool,
+}
+
+/// The room and the vocabulary of an engine, which requests must keep to.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    pub(super) model: Arc<Model>,
+    pub(super) kv_tokens: usize,
+    context_tokens: usize,
+}
+
+impl Limits {
+    pub(super) fn new(engine: &Engine) -> Self {
+        Self {
+            model: Arc::clone(engine.model()),
+            kv_tokens: engine.kv_tokens(),
+            context_tokens: engine.context_tokens(),
+        }
+    }
+
+    /// The largest number of tokens of a sequence: the context, or the KV cache if it is smaller.
+    pub(super) fn max_sequence_tokens(&self) -> usize {
+        self.context_tokens.min(self.kv_tokens)
+    }
+
+    /// Checks a request and prepares its choices.
+    pub(super) fn check(&self, request: Request) -> Result<Submission, SubmitError> {
+        let Request { prompt, options, num_choices, mut constraint, .. } = request;
+        let (prompt_tokens, most_tokens) = (prompt.len(), self.max_sequence_tokens());
+        let vocab_size = self.model.config().vocab_size;
+        if prompt.is_empty() {
+            return Err(SubmitError::EmptyPrompt);
+        }
+        if prompt_tokens > most_tokens {
+            return Err(SubmitError::PromptTooLong { prompt_tokens, most_tokens });
+        }
+        if let Some(&id) = prompt.iter().find(|id| **id as usize >= vocab_size) {
+            return Err(SubmitError::UnknownToken { id, vocab_size });
+        }
+        if !(1..=Request::MAX_CHOICES).contains(&num_choices) {
+            return Err(SubmitError::NumChoices { num_choices, most: Request::MAX_CHOICES });
+        }
+        let shifts = options.context_shift && most_tokens >= LEAST_SHIFTED_TOKENS;
+        // The last token is not computed, so it needs no room.
+        let room = if shifts { usize::MAX } else { most_tokens - prompt_tokens + 1 };
+        let is_limited = options.max_tokens.is_some();
+        let max_tokens = options.max_tokens.unwrap_or(usize::MAX).min(room);
+        let mut options = GenerateOptions { max_tokens: Some(max_tokens), ..options };
+        let mut choices = Vec::with_capacity(num_choices);
+        let mut seed = options.sampler.seed;
+        for index in 0..num_choices {
+            options.sampler.seed = seed.map(|seed| seed.wrapping_add(index as u64));
+            let generation = Generation::new(&prompt, &options)?;
+            // An unset seed is drawn once, so that it repeats all choices.
+            seed.get_or_insert(generation.seed());
+            let is_last = index + 1 == num_choices;
+            let constraint =
+                if is_last { constraint.take() } else { constraint.as_ref().map(|c| c.fork()) };
+            let takes_best = constraint.is_none()
+                && request.logprobs.is_none()
+                && request.prompt_logprobs.is_none();
+            let best_needed = generation.best_needed().filter(|_| takes_best);
+            choices.push(Choice { index, generation, constraint, best_needed, shifts });
+        }
+        Ok(Submission {
+            id: RequestId(0),
+            prompt,
+            choices,
+            priority: request.priority,
+            logprobs: request.logprobs,
+            prompt_logprobs: request.prompt_logprobs,
+            // Logits of cached tokens are not there.
+            use_prefix_cache: request.use_prefix_cache && request.prompt_logprobs.is_none(),
+            session: request.session,
+            is_limited,
+            arrival: Instant::now(),
+        })
+    }
+}

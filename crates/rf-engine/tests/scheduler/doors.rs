@@ -1,0 +1,297 @@
+//! Both doors to an engine, [`Engine::generate`] and a scheduler: the same answers, and the same
+//! sequences to continue from.
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rf_engine::sampling::SamplerConfig;
+use rf_engine::scheduler::{
+    Event, Request, Scheduler, SchedulerOptions, StepScheduler, SubmitError, TokenLogprob,
+};
+use rf_engine::{Engine, EngineOptions, Extras, GenerateOptions, Speculation, StopReason, Timings};
+
+use crate::constraints::{Fault, Phrases, phrases};
+use crate::drafts::{engine, fixed};
+use crate::limits::hold;
+use crate::recurrent::shapes::QWEN35;
+use crate::support::{
+    ENGINE, SCHEDULER, alone, ask, data, end, greedy, prompt, sampled, start, submit, tiny,
+    with_sampler,
+};
+
+/// A small context, and room for drafts.
+const SMALL: EngineOptions = EngineOptions {
+    context_tokens: Some(64),
+    kv_tokens: Some(4 * 64),
+    sequences: 2,
+    speculates: true,
+    ..ENGINE
+};
+
+const KINDS: [&str; 5] = ["dense", "window", "experts", "latent", "recurrent"];
+
+fn load(kind: &str, options: EngineOptions) -> Engine {
+    let file = match kind {
+        "dense" => "smollm3",
+        "window" => "gemma4_e4b",
+        "experts" => "glm4moe",
+        "latent" => "deepseek2_groups",
+        _ => return QWEN35.engine(1, options),
+    };
+    engine(&data(file), options)
+}
+
+struct Case {
+    name: &'static str,
+    options: GenerateOptions,
+    logprobs: Option<usize>,
+    /// True if the output is constrained, and whether tokens are forced.
+    constraint: Option<bool>,
+    end: StopReason,
+}
+
+fn cases() -> Vec<Case> {
+    // Few tokens are likely, so that every model repeats some.
+    let few = (0..16).map(|id| (id, 50.0)).collect();
+    let few = with_sampler(SamplerConfig { logit_bias: few, ..SamplerConfig::greedy() }, 27);
+    let shifting = |max_tokens| GenerateOptions {
+        context_shift: true,
+        max_tokens: Some(max_tokens),
+        ..few.clone()
+    };
+    let case = |name, options: &GenerateOptions, logprobs, constraint, end| {
+        let options = options.clone();
+        Case { name, options, logprobs, constraint, end }
+    };
+    let (length, complete) = (StopReason::Length, StopReason::Constraint);
+    vec![
+        case("text", &few, None, None, length),
+        case("best token", &greedy(20), None, None, length),
+        case("sampled", &sampled(5, 20), None, None, length),
+        case("log probabilities", &few, Some(3), None, length),
+        case("mask", &greedy(20), None, Some(false), complete),
+        case("forced", &sampled(5, 20), None, Some(true), complete),
+        case("mask and log probabilities", &greedy(20), Some(2), Some(true), complete),
+        case("shift", &shifting(150), None, None, length),
+        case("shift and log probabilities", &shifting(60), Some(1), None, length),
+        case(
+            "full",
+            &GenerateOptions { max_tokens: None, ..few },
+            None,
+            None,
+            StopReason::ContextFull,
+        ),
+    ]
+}
+
+type Answer = (Vec<u32>, String, Vec<TokenLogprob>, StopReason);
+
+/// The counts that do not depend on measured times.
+fn counts(timings: &Timings) -> [usize; 5] {
+    let Timings { prompt_tokens, cached_tokens, generated_tokens, .. } = *timings;
+    let Timings { drafted_tokens, accepted_tokens, .. } = *timings;
+    [prompt_tokens, cached_tokens, generated_tokens, drafted_tokens, accepted_tokens]
+}
+
+fn drafts(engine: &Engine, drafts: bool) -> Option<Speculation> {
+    drafts.then(|| Speculation::ngram(engine, fixed(3)).unwrap())
+}
+
+fn generated(kind: &str, case: &Case, with_drafts: bool) -> (Answer, [usize; 5]) {
+    let mut engine = load(kind, SMALL);
+    let mut speculation = drafts(&engine, with_drafts);
+    let extras = Extras {
+        constraint: case.constraint.map(|forces| Phrases::boxed(&phrases(), forces, Fault::None)),
+        speculation: speculation.as_mut(),
+        logprobs: case.logprobs,
+    };
+    let (mut session, mut shown) = (engine.session(), String::new());
+    let mut show = |text: &str| {
+        shown += text;
+        ControlFlow::Continue(())
+    };
+    let text = prompt(3, 12).repeat(3);
+    let outcome = engine.generate_with(&mut session, &text, &case.options, extras, &mut show);
+    let outcome = outcome.unwrap();
+    assert_eq!(shown, outcome.text, "{kind}, {}", case.name);
+    let counts = counts(&outcome.timings);
+    ((outcome.ids, outcome.text, outcome.logprobs, outcome.stop_reason), counts)
+}
+
+fn scheduled(kind: &str, case: &Case, with_drafts: bool) -> (Answer, [usize; 5]) {
+    let engine = load(kind, SMALL);
+    let speculation = drafts(&engine, with_drafts);
+    let scheduler = Scheduler::start_with_drafts(engine, speculation, SCHEDULER).unwrap();
+    let text = prompt(3, 12).repeat(3);
+    let (_, events) = submit(&scheduler.handle(), &text, &case.options, |request| {
+        request.logprobs = case.logprobs;
+        request.constraint =
+            case.constraint.map(|forces| Phrases::boxed(&phrases(), forces, Fault::None));
+    });
+    let answer = events.answer();
+    end(scheduler);
+    ((answer.ids, answer.text, answer.logprobs, answer.end.unwrap()), counts(&answer.timings))
+}
+
+#[test]
+fn both_doors_give_the_same_answers_with_and_without_drafts() {
+    for kind in KINDS {
+        let mut accepted = 0;
+        for case in cases() {
+            let what = format!("{kind}, {}", case.name);
+            let (expected, plain_counts) = generated(kind, &case, false);
+            assert_eq!(expected.3, case.end, "{what}");
+            assert_eq!(expected.2.is_empty(), case.logprobs.is_none(), "{what}");
+            assert_eq!(scheduled(kind, &case, false), (expected.clone(), plain_counts), "{what}");
+            let (answer, counts) = generated(kind, &case, true);
+            assert_eq!(answer, expected, "{what} with drafts");
+            assert_eq!(scheduled(kind, &case, true), (expected, counts), "{what} with drafts");
+            accepted += counts[4];
+        }
+        assert!(accepted > 0, "{kind}");
+    }
+}
+
+#[test]
+fn contexts_of_many_requests_shift_while_they_preempt_each_other() {
+    let options = GenerateOptions { context_shift: true, ..greedy(100) };
+    for kind in ["dense", "window", "recurrent"] {
+        let mut alone_engine = load(kind, SMALL);
+        let requests: Vec<_> = (0..6).map(|seed| prompt(seed % 4, 10 + 9 * seed)).collect();
+        let expected: Vec<_> =
+            requests.iter().map(|ids| alone(&mut alone_engine, ids, &options).ids).collect();
+        // Room for one and a half sequences.
+        let few = EngineOptions { kv_tokens: Some(96), batch_tokens: 24, ..SMALL };
+        let limits = SchedulerOptions { max_batched_tokens: 24, ..SCHEDULER };
+        let scheduler = Scheduler::start(load(kind, few), limits).unwrap();
+        let handle = scheduler.handle();
+        let events: Vec<_> =
+            requests.iter().map(|ids| submit(&handle, ids, &options, |_| ()).1).collect();
+        for (events, expected) in events.into_iter().zip(expected) {
+            let answer = events.answer();
+            assert_eq!((answer.ids, answer.end), (expected, Some(StopReason::Length)), "{kind}");
+        }
+        assert!(end(scheduler).preemptions > 0, "{kind}");
+    }
+}
+
+#[test]
+fn a_session_continues_on_a_scheduler_as_on_its_engine() {
+    for kind in KINDS {
+        let scheduler = Scheduler::start(load(kind, ENGINE), SCHEDULER).unwrap();
+        let handle = scheduler.handle();
+        let mut engine = load(kind, ENGINE);
+        let mut expected_session = engine.session();
+        let mut session = handle.call(|engine| engine.session()).unwrap();
+        let mut text = prompt(3, 20);
+        for turn in 0..3 {
+            let (_, events) = submit(&handle, &text, &greedy(10), |request| {
+                request.session = Some(session);
+                // What is cached is in the session.
+                request.use_prefix_cache = false;
+            });
+            let answer = events.answer();
+            let go_on = &mut |_: &str| ControlFlow::Continue(());
+            let outcome = engine.generate(&mut expected_session, &text, &greedy(10), go_on);
+            let outcome = outcome.unwrap();
+            assert_eq!(answer.ids, outcome.ids, "{kind}, turn {turn}");
+            assert_eq!(counts(&answer.timings), counts(&outcome.timings), "{kind}, turn {turn}");
+            assert_eq!(answer.timings.cached_tokens > 0, turn > 0, "{kind}, turn {turn}");
+            // The cache in a file continues as well.
+            let computed = *answer.session.unwrap();
+            assert_eq!(computed.tokens(), expected_session.tokens());
+            let restored = handle.call(move |engine| {
+                let mut bytes = Vec::new();
+                engine.save(&computed, &mut bytes).unwrap();
+                engine.restore(&bytes).unwrap()
+            });
+            session = restored.unwrap();
+            text.extend(answer.ids);
+            text.extend(prompt(turn, 7));
+        }
+        drop(session);
+        end(scheduler);
+    }
+}
+
+#[test]
+fn a_session_that_waits_gives_its_pages_to_those_that_run() {
+    // Room for one sequence of full length.
+    let scheduler = start(EngineOptions { kv_tokens: Some(160), ..ENGINE }, SCHEDULER);
+    let handle = scheduler.handle();
+    let text = prompt(3, 80);
+    let computed = text.clone();
+    let session = handle.call(move |engine| {
+        let mut session = engine.session();
+        engine.prefill(&mut session, &computed).unwrap();
+        session
+    });
+    let release = hold(&handle);
+    let long = prompt(4, 100);
+    let (_, first) = submit(&handle, &long, &greedy(50), |_| ());
+    let (_, second) =
+        submit(&handle, &text, &greedy(20), |request| request.session = Some(session.unwrap()));
+    drop(release);
+    let mut alone_engine = engine(&tiny(), ENGINE);
+    assert_eq!(first.answer().ids, alone(&mut alone_engine, &long, &greedy(50)).ids);
+    let second = second.answer();
+    assert_eq!(second.ids, alone(&mut alone_engine, &text, &greedy(20)).ids);
+    drop(second);
+    end(scheduler);
+}
+
+#[test]
+fn calls_run_between_steps_and_return_to_their_caller() {
+    let scheduler = start(ENGINE, SCHEDULER);
+    let handle = scheduler.handle();
+    let (_, events) = submit(&handle, &prompt(3, 20), &greedy(100), |_| ());
+    events.wait_for_tokens(1);
+    assert_eq!(handle.call(|engine| engine.context_tokens()).unwrap(), 160);
+    let panicked = catch_unwind(AssertUnwindSafe(|| handle.call(|_| panic!("a bug in a call"))));
+    let message = panicked.unwrap_err().downcast::<&str>().unwrap();
+    assert_eq!(*message, "a bug in a call");
+    // The request that ran meanwhile, and the next one, are not affected.
+    let rest = events.receiver.iter().filter(|event| matches!(event, Event::Token { .. }));
+    assert_eq!(rest.count(), 99);
+    assert_eq!(ask(&handle, &[1, 2], &greedy(3)).ids.len(), 3);
+    end(scheduler);
+    assert_eq!(handle.call(|_| ()).unwrap_err(), SubmitError::ShuttingDown);
+}
+
+#[test]
+fn several_choices_need_no_thread() {
+    let mut engine = engine(&tiny(), ENGINE);
+    let ids = prompt(5, 40);
+    let expected: Vec<_> =
+        (0..4).map(|i| alone(&mut engine, &ids, &sampled(11 + i, 24)).ids).collect();
+    let mut steps = StepScheduler::new(&engine, SCHEDULER).unwrap();
+    let request = Request { num_choices: 4, ..Request::new(ids, sampled(11, 24)) };
+    let first = steps.submit(&mut engine, request).unwrap();
+    // Another request is cancelled by its receiver, and a third one by its caller.
+    let gone = [(); 2].map(|()| Request::new(prompt(1, 9), greedy(50)));
+    let gone = gone.map(|request| steps.submit(&mut engine, request).unwrap());
+    let (mut answers, mut ends) = (vec![Vec::new(); 4], Vec::new());
+    let mut num_steps = 0;
+    while !steps.is_idle() {
+        steps.step(&mut engine, None, &mut |id, event| {
+            match event {
+                Event::Token { choice, id: token, .. } if id == first => {
+                    answers[choice].push(token);
+                }
+                Event::Token { .. } if id == gone[0] => return ControlFlow::Break(()),
+                Event::Finished { reason, .. } if id != first => ends.push((id, reason)),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        });
+        num_steps += 1;
+        if num_steps == 3 {
+            steps.cancel(gone[1]);
+        }
+    }
+    assert_eq!(answers, expected);
+    assert_eq!(ends, gone.map(|id| (id, StopReason::Cancelled)));
+    let stats = steps.stats(&engine);
+    assert_eq!((stats.running, stats.waiting, stats.kv_pages_used), (0, 0, 0));
+    assert_eq!((stats.finished.length, stats.finished.cancelled), (4, 2));
+}
