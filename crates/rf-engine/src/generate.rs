@@ -49,8 +49,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If the prompt is empty or too long, a sampling parameter is invalid, or the backend fails.
-    /// The session is empty after a failure of the backend.
+    /// If the prompt is empty or too long, or a sampling parameter is invalid: the session stays as
+    /// it is. If the backend or sampling fails: the session is empty then.
     pub fn generate(
         &mut self,
         session: &mut Session,
@@ -65,7 +65,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The errors of [`generate`](Self::generate), and if the constraint fails.
+    /// The errors of [`generate`](Self::generate), and if the constraint fails. A failure of the
+    /// drafts is a warning.
     pub fn generate_with(
         &mut self,
         session: &mut Session,
@@ -83,7 +84,7 @@ impl Engine {
         };
         let mut steps = StepScheduler::new(self, alone)?;
         let request = Request::new(prompt.to_vec(), options.clone());
-        let request = Request { constraint, logprobs, ..request };
+        let request = Request { logprobs, constraint, ..request };
         steps.submit_with(self, request, session)?;
 
         let mut outcome = Outcome {
@@ -95,36 +96,37 @@ impl Engine {
             seed: 0,
         };
         let mut failed = None;
-        let mut show = |text: &str| match text {
-            "" => ControlFlow::Continue(()),
-            text => on_text(text),
-        };
-        let mut take = |event| match event {
-            Event::Started { seed, .. } => {
-                outcome.seed = seed;
-                ControlFlow::Continue(())
-            }
-            Event::Prompt { .. } => ControlFlow::Continue(()),
-            Event::Token { id, text, logprob, .. } => {
-                outcome.ids.push(id);
-                outcome.logprobs.extend(logprob);
-                outcome.text += &text;
-                show(&text)
-            }
-            Event::Finished { reason, text, timings, session: computed, .. } => {
-                outcome.stop_reason = reason;
-                outcome.timings = timings;
-                outcome.text += &text;
-                if let Some(computed) = computed {
-                    *session = *computed;
+        let mut take = |event| {
+            let text = match event {
+                Event::Token { id, text, logprob, .. } => {
+                    outcome.ids.push(id);
+                    outcome.logprobs.extend(logprob);
+                    text
                 }
-                // After the last event there is nothing left to cancel.
-                if reason == StopReason::Cancelled { ControlFlow::Break(()) } else { show(&text) }
+                Event::Finished { reason, text, timings, session: computed, .. } => {
+                    outcome.stop_reason = reason;
+                    outcome.timings = timings;
+                    if let Some(computed) = computed {
+                        *session = *computed;
+                    }
+                    text
+                }
+                Event::Started { seed, .. } => {
+                    outcome.seed = seed;
+                    return ControlFlow::Continue(());
+                }
+                Event::Failed(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+                Event::Prompt { .. } => return ControlFlow::Continue(()),
+            };
+            outcome.text += &text;
+            // Whoever has cancelled the generation takes no more text.
+            if text.is_empty() || outcome.stop_reason == StopReason::Cancelled {
+                return ControlFlow::Continue(());
             }
-            Event::Failed(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
+            on_text(&text)
         };
         while !steps.is_idle() {
             steps.step(self, speculation.as_deref_mut(), &mut |_, event| take(event));

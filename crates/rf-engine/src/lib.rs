@@ -4,8 +4,9 @@
 //! backend, [`Session`] one sequence with its part of the KV cache. [`Engine::forward`] computes
 //! tokens on the backend; [`Engine::generate`] samples, streams and stops, and [`Engine::embed`]
 //! computes embeddings and scores. [`Speculation`] drafts tokens, several of which are computed at
-//! once. [`scheduler`] serves many requests. [`Perplexity`] scores a text, [`Activations`] sums up
-//! what its matmuls multiply, and [`SyntheticFeeder`] feeds random tokens for benchmarks.
+//! once. [`scheduler`] serves many requests, and its steps are the loop of every generation.
+//! [`Perplexity`] scores a text, [`Activations`] sums up what its matmuls multiply, and
+//! [`SyntheticFeeder`] feeds random tokens for benchmarks.
 //!
 //! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-chat. It
 //! names no backend, prints nothing and knows no protocol.

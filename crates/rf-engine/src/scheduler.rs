@@ -1,9 +1,12 @@
 //! Continuous batching: many requests on one engine.
 //!
-//! One thread owns the [`Engine`] and its KV cache. Requests arrive over a channel
-//! ([`Handle::submit`]), and each one passes its tokens to a [`Sink`]. There is no separate
-//! prefill: a *step* is one batch with a budget of tokens. Sequences that decode take one token
-//! each, and prompts fill the rest of the budget in chunks.
+//! A [`StepScheduler`] serves requests in steps on an engine of the caller. [`Engine::generate`]
+//! drives one with a single request. A [`Scheduler`] runs one on a thread, which owns the engine:
+//! requests arrive over a channel ([`Handle::submit`]), and each one passes its tokens to a
+//! [`Sink`].
+//!
+//! There is no separate prefill: a *step* is one batch with a budget of tokens. Sequences that
+//! decode take one token each, and prompts fill the rest of the budget in chunks.
 //!
 //! - Requests start in order of priority, then of arrival.
 //! - When pages of the KV cache run out, the last sequence in that order is *preempted*: it gives
@@ -13,9 +16,10 @@
 //! - Full pages are shared through the prefix cache of `rf-kv`, and choices of one request share
 //!   the pages of their prompt until they write.
 //! - A cancelled request, or one whose sink breaks, frees its pages before the next step.
-//! - Without requests the thread sleeps on its channel.
+//! - Without requests the thread sleeps on its channel. [`Handle::call`] lends the engine to other
+//!   work between two steps.
 //!
-//! The answer to a request is the one of [`Engine::generate`], whatever else is in the batch.
+//! The answer to a request does not depend on what else is in the batch.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -109,9 +113,8 @@ impl Scheduler {
         speculation: Option<Speculation>,
         options: SchedulerOptions,
     ) -> Result<Self, Error> {
-        let options = options.for_engine(&engine)?;
-        let (handle, inbox) = Handle::new(&engine, &options);
         let steps = StepScheduler::new(&engine, options)?;
+        let (handle, inbox) = Handle::new(&engine, steps.options());
         let worker = Worker { engine, speculation, steps, sinks: Sinks::new(handle.shared()) };
         let thread = std::thread::Builder::new()
             .name("rf-engine".into())

@@ -9,9 +9,9 @@ pub struct Timings {
     pub prompt_tokens: usize,
     /// Cached tokens of the prompt.
     pub cached_tokens: usize,
-    /// Time in the queue of a scheduler: from arrival to the first batch. 0 without a scheduler.
+    /// Time in the queue: from the call, or the arrival at a scheduler, to the first batch.
     pub queue_us: u64,
-    /// Time of prefill.
+    /// Time of prefill: from the first batch to the candidates for the first token.
     pub prompt_us: u64,
     /// Generated tokens.
     pub generated_tokens: usize,

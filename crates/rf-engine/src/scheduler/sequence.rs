@@ -1,4 +1,4 @@
-//! Requests and sequences that are served.
+//! Sequences: the choices of requests that are served.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use rf_kv::PageCounts;
 
 use crate::generation::StopReason;
 use crate::sampling::TokenLogprob;
-use crate::scheduler::event::{Event, RequestError};
+use crate::scheduler::event::Event;
 use crate::scheduler::request::RequestId;
-use crate::scheduler::submission::{Choice, Submission};
+use crate::scheduler::submission::{ActiveRequest, Choice, Submission};
 use crate::session::Session;
 use crate::speculation::Draft;
 use crate::timings::{Timings, micros};
@@ -22,28 +22,6 @@ pub(super) struct Rank {
     priority: Reverse<i32>,
     pub(super) request: RequestId,
     choice: usize,
-}
-
-impl Rank {
-    pub(super) fn new(priority: i32, request: RequestId, choice: usize) -> Self {
-        Self { priority: Reverse(priority), request, choice }
-    }
-}
-
-/// The part of a request that its choices share.
-pub(super) struct ActiveRequest {
-    arrival: Instant,
-    pub(super) prompt_tokens: usize,
-    pub(super) logprobs: Option<usize>,
-    pub(super) use_prefix_cache: bool,
-    is_limited: bool,
-    /// True if the request came with a session.
-    returns_session: bool,
-    /// Choices without a final event.
-    pub(super) unfinished_choices: usize,
-    pub(super) start: Option<Start>,
-    /// Set when the request ends before its choices do.
-    pub(super) end: Option<End>,
 }
 
 /// Rows of logits per step of a prompt whose log probabilities are wanted.
@@ -81,19 +59,6 @@ pub(super) struct PlannedDraft {
     pub(super) draft: Draft,
     /// The newest token and the draft.
     pub(super) fed: Vec<u32>,
-}
-
-/// The first batch of a request.
-#[derive(Clone, Copy)]
-pub(super) struct Start {
-    pub(super) time: Instant,
-    pub(super) cached_tokens: usize,
-}
-
-/// The reason for the early end of a request.
-pub(super) enum End {
-    Cancelled,
-    Failed(RequestError),
 }
 
 /// A choice with its tokens and its part of the KV cache.
@@ -151,31 +116,15 @@ impl Sequence {
         }
     }
 
-    /// The request and its first sequence.
-    pub(super) fn from_submission(
-        submission: Submission,
-        session: Session,
-        returns_session: bool,
-    ) -> (ActiveRequest, Option<Self>) {
-        let request = ActiveRequest {
-            arrival: submission.arrival,
-            prompt_tokens: submission.prompt.len(),
-            logprobs: submission.logprobs,
-            use_prefix_cache: submission.use_prefix_cache,
-            is_limited: submission.is_limited,
-            returns_session,
-            unfinished_choices: submission.choices.len(),
-            start: None,
-            end: None,
-        };
-        let mut choices = submission.choices.into_iter();
-        let sequence = choices.next().map(|choice| {
-            let rank = Rank::new(submission.priority, submission.id, choice.index);
-            let sequence = Self::new(rank, choice, submission.prompt, session);
-            let prompt_logprobs = submission.prompt_logprobs.map(PromptLogprobs::new);
-            Self { followers: choices.collect(), prompt_logprobs, ..sequence }
-        });
-        (request, sequence)
+    /// The first sequence of a request, which has `session`.
+    pub(super) fn first(submission: Submission, session: Session) -> Option<(ActiveRequest, Self)> {
+        let Submission { id, request, prompt, choices, priority, prompt_logprobs, .. } = submission;
+        let mut choices = choices.into_iter();
+        let choice = choices.next()?;
+        let rank = Rank { priority: Reverse(priority), request: id, choice: choice.index };
+        let prompt_logprobs = prompt_logprobs.map(PromptLogprobs::new);
+        let first = Self::new(rank, choice, prompt, session);
+        Some((request, Self { followers: choices.collect(), prompt_logprobs, ..first }))
     }
 
     /// Tokens that are not in the KV cache. While the sequence lives, there is at least one.

@@ -12,8 +12,8 @@ use crate::generation::{NextToken, Piece, StopReason};
 use crate::sampling::TokenLogprob;
 use crate::scheduler::constraint::{Constraint, ConstraintError, TokenMask};
 use crate::scheduler::event::{Event, Observer, RequestError};
-use crate::scheduler::sequence::{ActiveRequest, Sequence};
-use crate::scheduler::submission::Choice;
+use crate::scheduler::sequence::Sequence;
+use crate::scheduler::submission::{ActiveRequest, Choice};
 use crate::speculation::Draft;
 
 /// The result of a batch: one row per sequence that takes a token now.

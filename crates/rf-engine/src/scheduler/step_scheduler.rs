@@ -14,10 +14,10 @@ use crate::scheduler::drafter::{Drafter, Room};
 use crate::scheduler::event::{Event, Observer};
 use crate::scheduler::options::SchedulerOptions;
 use crate::scheduler::request::{Request, RequestId};
-use crate::scheduler::sequence::{ActiveRequest, End, Sequence};
+use crate::scheduler::sequence::Sequence;
 use crate::scheduler::stats::SchedulerStats;
 use crate::scheduler::step::{self, Chooser, Computed};
-use crate::scheduler::submission::{Limits, Submission, SubmitError};
+use crate::scheduler::submission::{ActiveRequest, End, Limits, Submission, SubmitError};
 use crate::scheduler::waiting::Waiting;
 use crate::session::Session;
 use crate::speculation::Speculation;
@@ -125,6 +125,7 @@ impl StepScheduler {
     ) -> Result<RequestId, SubmitError> {
         let mut submission = self.limits.check(request)?;
         submission.session = Some(std::mem::replace(session, engine.session()));
+        submission.request.returns_session = true;
         Ok(self.add(engine, submission))
     }
 
@@ -154,9 +155,9 @@ impl StepScheduler {
         &mut self,
         engine: &mut Engine,
         speculation: Option<&mut Speculation>,
-        emit: &mut dyn FnMut(RequestId, Event) -> ControlFlow<()>,
+        mut emit: &mut dyn FnMut(RequestId, Event) -> ControlFlow<()>,
     ) {
-        self.step_observed(engine, speculation, &mut { emit });
+        self.step_observed(engine, speculation, &mut emit);
     }
 
     /// The state after the last step.
@@ -188,6 +189,11 @@ impl StepScheduler {
         self.settle(engine, observer);
     }
 
+    /// The options, as far as the engine can use them.
+    pub(super) fn options(&self) -> &SchedulerOptions {
+        &self.options
+    }
+
     /// The number of sequences that wait and whose request has started.
     pub(super) fn num_preempted(&self) -> usize {
         self.waiting.num_preempted()
@@ -195,18 +201,13 @@ impl StepScheduler {
 
     /// Adds a request that was checked.
     pub(super) fn enqueue(&mut self, engine: &mut Engine, mut submission: Submission) {
-        let given = submission.session.take();
-        let returns_session = given.is_some();
-        let session = match given {
+        let session = match submission.session.take() {
             Some(session) => continued(engine, session, &submission),
             None => engine.session(),
         };
-        let id = submission.id;
-        let (request, first) = Sequence::from_submission(submission, session, returns_session);
-        self.requests.insert(id, request);
-        if let Some(first) = first {
-            self.waiting.insert_queued(first);
-        }
+        let Some((request, first)) = Sequence::first(submission, session) else { return };
+        self.requests.insert(first.rank.request, request);
+        self.waiting.insert_queued(first);
         // It may come before the sequence that does not fit.
         self.is_blocked = false;
     }

@@ -8,6 +8,7 @@ use crate::generation::{GenerateOptions, Generation};
 use crate::model::Model;
 use crate::sampling;
 use crate::scheduler::constraint::Constraint;
+use crate::scheduler::event::RequestError;
 use crate::scheduler::request::{Request, RequestId};
 use crate::session::Session;
 
@@ -65,17 +66,43 @@ pub enum SubmitError {
 /// A request that was checked.
 pub(super) struct Submission {
     pub(super) id: RequestId,
+    pub(super) request: ActiveRequest,
     pub(super) prompt: Vec<u32>,
     /// At least one.
     pub(super) choices: Vec<Choice>,
     pub(super) priority: i32,
-    pub(super) logprobs: Option<usize>,
     pub(super) prompt_logprobs: Option<usize>,
-    pub(super) use_prefix_cache: bool,
     pub(super) session: Option<Session>,
+}
+
+/// The part of a request that its choices share.
+pub(super) struct ActiveRequest {
+    pub(super) arrival: Instant,
+    pub(super) prompt_tokens: usize,
+    pub(super) logprobs: Option<usize>,
+    pub(super) use_prefix_cache: bool,
     /// True if the request limits the number of tokens, not only the room for them.
     pub(super) is_limited: bool,
-    pub(super) arrival: Instant,
+    /// True if the request came with a session.
+    pub(super) returns_session: bool,
+    /// Choices without a final event.
+    pub(super) unfinished_choices: usize,
+    pub(super) start: Option<Start>,
+    /// Set when the request ends before its choices do.
+    pub(super) end: Option<End>,
+}
+
+/// The first batch of a request.
+#[derive(Clone, Copy)]
+pub(super) struct Start {
+    pub(super) time: Instant,
+    pub(super) cached_tokens: usize,
+}
+
+/// The reason for the early end of a request.
+pub(super) enum End {
+    Cancelled,
+    Failed(RequestError),
 }
 
 /// One answer to a request.
@@ -151,18 +178,26 @@ impl Limits {
             let best_needed = generation.best_needed().filter(|_| takes_best);
             choices.push(Choice { index, generation, constraint, best_needed, shifts });
         }
+        let active = ActiveRequest {
+            arrival: Instant::now(),
+            prompt_tokens,
+            logprobs: request.logprobs,
+            // Logits of cached tokens are not there.
+            use_prefix_cache: request.use_prefix_cache && request.prompt_logprobs.is_none(),
+            is_limited,
+            returns_session: request.session.is_some(),
+            unfinished_choices: num_choices,
+            start: None,
+            end: None,
+        };
         Ok(Submission {
             id: RequestId(0),
+            request: active,
             prompt,
             choices,
             priority: request.priority,
-            logprobs: request.logprobs,
             prompt_logprobs: request.prompt_logprobs,
-            // Logits of cached tokens are not there.
-            use_prefix_cache: request.use_prefix_cache && request.prompt_logprobs.is_none(),
             session: request.session,
-            is_limited,
-            arrival: Instant::now(),
         })
     }
 }

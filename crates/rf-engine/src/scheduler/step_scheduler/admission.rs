@@ -8,7 +8,8 @@ use rf_kv::PageCounts;
 use super::StepScheduler;
 use crate::engine::Engine;
 use crate::scheduler::event::{Event, Observer};
-use crate::scheduler::sequence::{Sequence, Start};
+use crate::scheduler::sequence::Sequence;
+use crate::scheduler::submission::Start;
 
 impl StepScheduler {
     /// Starts waiting sequences in order while there is room, and plans their tokens.
