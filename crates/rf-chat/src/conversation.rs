@@ -133,7 +133,9 @@ impl Conversation {
     pub fn prompt(&self, template: &ChatTemplate) -> Result<Prompt, Error> {
         let tools = self.offered_tools()?;
         let format = OutputFormat::of_template(template.source());
-        let in_text = !format.template_knows_tools;
+        // Past calls keep the form of the template, unless the prompt asks for another one.
+        let knows_calls = template.source().contains("tool_calls") && tools.is_empty();
+        let in_text = !format.template_knows_tools && !knows_calls;
         let mut options = RenderOptions {
             add_generation_prompt: !self.continue_final_message,
             continue_final_message: self.continue_final_message,

@@ -1,40 +1,35 @@
 //! The form in which a model writes tool calls and reasoning, found from its chat template.
+//!
+//! A format of calls is one row of the [`table`].
+
+pub(crate) mod syntax;
+pub(crate) mod table;
 
 use rf_tokenizer::Tokenizer;
+
+use self::syntax::{CallSyntax, Row};
+use self::table::TABLE;
 
 /// The syntax of a model's tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ToolFormat {
-    /// `<tool_call>{"name": "f", "arguments": {…}}</tool_call>`: Hermes, Qwen2.5, Qwen3, Granite.
-    Hermes,
-    /// `<tool_call><function=f><parameter=key>value</parameter></function></tool_call>`:
-    /// Qwen3-Coder, Qwen3.5, Nemotron 3, Seed-OSS.
-    Function,
-    /// `<tool_call>f<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>`: GLM-4.5 on.
-    Glm,
-    /// `<|python_tag|>{"name": "f", "parameters": {…}}`, or the object alone: Llama 3.
-    Llama,
-    /// `[TOOL_CALLS][{"name": "f", "arguments": {…}}]`: Mistral before 2025.
-    MistralArray,
-    /// `[TOOL_CALLS]f[ARGS]{…}`: Mistral, Devstral and Magistral since.
-    Mistral,
+    /// `<|channel|>commentary to=functions.f<|message|>{…}<|call|>`: gpt-oss.
+    Harmony,
     /// `<|tool_call>call:f{key:value}<tool_call|>`: Gemma 4.
     Gemma,
     /// `<start_function_call>call:f{key:value}<end_function_call>`: `FunctionGemma`.
     FunctionGemma,
-    /// `<|channel|>commentary to=functions.f<|message|>{…}<|call|>`: gpt-oss.
-    Harmony,
-    /// `<｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>`: `DeepSeek` V3.1.
-    DeepSeek,
-    /// `<｜tool▁call▁begin｜>function<｜tool▁sep｜>f`, a line break and the arguments in a fence of
-    /// Markdown: `DeepSeek` V3 and R1.
-    DeepSeekFenced,
     /// `<｜DSML｜invoke name="f"><｜DSML｜parameter name="key" string="true">value`, with end tags
     /// and within `<｜DSML｜function_calls>`: `DeepSeek` V3.2.
     DeepSeekFunctionCalls,
     /// The form of [`Self::DeepSeekFunctionCalls`] within `<｜DSML｜tool_calls>`: `DeepSeek` V4.
     DeepSeekToolCalls,
+    /// `<｜tool▁call▁begin｜>function<｜tool▁sep｜>f`, a line break and the arguments in a fence of
+    /// Markdown: `DeepSeek` V3 and R1.
+    DeepSeekFenced,
+    /// `<｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>`: `DeepSeek` V3.1.
+    DeepSeek,
     /// `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`: Kimi K2.
     Kimi,
     /// `<|tool_call_start|>[f(key="value")]<|tool_call_end|>`: LFM2.
@@ -42,6 +37,19 @@ pub enum ToolFormat {
     /// `<minimax:tool_call><invoke name="f"><parameter name="key">value</parameter></invoke>`, and
     /// the end of the first tag: `MiniMax` M2.
     MiniMax,
+    /// `<tool_call>f<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>`: GLM-4.5 on.
+    Glm,
+    /// `<tool_call><function=f><parameter=key>value</parameter></function></tool_call>`:
+    /// Qwen3-Coder, Qwen3.5, Nemotron 3, Seed-OSS.
+    Function,
+    /// `[TOOL_CALLS]f[ARGS]{…}`: Mistral, Devstral and Magistral since.
+    Mistral,
+    /// `[TOOL_CALLS][{"name": "f", "arguments": {…}}]`: Mistral before 2025.
+    MistralArray,
+    /// `<tool_call>{"name": "f", "arguments": {…}}</tool_call>`: Hermes, Qwen2.5, Qwen3, Granite.
+    Hermes,
+    /// `<|python_tag|>{"name": "f", "parameters": {…}}`, or the object alone: Llama 3.
+    Llama,
     /// `{"name": "f", "arguments": {…}}` alone, for models without a form of their own.
     Object,
 }
@@ -78,45 +86,17 @@ pub struct OutputFormat {
 
 impl OutputFormat {
     /// The form for a chat template, by the markers that its source mentions. A template that
-    /// mentions none gets [`ToolFormat::Object`] and [`ReasoningFormat::Think`].
+    /// mentions none gets [`ReasoningFormat::Think`], and one that shows no tools
+    /// [`ToolFormat::Object`].
     pub fn of_template(source: &str) -> Self {
         let has = |marker: &str| source.contains(marker);
         let is_harmony = has("<|channel|>") && has("<|message|>");
-        let tools = if is_harmony {
-            ToolFormat::Harmony
-        } else if has("<|tool_call>") {
-            ToolFormat::Gemma
-        } else if has("<start_function_call>") {
-            ToolFormat::FunctionGemma
-        } else if has("｜DSML｜") {
-            if has("function_calls") {
-                ToolFormat::DeepSeekFunctionCalls
-            } else {
-                ToolFormat::DeepSeekToolCalls
-            }
-        } else if has("<｜tool▁call▁begin｜>") {
-            if has("```json") { ToolFormat::DeepSeekFenced } else { ToolFormat::DeepSeek }
-        } else if has("<|tool_call_begin|>") {
-            ToolFormat::Kimi
-        } else if has("<|tool_call_start|>") || has("<|tool_list_start|>") {
-            ToolFormat::Lfm2
-        } else if has("<minimax:tool_call>") {
-            ToolFormat::MiniMax
-        } else if has("<arg_key>") {
-            ToolFormat::Glm
-        } else if has("<function=") && has("<parameter=") {
-            ToolFormat::Function
-        } else if has("[TOOL_CALLS]") && has("[ARGS]") {
-            ToolFormat::Mistral
-        } else if has("[TOOL_CALLS]") {
-            ToolFormat::MistralArray
-        } else if has("<tool_call>") {
-            ToolFormat::Hermes
-        } else if has("<|python_tag|>") || (has("<|start_header_id|>") && has("tools")) {
-            ToolFormat::Llama
-        } else {
-            ToolFormat::Object
-        };
+        // A template that shows no tools gets them as text, which asks for an object.
+        let template_knows_tools = has("tools");
+        let fits =
+            |row: &&Row| row.templates.iter().any(|texts| texts.iter().all(|text| has(text)));
+        let row = TABLE.iter().find(fits).filter(|_| template_knows_tools);
+        let tools = row.map_or(ToolFormat::Object, |row| row.format);
         let reasoning = if is_harmony {
             ReasoningFormat::Harmony
         } else if has("<|channel>") {
@@ -132,7 +112,7 @@ impl OutputFormat {
         Self {
             tools,
             reasoning,
-            template_knows_tools: has("tools"),
+            template_knows_tools,
             template_knows_reasoning: is_harmony || has(open) || has(close),
         }
     }
@@ -148,7 +128,30 @@ impl OutputFormat {
         let (open, close) = self.reasoning.markers();
         // The token that opens Gemma's reasoning is followed by a word.
         let open = open.strip_suffix("thought").unwrap_or(open);
-        self.tools.markers().iter().copied().chain([open, close])
+        let channels = match self.reasoning {
+            // The channels also hold the content.
+            ReasoningFormat::Harmony => ToolFormat::Harmony.row().markers,
+            _ => &[],
+        };
+        let markers = self.tools.row().markers.iter().chain(channels);
+        markers.copied().chain([open, close])
+    }
+
+    /// The text between reasoning and content; empty if white space separates them.
+    pub fn before_content(&self) -> &'static str {
+        match self.reasoning {
+            ReasoningFormat::Harmony => "<|channel|>final<|message|>",
+            _ => "",
+        }
+    }
+
+    /// The text between reasoning and calls.
+    pub fn before_calls(&self) -> &'static str {
+        match self.tools {
+            // A call is a message of its own.
+            ToolFormat::Harmony => "",
+            _ => self.before_content(),
+        }
     }
 
     /// The ids of all tokens whose text the parser needs, ascending. Pass them to
@@ -162,103 +165,13 @@ impl OutputFormat {
 }
 
 impl ToolFormat {
-    /// Texts that may be tokens.
-    fn markers(self) -> &'static [&'static str] {
-        match self {
-            Self::Hermes | Self::Function => {
-                &["<tool_call>", "</tool_call>", "<seed:tool_call>", "</seed:tool_call>"]
-            }
-            Self::Glm => &[
-                "<tool_call>",
-                "</tool_call>",
-                "<arg_key>",
-                "</arg_key>",
-                "<arg_value>",
-                "</arg_value>",
-            ],
-            Self::Llama => &["<|python_tag|>"],
-            Self::Mistral | Self::MistralArray => &["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"],
-            Self::Gemma => &["<|tool_call>", "<tool_call|>", "<|\"|>"],
-            Self::FunctionGemma => &["<start_function_call>", "<end_function_call>", "<escape>"],
-            Self::Harmony => &[
-                "<|start|>",
-                "<|channel|>",
-                "<|constrain|>",
-                "<|message|>",
-                "<|end|>",
-                "<|call|>",
-                "<|return|>",
-            ],
-            Self::DeepSeek | Self::DeepSeekFenced => &[
-                "<｜tool▁calls▁begin｜>",
-                "<｜tool▁call▁begin｜>",
-                "<｜tool▁sep｜>",
-                "<｜tool▁call▁end｜>",
-                "<｜tool▁calls▁end｜>",
-            ],
-            // A part of each tag.
-            Self::DeepSeekFunctionCalls | Self::DeepSeekToolCalls => &["｜DSML｜"],
-            Self::Kimi => &[
-                "<|tool_calls_section_begin|>",
-                "<|tool_call_begin|>",
-                "<|tool_call_argument_begin|>",
-                "<|tool_call_end|>",
-                "<|tool_calls_section_end|>",
-            ],
-            Self::Lfm2 => &["<|tool_call_start|>", "<|tool_call_end|>"],
-            Self::MiniMax => &["<minimax:tool_call>", "</minimax:tool_call>"],
-            Self::Object => &[],
-        }
+    /// The text of calls as a model writes them.
+    pub fn syntax(self) -> &'static CallSyntax {
+        &self.row().syntax
     }
 
-    /// Markers that open a call in the text.
-    pub(crate) fn openers(self) -> &'static [&'static str] {
-        match self {
-            // Qwen3-Coder sometimes leaves out the outer tag.
-            Self::Hermes | Self::Function => &["<tool_call>", "<seed:tool_call>", "<function="],
-            Self::Glm => &["<tool_call>"],
-            Self::Llama => &["<|python_tag|>"],
-            Self::Mistral | Self::MistralArray => &["[TOOL_CALLS]"],
-            Self::Gemma => &["<|tool_call>"],
-            Self::FunctionGemma => &["<start_function_call>"],
-            Self::DeepSeek | Self::DeepSeekFenced => {
-                &["<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"]
-            }
-            Self::DeepSeekFunctionCalls | Self::DeepSeekToolCalls => {
-                &["<｜DSML｜function_calls>", "<｜DSML｜tool_calls>", "<｜DSML｜invoke name=\""]
-            }
-            Self::Kimi => &["<|tool_calls_section_begin|>", "<|tool_call_begin|>"],
-            Self::Lfm2 => &["<|tool_call_start|>"],
-            Self::MiniMax => &["<minimax:tool_call>", "<invoke name=\""],
-            Self::Harmony | Self::Object => &[],
-        }
-    }
-
-    /// Markers around calls that have no meaning of their own.
-    pub(crate) fn frames(self) -> &'static [&'static str] {
-        match self {
-            Self::Hermes | Self::Function | Self::Glm => {
-                &["</tool_call>", "</seed:tool_call>", "</function>"]
-            }
-            Self::Gemma => &["<tool_call|>"],
-            Self::FunctionGemma => &["<end_function_call>"],
-            Self::DeepSeek => &["<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"],
-            Self::DeepSeekFenced => {
-                &["```<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"]
-            }
-            Self::DeepSeekFunctionCalls | Self::DeepSeekToolCalls => {
-                &["</｜DSML｜invoke>", "</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"]
-            }
-            Self::Kimi => &["<|tool_call_end|>", "<|tool_calls_section_end|>"],
-            Self::Lfm2 => &["<|tool_call_end|>"],
-            Self::MiniMax => &["</invoke>", "</minimax:tool_call>"],
-            Self::Llama | Self::Mistral | Self::MistralArray | Self::Harmony | Self::Object => &[],
-        }
-    }
-
-    /// Returns true if a bare object at the start of the text may be a call.
-    pub(crate) fn is_bare(self) -> bool {
-        matches!(self, Self::Llama | Self::Object)
+    pub(crate) fn row(self) -> &'static Row {
+        &TABLE[self as usize]
     }
 }
 
@@ -271,6 +184,14 @@ impl ReasoningFormat {
             Self::Gemma => ("<|channel>thought", "<channel|>"),
             Self::Seed => ("<seed:think>", "</seed:think>"),
             Self::Harmony => ("<|channel|>analysis<|message|>", "<|end|>"),
+        }
+    }
+
+    /// The text after closed reasoning; empty if it is white space.
+    pub fn after(self) -> &'static str {
+        match self {
+            Self::Harmony => "<|start|>assistant",
+            _ => "",
         }
     }
 }
@@ -291,9 +212,13 @@ mod tests {
             ("[AVAILABLE_TOOLS] tools [TOOL_CALLS] [", T::MistralArray, R::Think),
             ("tools [TOOL_CALLS] name [ARGS] [THINK]", T::Mistral, R::Mistral),
             ("tools <|tool_call>call: <|channel>thought", T::Gemma, R::Gemma),
-            ("<start_function_call>call:", T::FunctionGemma, R::Think),
+            ("tools <start_function_call>call:", T::FunctionGemma, R::Think),
             ("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + name tools", T::DeepSeek, R::Think),
-            ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>```json", T::DeepSeekFenced, R::Think),
+            (
+                "tools <｜tool▁call▁begin｜>function<｜tool▁sep｜>```json",
+                T::DeepSeekFenced,
+                R::Think,
+            ),
             ("tools ｜DSML｜ 'function_calls>'", T::DeepSeekFunctionCalls, R::Think),
             ("tools ｜DSML｜ 'tool_calls>'", T::DeepSeekToolCalls, R::Think),
             ("tools <|tool_call_begin|>{{ id }}", T::Kimi, R::Think),
@@ -303,6 +228,9 @@ mod tests {
             ("<|start_header_id|> tools \"parameters\"", T::Llama, R::Think),
             ("<|start_header_id|>{{ content }}", T::Object, R::Think),
             ("{{ messages }}", T::Object, R::Think),
+            // The prompt asks for an object then, whatever the template writes for past calls.
+            ("<think> <｜tool▁call▁begin｜>function```json", T::Object, R::Think),
+            ("<|start|>assistant<|channel|>final<|message|>", T::Object, R::Harmony),
         ] {
             let format = OutputFormat::of_template(source);
             assert_eq!((format.tools, format.reasoning), (tools, reasoning), "{source}");

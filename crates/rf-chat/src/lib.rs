@@ -1,8 +1,11 @@
-//! Chat on both sides of a model: a conversation becomes template input, and generated text
-//! becomes content, reasoning and tool calls.
+//! Chat on both sides of a model: a chat template turns a conversation into a prompt, and generated
+//! text becomes content, reasoning and tool calls.
 //!
-//! A library without HTTP and without a model. Start reading at [`OutputParser`], which streams;
-//! [`OutputFormat::of_template`] finds the form of a model's calls from its chat template.
+//! A library without HTTP and without a model, above rf-tokenizer and rf-template. Start reading at
+//! [`Conversation::prompt`], which renders a conversation, and [`OutputParser`], which reads the
+//! answer while it is generated. [`ChatPrompt`] has all that a generation needs of both. A format of
+//! tool calls is one row of `format/table.rs`: how a template shows it, how it is read, and how a
+//! grammar writes it ([`CallSyntax`]).
 //!
 //! Invariants:
 //!
@@ -50,6 +53,7 @@ mod tool;
 pub use answer::{Answer, AnswerCall, Delta};
 pub use conversation::{ChatPrompt, Conversation, Prompt, ToolChoice};
 pub use error::Error;
+pub use format::syntax::{CallSyntax, Piece, Tags};
 pub use format::{OutputFormat, ReasoningFormat, ToolFormat};
 pub use message::{Message, MessageCall};
 pub use parser::OutputParser;

@@ -18,9 +18,10 @@ use std::hash::{BuildHasher, RandomState};
 use self::call::Context;
 use self::harmony::Harmony;
 use self::marked::Marked;
-use self::sink::{Channel, IdForm, Ids, Sink};
+use self::sink::{Channel, Ids, Sink};
 use crate::answer::Delta;
-use crate::format::{OutputFormat, ToolFormat};
+use crate::format::syntax::IdForm;
+use crate::format::{OutputFormat, ReasoningFormat};
 use crate::tool::Tool;
 
 /// Splits generated text into content, reasoning and tool calls while it is generated.
@@ -59,14 +60,10 @@ impl OutputParser {
         in_reasoning: bool,
         seed: u64,
     ) -> Self {
-        let form = match format.tools {
-            ToolFormat::Mistral | ToolFormat::MistralArray => IdForm::Short,
-            ToolFormat::Kimi => IdForm::Named,
-            _ => IdForm::Long,
-        };
-        let mut sink = Sink::new(Ids { seed, form });
-        let machine = if format.tools == ToolFormat::Harmony {
-            Machine::Harmony(Harmony::default())
+        let row = format.tools.row();
+        let mut sink = Sink::new(Ids { seed, form: row.ids });
+        let machine = if format.reasoning == ReasoningFormat::Harmony {
+            Machine::Harmony(Harmony::new(in_reasoning, row.is_bare))
         } else {
             if in_reasoning {
                 sink.marker();

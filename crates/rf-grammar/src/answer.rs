@@ -1,18 +1,17 @@
 //! Grammars of whole answers: reasoning, then content or calls in the model's own form.
+//!
+//! The text of calls is data of rf-chat ([`CallSyntax`](rf_chat::CallSyntax)); here it becomes Lark.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use rf_chat::{Prompt, Tool, ToolChoice, ToolFormat};
+use rf_chat::{Piece, Prompt, Tags, Tool, ToolChoice};
 use rf_tokenizer::Tokenizer;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::grammar::with_options;
 use crate::lark::literal;
 use crate::{Error, Grammar};
-
-/// The beginning of names in `DeepSeek`'s tags. Some vocabularies have it as a control token.
-const DEEP_SEEK: &str = "｜DSML｜";
 
 /// The grammar of an answer with reasoning and content, in Lark; `None` if nothing precedes the
 /// content.
@@ -21,13 +20,11 @@ pub(crate) fn content(
     tokenizer: &Tokenizer,
     grammar: &Grammar,
 ) -> Result<Option<String>, Error> {
-    let mut writer = Writer::new(tokenizer);
+    let mut writer = Writer::new(prompt, tokenizer);
     let reasoning = writer.reasoning(prompt);
-    let header = if prompt.format.tools == ToolFormat::Harmony && !prompt.in_content {
-        let [channel, message] = ["<|channel|>", "<|message|>"].map(|m| writer.marker(m));
-        format!("{channel} \"final\" {message}")
-    } else {
-        String::new()
+    let header = match prompt.in_content {
+        true => String::new(),
+        false => writer.text(prompt.format.before_content()),
     };
     if reasoning.is_empty() && header.is_empty() {
         return Ok(None);
@@ -48,22 +45,36 @@ pub(crate) fn calls(prompt: &Prompt, tokenizer: &Tokenizer, parallel: bool) -> O
         return None;
     }
     let several = parallel && prompt.tool_choice == ToolChoice::Required;
-    let mut writer = Writer::new(tokenizer);
+    let mut writer = Writer::new(prompt, tokenizer);
     let reasoning = writer.reasoning(prompt);
-    let calls: Vec<_> = tools.iter().map(|tool| writer.call(prompt.format.tools, tool)).collect();
-    let all = writer.sequence(prompt.format.tools, several);
-    Some(writer.finish(&format!("{reasoning} {all}"), &format!("call: {}\n", calls.join(" | "))))
+    let syntax = prompt.format.tools.syntax();
+    let calls: Vec<_> = tools.iter().map(|tool| writer.pieces(syntax.call, tool)).collect();
+    let all = match syntax.between.filter(|_| several) {
+        Some(Piece::LineBreak) => "call (/\\n/? call)*".to_owned(),
+        Some(Piece::Text(text)) => format!("call ({} call)*", literal(text)),
+        _ => "call".to_owned(),
+    };
+    let [header, first, last] =
+        [prompt.format.before_calls(), syntax.first, syntax.last].map(|text| writer.text(text));
+    let start = format!("{reasoning} {header} {first} {all} {last}");
+    Some(writer.finish(&start, &format!("call: {}\n", calls.join(" | "))))
 }
 
 /// Collects rules.
-struct Writer<'a> {
-    tokenizer: &'a Tokenizer,
+struct Writer {
+    /// The markers of the format that are control tokens.
+    tokens: Vec<(&'static str, u32)>,
     rules: BTreeSet<String>,
 }
 
-impl<'a> Writer<'a> {
-    fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self { tokenizer, rules: BTreeSet::new() }
+impl Writer {
+    fn new(prompt: &Prompt, tokenizer: &Tokenizer) -> Self {
+        let token = |text: &'static str| {
+            let id = tokenizer.id_of(text).filter(|id| tokenizer.is_control(*id))?;
+            Some((text, id))
+        };
+        let tokens = prompt.format.markers().filter_map(token).collect();
+        Self { tokens, rules: BTreeSet::new() }
     }
 
     fn finish(self, start: &str, rules: &str) -> String {
@@ -75,35 +86,37 @@ impl<'a> Writer<'a> {
         lark
     }
 
-    /// A marker: a control token by its id, otherwise its text.
-    fn marker(&self, text: &str) -> String {
-        match self.tokenizer.id_of(text).filter(|id| self.tokenizer.is_control(*id)) {
-            Some(id) => format!("<[{id}]>"),
-            None => literal(text),
-        }
+    /// The first control token in `text`: the text before it, its id, and the text after it.
+    fn split<'t>(&self, text: &'t str) -> Option<(&'t str, u32, &'t str)> {
+        let found = self.tokens.iter().filter_map(|(marker, id)| {
+            let at = text.find(marker)?;
+            Some((at, std::cmp::Reverse(marker.len()), *id))
+        });
+        let (at, std::cmp::Reverse(len), id) = found.min()?;
+        Some((&text[..at], id, &text[at + len..]))
     }
 
-    /// A text in which `DeepSeek`'s prefix may be a control token.
-    fn tag(&self, text: &str) -> String {
-        let prefix = self.marker(DEEP_SEEK);
-        match text.split_once(DEEP_SEEK).filter(|_| prefix.starts_with('<')) {
-            Some((before, after)) => format!("{} {prefix} {}", literal(before), literal(after)),
-            None => literal(text),
+    /// A text of the format: control tokens by their ids, the rest as it is.
+    fn text(&self, mut text: &str) -> String {
+        let mut parts = Vec::new();
+        while let Some((before, id, after)) = self.split(text) {
+            parts.extend((!before.is_empty()).then(|| literal(before)));
+            parts.push(format!("<[{id}]>"));
+            text = after;
         }
+        parts.extend((!text.is_empty()).then(|| literal(text)));
+        parts.join(" ")
     }
 
     /// Any text up to and with `end`.
     fn until(&mut self, name: &str, end: &str) -> String {
-        let marker = self.marker(end);
-        let prefix = self.marker(DEEP_SEEK);
-        let after_prefix = end.split_once(DEEP_SEEK).filter(|_| prefix.starts_with('<'));
-        let rule = if let Some((_, after)) = after_prefix {
-            // The text before a token ends with that of the tag.
-            format!("{name}: /(?s:.*)<\\// {prefix} {}", literal(after))
-        } else if marker.starts_with('<') {
-            format!("{name}: /(?s:.*)/ {marker}")
-        } else {
-            format!("{name}[suffix={marker}]: /(?s:.*)/")
+        let rule = match self.split(end) {
+            // No text contains the token, so that what precedes the token ends the text.
+            Some((before, id, after)) => {
+                let before = pattern(before);
+                format!("{name}: /(?s:.*){before}/ <[{id}]> {}", self.text(after))
+            }
+            None => format!("{name}[suffix={}]: /(?s:.*)/", literal(end)),
         };
         self.rules.insert(rule);
         name.to_owned()
@@ -116,155 +129,44 @@ impl<'a> Writer<'a> {
         if prompt.in_content || !format.template_knows_reasoning {
             return String::new();
         }
-        if format.tools == ToolFormat::Harmony {
-            let [start, channel, message] =
-                ["<|start|>", "<|channel|>", "<|message|>"].map(|marker| self.marker(marker));
-            let thought = self.until("thought", "<|end|>");
-            return format!("({channel} \"analysis\" {message} {thought} {start} \"assistant\")?");
-        }
-        let thought = self.until("thought", close) + " /[ \\n]{1,4}/?";
-        if prompt.in_reasoning {
-            return thought;
-        }
-        if prompt.text.trim_end().ends_with(close) {
-            // The prompt says that there is no reasoning.
+        // The prompt may say that there is no reasoning.
+        if !prompt.in_reasoning && prompt.text.trim_end().ends_with(close) {
             return String::new();
         }
-        let open = match open.strip_suffix("thought") {
-            Some(token) => self.marker(token) + " \"thought\"",
-            None => self.marker(open),
+        let after = match format.reasoning.after() {
+            "" => "/[ \\n]{1,4}/?".to_owned(),
+            text => self.text(text),
         };
-        format!("({open} {thought})?")
-    }
-
-    /// One call or several, by the rule `call`.
-    fn sequence(&self, format: ToolFormat, several: bool) -> String {
-        let array = |inner: &str| format!("{} \"[\" {inner} \"]\"", self.marker("[TOOL_CALLS]"));
-        let section = |open: &str, close: &str, several: bool| {
-            let calls = if several { "call (/\\n/? call)*" } else { "call" };
-            format!("{} {calls} {}", self.marker(open), self.marker(close))
-        };
-        match (format, several) {
-            (ToolFormat::MistralArray, false) => array("call"),
-            (ToolFormat::MistralArray, true) => array("call (\", \" call)*"),
-            (ToolFormat::DeepSeek | ToolFormat::DeepSeekFenced, _) => {
-                section("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", several)
-            }
-            (ToolFormat::DeepSeekFunctionCalls | ToolFormat::DeepSeekToolCalls, _) => {
-                let calls = if several { "call (\"\\n\" call)*" } else { "call" };
-                let name = match format {
-                    ToolFormat::DeepSeekToolCalls => "tool_calls",
-                    _ => "function_calls",
-                };
-                let [open, close] =
-                    ["<", "</"].map(|tag| self.tag(&format!("{tag}{DEEP_SEEK}{name}>")));
-                format!("{open} \"\\n\" {calls} \"\\n\" {close}")
-            }
-            (ToolFormat::Kimi, _) => {
-                section("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", several)
-            }
-            (ToolFormat::Lfm2, _) => {
-                let calls = if several { "call (\", \" call)*" } else { "call" };
-                let [open, close] =
-                    ["<|tool_call_start|>", "<|tool_call_end|>"].map(|m| self.marker(m));
-                format!("{open} \"[\" {calls} \"]\" {close}")
-            }
-            (ToolFormat::MiniMax, _) => {
-                let calls = if several { "call (\"\\n\" call)*" } else { "call" };
-                let [open, close] =
-                    ["<minimax:tool_call>", "</minimax:tool_call>"].map(|m| self.marker(m));
-                format!("{open} \"\\n\" {calls} \"\\n\" {close}")
-            }
-            (ToolFormat::Harmony | ToolFormat::Object, _) | (_, false) => "call".to_owned(),
-            (ToolFormat::Llama, true) => "call (\"; \" call)*".to_owned(),
-            (_, true) => "call (/\\n/? call)*".to_owned(),
-        }
+        let thought = format!("{} {after}", self.until("thought", close));
+        if prompt.in_reasoning { thought } else { format!("({} {thought})?", self.text(open)) }
     }
 
     /// One call of `tool`.
-    fn call(&mut self, format: ToolFormat, tool: &Tool) -> String {
-        let name = &tool.name;
-        let arguments = format!("%json {}", with_options(&tool.parameters));
-        let object = |key: &str| {
-            let head = format!("{{\"name\": {}, \"{key}\": ", Value::from(name.as_str()));
-            format!("{} {arguments} \"}}\"", literal(&head))
-        };
-        match format {
-            ToolFormat::Hermes => format!(
-                "{} \"\\n\" {} \"\\n\" {}",
-                self.marker("<tool_call>"),
-                object("arguments"),
-                self.marker("</tool_call>")
-            ),
-            ToolFormat::Function => self.function(tool),
-            ToolFormat::Glm => self.glm(tool),
-            ToolFormat::Llama => object("parameters"),
-            ToolFormat::Mistral => format!(
-                "{} {} {} {arguments}",
-                self.marker("[TOOL_CALLS]"),
-                literal(name),
-                self.marker("[ARGS]")
-            ),
-            // The parser takes JSON in place of Gemma's notation.
-            ToolFormat::Gemma | ToolFormat::FunctionGemma => {
-                let [open, close] = if format == ToolFormat::Gemma {
-                    ["<|tool_call>", "<tool_call|>"]
-                } else {
-                    ["<start_function_call>", "<end_function_call>"]
-                };
-                format!(
-                    "{} {} {arguments} {}",
-                    self.marker(open),
-                    literal(&format!("call:{name}")),
-                    self.marker(close)
-                )
-            }
-            ToolFormat::Harmony => format!(
-                "{} {} {} \"json\" {} {arguments}",
-                self.marker("<|channel|>"),
-                literal(&format!("commentary to=functions.{name} ")),
-                self.marker("<|constrain|>"),
-                self.marker("<|message|>")
-            ),
-            ToolFormat::DeepSeek => format!(
-                "{} {} {} {arguments} {}",
-                self.marker("<｜tool▁call▁begin｜>"),
-                literal(name),
-                self.marker("<｜tool▁sep｜>"),
-                self.marker("<｜tool▁call▁end｜>")
-            ),
-            ToolFormat::DeepSeekFenced => format!(
-                "{} \"function\" {} {} {arguments} \"\\n```\" {}",
-                self.marker("<｜tool▁call▁begin｜>"),
-                self.marker("<｜tool▁sep｜>"),
-                literal(&format!("{name}\n```json\n")),
-                self.marker("<｜tool▁call▁end｜>")
-            ),
-            ToolFormat::Kimi => format!(
-                "{} {} /[0-9]/ {} {arguments} {}",
-                self.marker("<|tool_call_begin|>"),
-                literal(&format!("functions.{name}:")),
-                self.marker("<|tool_call_argument_begin|>"),
-                self.marker("<|tool_call_end|>")
-            ),
-            ToolFormat::Lfm2 => self.python(tool),
-            ToolFormat::DeepSeekFunctionCalls | ToolFormat::DeepSeekToolCalls => {
-                self.invoke(DEEP_SEEK, tool)
-            }
-            ToolFormat::MiniMax => self.invoke("", tool),
-            _ => object("arguments"),
+    fn pieces(&mut self, pieces: &[Piece], tool: &Tool) -> String {
+        let written: Vec<_> = pieces.iter().map(|piece| self.piece(*piece, tool)).collect();
+        written.join(" ")
+    }
+
+    fn piece(&mut self, piece: Piece, tool: &Tool) -> String {
+        match piece {
+            Piece::Text(text) => self.text(text),
+            Piece::LineBreak => "/\\n/?".to_owned(),
+            Piece::Digit => "/[0-9]/".to_owned(),
+            Piece::Name => literal(&tool.name),
+            Piece::QuotedName => literal(&Value::from(tool.name.as_str()).to_string()),
+            Piece::Arguments => format!("%json {}", with_options(&tool.parameters)),
+            Piece::Tagged(tags) => self.tagged(tags, tool),
+            Piece::Keywords => self.keywords(tool),
+            // A piece that this adapter does not know allows nothing.
+            _ => "/[^\\s\\S]/".to_owned(),
         }
     }
 
-    /// `f(key=value, key=value)`, with values in JSON, which the parser takes in place of Python's.
-    fn python(&mut self, tool: &Tool) -> String {
-        let none = serde_json::Map::new();
-        let properties = tool.parameters.get("properties").and_then(Value::as_object);
-        let required = tool.parameters.get("required").and_then(Value::as_array);
+    /// `key=value, key=value`, with values in JSON.
+    fn keywords(&mut self, tool: &Tool) -> String {
         // From the last argument to the first: what may follow an argument, and what may be all.
         let (mut rest, mut all) = ("\"\"".to_owned(), "\"\"".to_owned());
-        for (key, schema) in properties.unwrap_or(&none).iter().rev() {
-            let is_required = required.is_some_and(|names| names.iter().any(|name| name == key));
+        for Argument { key, schema, is_required } in arguments(tool).into_iter().rev() {
             let argument = format!("{} {}", literal(&format!("{key}=")), json(tool, schema));
             let number = self.rules.len();
             let (skip_rest, skip_all) = if is_required {
@@ -276,86 +178,41 @@ impl<'a> Writer<'a> {
             self.rules.insert(format!("all{number}: {argument} {rest}{skip_all}"));
             (rest, all) = (format!("rest{number}"), format!("all{number}"));
         }
-        format!("{} {all} \")\"", literal(&format!("{}(", tool.name)))
-    }
-
-    /// `<invoke name="f">\n<parameter name="key">value</parameter>\n</invoke>` of `MiniMax`, and
-    /// the same of `DeepSeek` with a prefix of the names, and `string="true"` or `"false"` after
-    /// keys.
-    fn invoke(&mut self, prefix: &str, tool: &Tool) -> String {
-        let end = format!("</{prefix}parameter>\n");
-        let arguments = self.each(tool, |writer, key, schema| {
-            let (value, is_text) = match texts(schema) {
-                Texts::Any => (writer.until("parameter", &end), true),
-                Texts::Some(texts) => (format!("({texts}) {}", writer.tag(&end)), true),
-                Texts::None => (format!("{} {}", json(tool, schema), writer.tag(&end)), false),
-            };
-            let flag =
-                if prefix.is_empty() { String::new() } else { format!(" string=\"{is_text}\"") };
-            let open = format!("<{prefix}parameter name=\"{key}\"{flag}>");
-            format!("{} {value}", writer.tag(&open))
-        });
-        let open = self.tag(&format!("<{prefix}invoke name=\"{}\">\n", tool.name));
-        format!("{open} {arguments} {}", self.tag(&format!("</{prefix}invoke>")))
-    }
-
-    /// `<tool_call>\n<function=f>\n<parameter=key>\nvalue\n</parameter>\n</function>\n</tool_call>`
-    fn function(&mut self, tool: &Tool) -> String {
-        let arguments = self.each(tool, |writer, key, schema| {
-            let value = match texts(schema) {
-                Texts::Any => writer.until("parameter", "\n</parameter>\n"),
-                Texts::Some(texts) => format!("({texts}) \"\\n</parameter>\\n\""),
-                Texts::None => format!("{} \"\\n</parameter>\\n\"", json(tool, schema)),
-            };
-            format!("{} {value}", literal(&format!("<parameter={key}>\n")))
-        });
-        format!(
-            "{} {} {arguments} {} {}",
-            self.marker("<tool_call>"),
-            literal(&format!("\n<function={}>\n", tool.name)),
-            literal("</function>\n"),
-            self.marker("</tool_call>")
-        )
-    }
-
-    /// `<tool_call>f\n<arg_key>key</arg_key>\n<arg_value>value</arg_value>\n</tool_call>`
-    fn glm(&mut self, tool: &Tool) -> String {
-        let close = self.marker("</arg_value>");
-        let arguments = self.each(tool, |writer, key, schema| {
-            let value = match texts(schema) {
-                Texts::Any => writer.until("arg_value", "</arg_value>"),
-                Texts::Some(texts) => format!("({texts}) {close}"),
-                Texts::None => format!("{} {close}", json(tool, schema)),
-            };
-            let [open, key_close, value_open] =
-                ["<arg_key>", "</arg_key>", "<arg_value>"].map(|marker| writer.marker(marker));
-            format!("{open} {} {key_close} \"\\n\" {value_open} {value} \"\\n\"", literal(key))
-        });
-        format!(
-            "{} {} {arguments} {}",
-            self.marker("<tool_call>"),
-            literal(&format!("{}\n", tool.name)),
-            self.marker("</tool_call>")
-        )
+        all
     }
 
     /// The arguments in the order of the schema. Those that are not required may be left out.
-    fn each(
-        &mut self,
-        tool: &Tool,
-        mut write: impl FnMut(&mut Self, &str, &Value) -> String,
-    ) -> String {
-        let none = serde_json::Map::new();
-        let properties = tool.parameters.get("properties").and_then(Value::as_object);
-        let required = tool.parameters.get("required").and_then(Value::as_array);
-        let mut arguments = Vec::new();
-        for (key, schema) in properties.unwrap_or(&none) {
-            let is_required = required.is_some_and(|names| names.iter().any(|name| name == key));
-            let argument = write(self, key, schema);
-            arguments.push(format!("({argument}){}", if is_required { "" } else { "?" }));
-        }
-        arguments.join(" ")
+    fn tagged(&mut self, tags: &Tags, tool: &Tool) -> String {
+        let end = tags.value_end();
+        let argument = |Argument { key, schema, is_required }| {
+            let (value, is_text) = match texts(schema) {
+                Texts::Any => (self.until("value", &end), true),
+                Texts::Some(texts) => (format!("({texts}) {}", self.text(&end)), true),
+                Texts::None => (format!("{} {}", json(tool, schema), self.text(&end)), false),
+            };
+            let open = self.text(&tags.before_value(key, is_text));
+            let optional = if is_required { "" } else { "?" };
+            format!("({open} {value} \"\\n\"){optional}")
+        };
+        arguments(tool).into_iter().map(argument).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// An argument of a tool.
+struct Argument<'t> {
+    key: &'t str,
+    schema: &'t Value,
+    is_required: bool,
+}
+
+/// The arguments of a tool, in the order of its schema.
+fn arguments(tool: &Tool) -> Vec<Argument<'_>> {
+    let properties = tool.parameters.get("properties").and_then(Value::as_object);
+    let required = tool.parameters.get("required").and_then(Value::as_array);
+    let is_required =
+        |key: &str| required.is_some_and(|names| names.iter().any(|name| name == key));
+    let all = properties.into_iter().flatten();
+    all.map(|(key, schema)| Argument { key, schema, is_required: is_required(key) }).collect()
 }
 
 /// The texts that an argument without quotes may be.
@@ -383,15 +240,62 @@ fn texts(schema: &Value) -> Texts {
     }
 }
 
-/// An argument as JSON. Its references refer to the whole schema.
+/// An argument as JSON. Its references refer to the whole schema, which is a definition here.
 fn json(tool: &Tool, schema: &Value) -> String {
+    const ROOT: &str = "parameters";
     let mut schema = with_options(schema);
-    if let Some(object) = schema.as_object_mut() {
-        for keyword in ["$defs", "definitions"] {
-            if let Some(definitions) = tool.parameters.get(keyword) {
-                object.entry(keyword).or_insert_with(|| definitions.clone());
-            }
+    if let Some(object) = schema.as_object_mut().filter(|object| has_references(object)) {
+        let mut root = tool.parameters.clone();
+        move_references(&mut root, ROOT);
+        object.values_mut().for_each(|value| move_references(value, ROOT));
+        if let Some(Value::String(reference)) = object.get_mut("$ref") {
+            move_reference(reference, ROOT);
         }
+        object.insert("$defs".to_owned(), json!({ ROOT: root }));
     }
     format!("%json {schema}")
+}
+
+fn has_references(object: &Map<String, Value>) -> bool {
+    let below = |value: &Value| match value {
+        Value::Object(object) => has_references(object),
+        Value::Array(list) => list.iter().filter_map(Value::as_object).any(has_references),
+        _ => false,
+    };
+    object.get("$ref").is_some_and(Value::is_string) || object.values().any(below)
+}
+
+/// Makes the local references of a schema those of a schema that has it as a definition.
+fn move_references(schema: &mut Value, definition: &str) {
+    match schema {
+        Value::Object(object) => {
+            if let Some(Value::String(reference)) = object.get_mut("$ref") {
+                move_reference(reference, definition);
+            }
+            object.values_mut().for_each(|value| move_references(value, definition));
+        }
+        Value::Array(list) => list.iter_mut().for_each(|value| move_references(value, definition)),
+        _ => {}
+    }
+}
+
+fn move_reference(reference: &mut String, definition: &str) {
+    if let Some(pointer) = reference.strip_prefix('#')
+        && (pointer.is_empty() || pointer.starts_with('/'))
+    {
+        *reference = format!("#/$defs/{definition}{pointer}");
+    }
+}
+
+/// A text as a part of a regular expression between slashes.
+fn pattern(text: &str) -> String {
+    let escaped = |c: char| match c {
+        '/' | '\\' | '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^'
+        | '$' => {
+            format!("\\{c}")
+        }
+        '\n' => "\\n".to_owned(),
+        c => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }

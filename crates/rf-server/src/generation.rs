@@ -262,13 +262,13 @@ impl Generation {
                     state.unread_tokens += 1;
                 }
                 let logprob = logprob.map(|found| TokenLogprob::new(id, found));
-                self.text(first_choice + choice, text, logprob);
+                self.text(first_choice + choice, &text, logprob);
             }
             // Our own cancellations drop the receiver, so this is the end of the scheduler.
             Event::Finished { reason: StopReason::Cancelled, .. } => self.fail(shutting_down()),
             Event::Finished { choice, reason, text, stop_string, timings, .. } => {
                 let index = first_choice + choice;
-                self.text(index, text, None);
+                self.text(index, &text, None);
                 let Some(state) = self.choices.get_mut(index) else { return };
                 let rest = state.parser.finish();
                 let calls_tools = state.parser.calls_tools();
@@ -291,10 +291,10 @@ impl Generation {
         }
     }
 
-    fn text(&mut self, index: usize, text: String, logprob: Option<TokenLogprob>) {
+    fn text(&mut self, index: usize, text: &str, logprob: Option<TokenLogprob>) {
         let Some(state) = self.choices.get_mut(index) else { return };
         state.logprobs.extend(logprob);
-        let deltas = state.parser.push(&text);
+        let deltas = state.parser.push(text);
         self.deltas(index, deltas);
     }
 

@@ -72,3 +72,26 @@ where
     let joined = tokio::task::spawn_blocking(move || work(&model)).await;
     joined.map_err(|error| ApiError::internal(&error))?
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_field_that_causes_it() {
+        let refused = rf_chat::Error::TemplateRefused("no".into());
+        let arguments = rf_chat::Error::CallArguments {
+            message: 3,
+            call: 1,
+            name: "f".into(),
+            source: Box::new(rf_chat::Error::TemplateRefused("no".into())),
+        };
+        for (error, field) in [
+            (arguments, "messages[3].tool_calls[1].function.arguments"),
+            (refused, "messages"),
+            (rf_chat::Error::NoTools, "tool_choice"),
+        ] {
+            assert_eq!(chat_error(&error).param.as_deref(), Some(field));
+        }
+    }
+}

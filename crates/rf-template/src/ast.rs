@@ -59,6 +59,10 @@ pub(crate) type Parameters = Vec<(Arc<str>, Option<Expr>)>;
 pub(crate) struct Macro {
     pub(crate) name: Arc<str>,
     pub(crate) parameters: Parameters,
+    /// True if the body reads `varargs`: positional arguments without a parameter.
+    pub(crate) has_varargs: bool,
+    /// True if the body reads `kwargs`: named arguments without a parameter.
+    pub(crate) has_kwargs: bool,
     pub(crate) body: Block,
 }
 
@@ -82,6 +86,7 @@ pub(crate) enum Kind {
     Constant(Value),
     Name(Arc<str>),
     List(Vec<Expr>),
+    Tuple(Vec<Expr>),
     Map(Vec<(Expr, Expr)>),
     Not(Expr),
     Negate(Expr),

@@ -28,7 +28,7 @@
 //!
 //! The behaviour is that of `transformers`: `trim_blocks`, `lstrip_blocks`, Python's text of values
 //! and methods of strings, `break` and `continue`, `raise_exception`, `strftime_now`, `tojson` as
-//! `json.dumps`, and values that templates cannot change. Tuples are lists. Not supported are
+//! `json.dumps`, and values that templates cannot change. Not supported are
 //! recursive loops, inheritance, inclusion, and `*` in arguments.
 //!
 //! ```

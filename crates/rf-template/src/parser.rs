@@ -201,7 +201,13 @@ impl Parser {
                 }
                 let call = self.expression()?;
                 let body = self.within_macro(|parser| parser.closed_body("endcall"))?;
-                self.callers.push(Macro { name: "caller".into(), parameters, body });
+                self.callers.push(Macro {
+                    name: "caller".into(),
+                    parameters,
+                    has_varargs: false,
+                    has_kwargs: false,
+                    body,
+                });
                 Statement::CallBlock(call, self.callers.len() - 1)
             }
             "filter" => {
@@ -309,8 +315,15 @@ impl Parser {
 
     fn macro_body(&mut self, name: Arc<str>, end: &str) -> Result<Macro, Error> {
         let parameters = self.parameters()?;
+        let start = self.at;
         let body = self.within_macro(|parser| parser.closed_body(end))?;
-        Ok(Macro { name, parameters, body })
+        // As in jinja2, a macro takes further arguments if it names them.
+        let names = |wanted: &str| {
+            let is_wanted = |token: &Token| matches!(token, Token::Name(name) if name == wanted);
+            self.tokens[start..self.at].iter().any(|(token, ..)| is_wanted(token))
+        };
+        let (has_varargs, has_kwargs) = (names("varargs"), names("kwargs"));
+        Ok(Macro { name, parameters, has_varargs, has_kwargs, body })
     }
 
     /// Runs `parse` for a body that `break` cannot leave.

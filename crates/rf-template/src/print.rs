@@ -24,12 +24,17 @@ pub(crate) fn represent(value: &Value, text: &mut Text<'_>) -> Result<(), Error>
         Value::Float(value) => text.push(&float(*value)),
         Value::Text(content) => quote(content, text),
         Value::List(list) => {
-            text.push("[")?;
+            let (open, close) = match (list.is_tuple, list.items.len()) {
+                (false, _) => ("[", "]"),
+                (true, 1) => ("(", ",)"),
+                (true, _) => ("(", ")"),
+            };
+            text.push(open)?;
             for (index, item) in list.items.iter().enumerate() {
                 text.push(if index == 0 { "" } else { ", " })?;
                 represent(item, text)?;
             }
-            text.push("]")
+            text.push(close)
         }
         Value::Map(map) => {
             text.push("{")?;

@@ -5,6 +5,7 @@ mod call;
 mod checks;
 mod expression;
 mod filters;
+mod percent;
 mod sequences;
 mod texts;
 

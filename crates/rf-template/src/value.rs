@@ -45,6 +45,8 @@ pub(crate) enum Value {
 #[derive(Debug)]
 pub(crate) struct List {
     pub(crate) items: Vec<Value>,
+    /// True for a tuple, which prints and formats in another way.
+    pub(crate) is_tuple: bool,
     depth: u16,
 }
 
@@ -71,9 +73,18 @@ impl Value {
 
     /// A list of `items`, whose memory the caller has charged.
     pub(crate) fn list(items: Vec<Self>) -> Result<Self, Error> {
+        Self::sequence(items, false)
+    }
+
+    /// A tuple of `items`, whose memory the caller has charged.
+    pub(crate) fn tuple(items: Vec<Self>) -> Result<Self, Error> {
+        Self::sequence(items, true)
+    }
+
+    fn sequence(items: Vec<Self>, is_tuple: bool) -> Result<Self, Error> {
         let depth = items.iter().map(Self::depth).max().unwrap_or(0) + 1;
         check_depth(depth)?;
-        Ok(Self::List(Arc::new(List { items, depth })))
+        Ok(Self::List(Arc::new(List { items, is_tuple, depth })))
     }
 
     /// A mapping, whose memory the caller has charged.

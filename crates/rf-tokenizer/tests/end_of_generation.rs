@@ -192,3 +192,25 @@ fn ends_are_not_printed() {
         assert_eq!(text, "", "{}", family.name);
     }
 }
+
+#[test]
+fn the_default_ids_are_those_of_falcon_only() {
+    let tokenizer = |eleventh: &str| {
+        let mut tokens: Vec<String> = ('a'..='k').map(String::from).collect();
+        tokens.extend([eleventh, "ab"].map(String::from));
+        Tokenizer::new(VocabConfig {
+            model: "gpt2".into(),
+            pre: Some("llama-bpe".into()),
+            tokens,
+            merges: vec!["a b".into()],
+            ..VocabConfig::default()
+        })
+        .unwrap()
+    };
+    let comma = tokenizer(",");
+    assert_eq!((comma.bos(), comma.eos(), comma.adds_bos()), (None, None, false));
+    assert!(!comma.is_eog(11));
+    let falcon = tokenizer("<|endoftext|>");
+    assert_eq!((falcon.bos(), falcon.eos(), falcon.adds_bos()), (Some(11), Some(11), true));
+    assert!(falcon.is_eog(11));
+}

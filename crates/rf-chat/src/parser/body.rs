@@ -5,7 +5,9 @@ use super::gemma::GemmaCall;
 use super::json_call::{Arguments, JsonCall, NamedCall};
 use super::python_call::PythonCall;
 use super::section_call::SectionCall;
-use super::tagged_call::{TaggedCall, Tags};
+use super::tagged_call::TaggedCall;
+use crate::format::syntax::{Opener, Tags};
+use crate::format::table::GLM_TAGS;
 use crate::tool::is_name_char;
 
 /// A call being read, by its form.
@@ -43,6 +45,19 @@ pub(super) enum Body {
 }
 
 impl Body {
+    /// The reader of a call after `marker`, which opens it.
+    pub(super) fn new(opener: Opener, marker: &str) -> Self {
+        match opener {
+            Opener::Object => Self::Json(JsonCall::new(false)),
+            Opener::Tag { names, tags } => Self::Tag { names, tags },
+            Opener::Name(tags) => Self::Tagged(TaggedCall::new(tags)),
+            Opener::Section(section) => Self::Section(SectionCall::new(section, marker)),
+            Opener::Mistral => Self::Mistral { array: false },
+            Opener::Gemma(quote) => Self::Gemma(GemmaCall::new(quote)),
+            Opener::Python => Self::Python(PythonCall::new(true)),
+        }
+    }
+
     /// Reads a character. A call that ends has been reported to the sink, except for its end.
     pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
         match self {
@@ -58,7 +73,7 @@ impl Body {
                     self.become_and_push(Self::Tagged(call), c, context)
                 }
                 _ if *names && is_name_char(c) => {
-                    self.become_and_push(Self::Tagged(TaggedCall::new(&Tags::GLM)), c, context)
+                    self.become_and_push(Self::Tagged(TaggedCall::new(&GLM_TAGS)), c, context)
                 }
                 _ => Step::Invalid,
             },

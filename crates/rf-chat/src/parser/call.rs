@@ -22,8 +22,19 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The tool called `name`.
+    /// The tool called `name`, perhaps with a namespace before it, as in `functions.f`.
     pub(super) fn tool(&self, name: &str) -> Option<&Tool> {
-        self.tools.iter().find(|tool| tool.name == name)
+        find(self.tools, name)
     }
+
+    /// Begins a call of `name`, by the name of the tool that it means.
+    pub(super) fn start_call(&mut self, name: &str) {
+        let name = find(self.tools, name).map_or(name, |tool| tool.name.as_str());
+        self.sink.start_call(name);
+    }
+}
+
+fn find<'t>(tools: &'t [Tool], name: &str) -> Option<&'t Tool> {
+    let named = |name: &str| tools.iter().find(|tool| tool.name == name);
+    named(name).or_else(|| named(name.rsplit(['.', ':', '/']).next()?))
 }

@@ -38,6 +38,11 @@ enum State {
     Text,
     /// A string in the quotes of JSON.
     JsonText(JsonScanner),
+    /// A string in the quotes of Python; whether the next character is escaped. What may be its end
+    /// is pending, because models write apostrophes as they are.
+    PythonText {
+        is_escaped: bool,
+    },
     /// A number or a word.
     Bare,
     CommaOrEnd,
@@ -57,7 +62,7 @@ impl GemmaCall {
                 if !is_name(name) {
                     return Step::Invalid;
                 }
-                context.sink.start_call(name);
+                context.start_call(name);
                 self.pending.clear();
                 self.begin_container(c, context)
             }
@@ -111,6 +116,10 @@ impl GemmaCall {
                 }
                 if scan == Scan::Last { self.go(State::CommaOrEnd) } else { Step::Inside }
             }
+            State::PythonText { is_escaped } => {
+                let is_escaped = *is_escaped;
+                self.python_text(c, is_escaped, context)
+            }
             State::Bare if matches!(c, ',' | '}' | ']') => {
                 self.bare(context);
                 self.state = State::CommaOrEnd;
@@ -128,6 +137,13 @@ impl GemmaCall {
                     Step::Inside
                 }
                 ('}', Some(true)) | (']', Some(false)) => self.close(c, context),
+                // Models leave out commas.
+                (_, Some(is_object)) if c.is_alphanumeric() || matches!(c, '"' | '\'') => {
+                    self.comma = true;
+                    self.state =
+                        if *is_object { State::KeyOrEnd } else { State::Value { or_end: true } };
+                    self.push(c, context)
+                }
                 _ => Step::Invalid,
             },
         }
@@ -136,11 +152,7 @@ impl GemmaCall {
     /// Reports the part of a value that was cut off.
     pub(super) fn finish(&mut self, context: &mut Context<'_>) {
         match self.state {
-            State::Text => {
-                let mut json = String::new();
-                self.pending.chars().for_each(|c| push_json_char(c, &mut json));
-                context.sink.arguments(&json);
-            }
+            State::Text => self.pending.chars().for_each(|c| push_text(c, context)),
             State::Bare => self.bare(context),
             _ => {}
         }
@@ -200,11 +212,11 @@ impl GemmaCall {
     /// A key ends at the colon, which may be part of it only in quotes.
     fn key(&mut self, c: char, context: &mut Context<'_>) -> Step {
         if c != ':' {
-            let quoted = self.pending.starts_with(['"', '<']);
+            let quoted = self.pending.starts_with(['"', '\'', '<']);
             return self.limited(quoted || !matches!(c, '{' | '}' | '\n'));
         }
         let text = self.pending.trim_end_matches(':').trim();
-        let key = [self.quote, "\""]
+        let key = [self.quote, "\"", "'"]
             .iter()
             .find_map(|quote| text.strip_prefix(quote).map(|rest| rest.strip_suffix(quote)));
         let key = match key {
@@ -238,6 +250,11 @@ impl GemmaCall {
                 context.sink.argument(c);
                 self.go(State::JsonText(scanner))
             }
+            '\'' => {
+                self.separate(context);
+                context.sink.argument('"');
+                self.go(State::PythonText { is_escaped: false })
+            }
             ',' | '}' | ']' | ':' => Step::Invalid,
             _ if self.quote.starts_with(c) => {
                 self.pending.push(c);
@@ -248,6 +265,39 @@ impl GemmaCall {
                 self.go(State::Bare)
             }
         }
+    }
+
+    /// A quote ends the text if a comma or the end of a container follows it.
+    fn python_text(&mut self, c: char, is_escaped: bool, context: &mut Context<'_>) -> Step {
+        if !self.pending.is_empty() {
+            if c.is_whitespace() {
+                self.pending.push(c);
+                return Step::Inside;
+            }
+            let pending = std::mem::take(&mut self.pending);
+            if matches!(c, ',' | '}' | ']') {
+                context.sink.argument('"');
+                self.state = State::CommaOrEnd;
+                return self.push(c, context);
+            }
+            pending.chars().for_each(|c| push_text(c, context));
+        }
+        match c {
+            '\'' if !is_escaped => self.pending.push(c),
+            '\\' if !is_escaped => return self.go(State::PythonText { is_escaped: true }),
+            'n' | 't' | 'r' if is_escaped => {
+                context.sink.argument('\\');
+                context.sink.argument(c);
+            }
+            '\\' | '\'' | '"' => push_text(c, context),
+            _ => {
+                if is_escaped {
+                    push_text('\\', context);
+                }
+                push_text(c, context);
+            }
+        }
+        self.go(State::PythonText { is_escaped: false })
     }
 
     /// Passes on what cannot be the closing quote.
@@ -261,11 +311,16 @@ impl GemmaCall {
             if self.quote.starts_with(&self.pending) {
                 return Step::Inside;
             }
-            let mut json = String::new();
-            push_json_char(self.pending.remove(0), &mut json);
-            context.sink.arguments(&json);
+            push_text(self.pending.remove(0), context);
         }
     }
+}
+
+/// Adds a character of a string to the arguments.
+fn push_text(c: char, context: &mut Context<'_>) {
+    let mut json = String::new();
+    push_json_char(c, &mut json);
+    context.sink.arguments(&json);
 }
 
 /// A bare value as JSON: a number, `true`, `false` or `null`, otherwise a string.

@@ -2,7 +2,7 @@
 
 use super::body::Body;
 use super::call::{Context, Step};
-use super::json_call::Arguments;
+use super::json_call::{Arguments, JsonCall};
 use super::sink::Channel;
 use crate::tool::is_name;
 
@@ -31,6 +31,8 @@ pub(super) struct Harmony {
     last: Option<Channel>,
     /// True while the message has no text.
     is_new: bool,
+    /// True if an object as content is a call if it names a tool.
+    is_bare: bool,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +52,11 @@ enum State {
 }
 
 impl Harmony {
+    pub(super) fn new(in_reasoning: bool, is_bare: bool) -> Self {
+        let state = if in_reasoning { State::Text(Channel::Reasoning) } else { State::Start };
+        Self { state, is_bare, ..Self::default() }
+    }
+
     pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) {
         self.pending.push(c);
         loop {
@@ -77,7 +84,7 @@ impl Harmony {
                     // Models put white space between messages.
                     if !(matches!(self.state, State::Between) && c.is_whitespace()) {
                         self.begin_text(Channel::Content);
-                        self.text(Channel::Content, c, context);
+                        self.message_text(Channel::Content, c, context);
                     }
                 }
                 State::Header => {
@@ -101,7 +108,7 @@ impl Harmony {
                         return;
                     }
                     let c = self.pending.remove(0);
-                    self.text(channel, c, context);
+                    self.message_text(channel, c, context);
                 }
                 // Within the arguments, what looks like a marker is text of a string.
                 State::Call { body, .. } => {
@@ -138,6 +145,19 @@ impl Harmony {
         self.state = State::Text(channel);
     }
 
+    /// A character of a message, which may begin an object that is a call.
+    fn message_text(&mut self, channel: Channel, c: char, context: &mut Context<'_>) {
+        let begins_call = self.is_bare && self.is_new && c == '{' && !context.tools.is_empty();
+        if begins_call && channel == Channel::Content {
+            let body = Some(Body::Json(JsonCall::new(true)));
+            self.state = State::Call { name: String::new(), body };
+            self.raw.clear();
+            self.argument(c, context);
+        } else {
+            self.text(channel, c, context);
+        }
+    }
+
     /// A character of a message. Messages of one channel are paragraphs.
     fn text(&mut self, channel: Channel, c: char, context: &mut Context<'_>) {
         let continues = self.last.replace(channel) == Some(channel);
@@ -166,17 +186,22 @@ impl Harmony {
 
     fn argument(&mut self, c: char, context: &mut Context<'_>) {
         let State::Call { name, body } = &mut self.state else { return };
+        let reported_bytes = context.sink.reported_bytes();
         let step = match body {
             Some(body) => body.push(c, context),
             None if c == '{' => {
-                context.sink.start_call(name);
+                context.start_call(name);
                 body.insert(Body::Arguments(Arguments::default())).push(c, context)
             }
             None if c.is_whitespace() => Step::Inside,
             None => Step::Invalid,
         };
+        if context.sink.reported_bytes() > reported_bytes {
+            self.raw.clear();
+        } else if step != Step::Invalid {
+            self.raw.push(c);
+        }
         match step {
-            Step::Inside if body.is_none() => self.raw.push(c),
             Step::Inside => {}
             Step::Last => {
                 context.sink.end_call();
@@ -186,11 +211,8 @@ impl Harmony {
             Step::Invalid => {
                 context.sink.end_call();
                 let raw = std::mem::take(&mut self.raw);
-                let was_call = body.is_some();
                 self.begin_text(Channel::Content);
-                if !was_call {
-                    raw.chars().for_each(|c| self.text(Channel::Content, c, context));
-                }
+                raw.chars().for_each(|c| self.text(Channel::Content, c, context));
                 // It may begin a marker.
                 self.pending.insert(0, c);
             }
@@ -202,7 +224,7 @@ impl Harmony {
         if let State::Call { name, body } = &self.state {
             if body.is_none() {
                 // A call without arguments.
-                context.sink.start_call(name);
+                context.start_call(name);
                 context.sink.arguments("{}");
                 context.sink.complete_arguments();
             }
@@ -223,7 +245,7 @@ impl Harmony {
             State::Text(channel) => (*channel, pending),
             // White space after the last message.
             State::Between if pending.trim().is_empty() => return,
-            State::Call { body: Some(_), .. } => {
+            State::Call { body: Some(_), .. } if context.sink.in_call() => {
                 return context.sink.end_call();
             }
             State::Call { .. } => (Channel::Content, std::mem::take(&mut self.raw) + &pending),

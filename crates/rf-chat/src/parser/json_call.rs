@@ -195,7 +195,7 @@ impl JsonCall {
     }
 
     fn start(&mut self, context: &mut Context<'_>) {
-        context.sink.start_call(self.name.as_deref().unwrap_or_default());
+        context.start_call(self.name.as_deref().unwrap_or_default());
     }
 
     fn start_whole(&mut self, arguments: &str, context: &mut Context<'_>) {
@@ -233,7 +233,7 @@ impl NamedCall {
         }
         match (&mut self.bracket, c) {
             (_, '{') => {
-                context.sink.start_call(&self.name);
+                context.start_call(&self.name);
                 self.arguments.insert(Arguments::default()).push(c, context.sink)
             }
             (bracket, '[') => {

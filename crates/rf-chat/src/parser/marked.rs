@@ -2,13 +2,10 @@
 
 use super::body::Body;
 use super::call::{Context, Step};
-use super::gemma::GemmaCall;
 use super::json_call::JsonCall;
-use super::python_call::PythonCall;
-use super::section_call::{Section, SectionCall};
 use super::sink::Channel;
-use super::tagged_call::{TaggedCall, Tags};
-use crate::format::{OutputFormat, ToolFormat};
+use crate::format::OutputFormat;
+use crate::format::syntax::Opener;
 
 /// The state of an answer.
 #[derive(Debug)]
@@ -40,7 +37,9 @@ struct OpenCall {
 enum Meaning {
     OpenReasoning,
     CloseReasoning,
-    OpenCall,
+    OpenCall(Opener),
+    /// The brace of an object that is a call if it names a tool.
+    OpenBare,
     Frame,
 }
 
@@ -100,20 +99,19 @@ impl Marked {
         let (open, close) = self.format.reasoning.markers();
         let boundary = self.at_start || context.sink.at_boundary();
         let in_content = self.channel == Channel::Content;
-        let tools = self.format.tools;
+        let row = self.format.tools.row();
         let when = |condition: bool, marker, meaning| condition.then_some((marker, meaning));
-        let all = |condition: bool, markers: &'static [&'static str], meaning| {
-            markers.iter().filter(move |_| condition).map(move |marker| (*marker, meaning))
-        };
+        let (calls, frames) = (self.calls, self.calls && boundary);
+        let openers = row.openers.iter().filter(move |_| calls);
         when(boundary && in_content, open, Meaning::OpenReasoning)
             .into_iter()
             .chain(when(boundary || !in_content, close, Meaning::CloseReasoning))
-            .chain(all(self.calls, tools.openers(), Meaning::OpenCall))
-            .chain(all(self.calls && boundary, tools.frames(), Meaning::Frame))
+            .chain(openers.map(|(marker, opener)| (*marker, Meaning::OpenCall(*opener))))
+            .chain(row.frames.iter().filter(move |_| frames).map(|f| (*f, Meaning::Frame)))
             .chain(when(
-                self.calls && self.at_start && in_content && tools.is_bare(),
+                self.calls && self.at_start && in_content && row.is_bare,
                 "{",
-                Meaning::OpenCall,
+                Meaning::OpenBare,
             ))
     }
 
@@ -136,44 +134,14 @@ impl Marked {
                 self.channel = Channel::Content;
             }
             Meaning::Frame => context.sink.marker(),
-            Meaning::OpenCall => {
-                let body = match (self.format.tools, marker.as_str()) {
-                    (_, "{") => Body::Json(JsonCall::new(true)),
-                    (ToolFormat::Lfm2, _) => Body::Python(PythonCall::new(true)),
-                    (ToolFormat::MiniMax, "<invoke name=\"") => {
-                        Body::Tagged(TaggedCall::new(&Tags::INVOKE))
-                    }
-                    (ToolFormat::MiniMax, _) => Body::Tag { names: false, tags: &Tags::INVOKE },
-                    (
-                        ToolFormat::DeepSeekFunctionCalls | ToolFormat::DeepSeekToolCalls,
-                        "<｜DSML｜invoke name=\"",
-                    ) => Body::Tagged(TaggedCall::new(&Tags::DEEP_SEEK)),
-                    (ToolFormat::DeepSeekFunctionCalls | ToolFormat::DeepSeekToolCalls, _) => {
-                        Body::Tag { names: false, tags: &Tags::DEEP_SEEK }
-                    }
-                    (ToolFormat::DeepSeek | ToolFormat::DeepSeekFenced, marker) => {
-                        Body::Section(SectionCall::new(&Section::DEEP_SEEK, marker))
-                    }
-                    (ToolFormat::Kimi, marker) => {
-                        Body::Section(SectionCall::new(&Section::KIMI, marker))
-                    }
-                    (_, "<function=") => Body::Tagged(TaggedCall::new(&Tags::FUNCTION)),
-                    (ToolFormat::Llama, _) => Body::Json(JsonCall::new(false)),
-                    (ToolFormat::Mistral | ToolFormat::MistralArray, _) => {
-                        Body::Mistral { array: false }
-                    }
-                    (ToolFormat::Gemma, _) => Body::Gemma(GemmaCall::new("<|\"|>")),
-                    (ToolFormat::FunctionGemma, _) => Body::Gemma(GemmaCall::new("<escape>")),
-                    (tools, _) => {
-                        Body::Tag { names: tools == ToolFormat::Glm, tags: &Tags::FUNCTION }
-                    }
-                };
-                let mut call = OpenCall { body, raw: marker, array: false };
-                if call.raw == "{" {
-                    // The marker is a part of the object.
-                    call.raw.clear();
-                    call.push('{', context);
-                }
+            Meaning::OpenCall(opener) => {
+                let body = Body::new(opener, &marker);
+                self.call = Some(OpenCall { body, raw: marker, array: false });
+            }
+            Meaning::OpenBare => {
+                let body = Body::Json(JsonCall::new(true));
+                let mut call = OpenCall { body, raw: String::new(), array: false };
+                call.push('{', context);
                 self.call = Some(call);
             }
         }
@@ -183,11 +151,12 @@ impl Marked {
     fn end_call(&mut self, array: bool, context: &mut Context<'_>) {
         context.sink.end_call();
         context.sink.marker();
-        let ended_array = self.call.take().is_some_and(|call| call.array) && !array;
+        let ended = self.call.take();
+        let python = ended.as_ref().is_some_and(|call| matches!(call.body, Body::Python(_)));
+        let ended_array = ended.is_some_and(|call| call.array) && !array;
         self.channel = Channel::Content;
         self.at_start = false;
-        if array || (self.format.tools.is_bare() && !ended_array) {
-            let python = self.format.tools == ToolFormat::Lfm2;
+        if array || (self.format.tools.row().is_bare && !ended_array) {
             let body = Body::Separator { read: false, array, python };
             self.call = Some(OpenCall { body, raw: String::new(), array });
         }

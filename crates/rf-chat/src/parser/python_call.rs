@@ -83,7 +83,7 @@ impl PythonCall {
             }
             State::List if c == '[' => self.go(State::Name),
             State::Name if c == '(' && is_name(&self.pending) => {
-                context.sink.start_call(&self.pending);
+                context.start_call(&self.pending);
                 self.pending.clear();
                 self.go(State::KeyOrEnd)
             }

@@ -2,42 +2,8 @@
 
 use super::call::{Context, Step};
 use super::json_call::Arguments;
+use crate::format::syntax::Section;
 use crate::tool::{MAX_NAME_BYTES, is_name};
-
-/// The control tokens of a form.
-#[derive(Debug)]
-pub(super) struct Section {
-    /// Opens a call.
-    open: &'static str,
-    /// Precedes the arguments, or a fence around them.
-    separator: &'static str,
-    /// Opens the fence around arguments, after the name and a line break.
-    fence: &'static str,
-    /// The word in place of the name, where the name follows the separator.
-    kind: &'static str,
-    /// True if the name is written as `functions.f:0`.
-    is_numbered: bool,
-}
-
-impl Section {
-    /// `<｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}`, and before V3.1
-    /// `<｜tool▁call▁begin｜>function<｜tool▁sep｜>f`, a line break and a fence.
-    pub(super) const DEEP_SEEK: Self = Self {
-        open: "<｜tool▁call▁begin｜>",
-        separator: "<｜tool▁sep｜>",
-        fence: "```json",
-        kind: "function",
-        is_numbered: false,
-    };
-    /// `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{…}`
-    pub(super) const KIMI: Self = Self {
-        open: "<|tool_call_begin|>",
-        separator: "<|tool_call_argument_begin|>",
-        fence: "",
-        kind: "",
-        is_numbered: true,
-    };
-}
 
 /// A call of a section.
 #[derive(Debug)]
@@ -120,7 +86,7 @@ impl SectionCall {
         if !is_name(name) {
             return Step::Invalid;
         }
-        context.sink.start_call(name);
+        context.start_call(name);
         self.go(State::Arguments(Arguments::default()))
     }
 

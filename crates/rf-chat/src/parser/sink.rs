@@ -1,6 +1,7 @@
 //! Collects deltas, and holds back white space that may turn out to surround a marker.
 
 use crate::answer::Delta;
+use crate::format::syntax::IdForm;
 
 /// The part of the answer that text belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,17 +161,6 @@ pub(super) struct Ids {
     /// Distinguishes answers.
     pub(super) seed: u64,
     pub(super) form: IdForm,
-}
-
-/// The form of ids, which templates repeat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum IdForm {
-    /// `call_` and 24 letters and digits.
-    Long,
-    /// 9 letters and digits: Mistral.
-    Short,
-    /// `functions.f:0`, with the name and the index: Kimi.
-    Named,
 }
 
 impl Ids {

@@ -3,89 +3,8 @@
 
 use super::call::{Context, Step};
 use super::value::Value;
+use crate::format::syntax::Tags;
 use crate::tool::{MAX_NAME_BYTES, is_name};
-
-/// The tags of a form.
-#[derive(Debug)]
-pub(super) struct Tags {
-    /// Precedes the name.
-    name_open: &'static str,
-    /// Follows the name. Empty if a tag or white space does.
-    name_close: &'static str,
-    key_open: &'static str,
-    key_close: &'static str,
-    /// Between a key and `true` for text or `false` for JSON. Empty if only the schema tells.
-    text_flag: &'static str,
-    /// Precedes the value, after white space. Empty if the value follows the key.
-    value_open: &'static str,
-    value_close: &'static str,
-    /// True if a line break after and before the value's tags is not part of the value.
-    lines: bool,
-    /// Ends the call.
-    end: &'static str,
-}
-
-impl Tags {
-    /// Qwen3-Coder, Qwen3.5, Seed-OSS, Nemotron 3:
-    /// `<function=f>\n<parameter=key>\nvalue\n</parameter>\n</function>`.
-    pub(super) const FUNCTION: Self = Self {
-        name_open: "<function=",
-        name_close: ">",
-        key_open: "<parameter=",
-        key_close: ">",
-        text_flag: "",
-        value_open: "",
-        value_close: "</parameter>",
-        lines: true,
-        end: "</function>",
-    };
-    /// `MiniMax`: `<invoke name="f">\n<parameter name="key">value</parameter>\n</invoke>`.
-    pub(super) const INVOKE: Self = Self {
-        name_open: "<invoke name=\"",
-        name_close: "\">",
-        key_open: "<parameter name=\"",
-        key_close: "\">",
-        text_flag: "",
-        value_open: "",
-        value_close: "</parameter>",
-        lines: true,
-        end: "</invoke>",
-    };
-    /// `DeepSeek`: `<｜DSML｜invoke name="f">\n<｜DSML｜parameter name="key" string="true">value`, the
-    /// end tag of the value, a line break and that of the call.
-    pub(super) const DEEP_SEEK: Self = Self {
-        name_open: "<｜DSML｜invoke name=\"",
-        name_close: "\">",
-        key_open: "<｜DSML｜parameter name=\"",
-        key_close: "\">",
-        text_flag: "\" string=\"",
-        value_open: "",
-        value_close: "</｜DSML｜parameter>",
-        lines: false,
-        end: "</｜DSML｜invoke>",
-    };
-    /// GLM: `f\n<arg_key>key</arg_key>\n<arg_value>value</arg_value>\n</tool_call>`.
-    pub(super) const GLM: Self = Self {
-        name_open: "",
-        name_close: "",
-        key_open: "<arg_key>",
-        key_close: "</arg_key>",
-        text_flag: "",
-        value_open: "<arg_value>",
-        value_close: "</arg_value>",
-        lines: false,
-        end: "</tool_call>",
-    };
-}
-
-impl Tags {
-    /// The key in the text of a tag, and whether its value is text, if the tag says so.
-    fn key(&self, text: &str) -> (String, Option<bool>) {
-        let flagged = text.split_once(self.text_flag).filter(|_| !self.text_flag.is_empty());
-        let (key, flag) = flagged.map_or((text, None), |(key, flag)| (key, Some(flag == "true")));
-        (key.trim().to_owned(), flag)
-    }
-}
 
 /// A call in a tagged form.
 #[derive(Debug)]
@@ -206,7 +125,7 @@ impl TaggedCall {
             // What is not followed by a tag was no name.
             return self.between(c, context);
         }
-        context.sink.start_call(&self.name);
+        context.start_call(&self.name);
         Step::Inside
     }
 
@@ -221,7 +140,7 @@ impl TaggedCall {
             if is_end && context.tool(&self.name).is_none() {
                 return Step::Invalid;
             }
-            context.sink.start_call(&self.name);
+            context.start_call(&self.name);
         }
         if is_key || is_end {
             self.pending.clear();

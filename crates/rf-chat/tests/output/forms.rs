@@ -274,11 +274,46 @@ fn gemma() {
         r#"<|tool_call>call:weather{"city" : "Os\"lo", <|"|>days<|"|>: 3, note: as is}<tool_call|>"#,
         &expect().call(call("weather", r#"{"city": "Os\"lo", "days": 3, "note": "as is"}"#)),
     );
+    // Python's quotes, with apostrophes as they are, and without commas.
+    for (text, arguments) in [
+        ("{tags:['ds_1']}", r#"{"tags": ["ds_1"]}"#),
+        ("{tags:[ 'a' , 'it's', 'q\"\\'' ]}", r#"{"tags": ["a", "it's", "q\"'"]}"#),
+        ("{at:{'x': 'a, b', \"y\": \"c\"}}", r#"{"at": {"x": "a, b", "y": "c"}}"#),
+        ("{city:<|\"|>Oslo<|\"|> days:2}", r#"{"city": "Oslo", "days": 2}"#),
+        ("{tags:['a' 'b']}", r#"{"tags": ["a' 'b"]}"#),
+    ] {
+        let text = format!("<|tool_call>call:weather{text}<tool_call|>");
+        check(ToolFormat::Gemma, &text, &expect().call(call("weather", arguments)));
+    }
+    // Cut off within a quote.
+    check(
+        ToolFormat::Gemma,
+        "<|tool_call>call:weather{tags:['a",
+        &expect().call(call("weather", r#"{"tags": ["a"#).incomplete()),
+    );
     check(
         ToolFormat::FunctionGemma,
         "<start_function_call>call:weather{city:<escape>Oslo<escape>,days:1}<end_function_call>",
         &expect().call(call("weather", r#"{"city": "Oslo", "days": 1}"#)),
     );
+}
+
+#[test]
+fn a_namespace_before_the_name_of_a_tool_is_left_out() {
+    for (format, text) in [
+        (
+            ToolFormat::Hermes,
+            r#"<tool_call>{"name": "functions.time", "arguments": {}}</tool_call>"#,
+        ),
+        (ToolFormat::Mistral, "[TOOL_CALLS]default_api:time[ARGS]{}"),
+        (ToolFormat::Lfm2, "<|tool_call_start|>[tools.time()]<|tool_call_end|>"),
+        (ToolFormat::Object, r#"{"name": "functions.time", "arguments": {}}"#),
+    ] {
+        check(format, text, &expect().call(call("time", "{}")));
+    }
+    // A name that no tool has stays as it is.
+    let text = r#"<tool_call>{"name": "functions.other", "arguments": {}}</tool_call>"#;
+    check(ToolFormat::Hermes, text, &expect().call(call("functions.other", "{}")));
 }
 
 #[test]

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::sampling::{COMPILER, sample};
 
-/// A template of each form. The comments hold the markers.
-const TEMPLATES: [(ToolFormat, &str); 17] = [
+/// Templates of each form. The comments hold the markers.
+const TEMPLATES: [(ToolFormat, &str); 18] = [
     (ToolFormat::Hermes, "{# tools <tool_call> #}"),
     (ToolFormat::Function, "{# tools <tool_call><function=<parameter= <think> #}"),
     (
@@ -29,6 +29,8 @@ const TEMPLATES: [(ToolFormat, &str); 17] = [
     (ToolFormat::Lfm2, "{# tools <|tool_list_start|> #}"),
     (ToolFormat::MiniMax, "{# tools <minimax:tool_call> <think> #}"),
     (ToolFormat::Object, "{{ messages[0].content }}"),
+    // The channels of gpt-oss, and calls as the prompt asks for them.
+    (ToolFormat::Object, "{{ messages[0].content }}{# <|channel|><|message|> #}"),
 ];
 
 fn tools() -> Vec<Tool> {
@@ -93,6 +95,31 @@ fn a_demanded_call_is_made_in_the_models_own_form() {
         assert!(
             COMPILER.compile_calls(&prompt(template, ToolChoice::Auto), true).unwrap().is_none()
         );
+    }
+}
+
+#[test]
+fn references_to_the_whole_schema_resolve_in_every_form() {
+    let tool = json!({"name": "t", "parameters": {
+        "type": "object",
+        "properties": {
+            "tree": {"type": "object", "properties": {
+                "left": {"anyOf": [{"type": "boolean"}, {"$ref": "#/properties/tree"}]},
+                "right": {"$ref": "#/properties/tree/properties/left/anyOf/0"},
+            }, "required": ["left", "right"], "additionalProperties": false},
+        },
+        "required": ["tree"],
+        "additionalProperties": false,
+    }});
+    let mut random = Random(11);
+    for (format, template) in TEMPLATES {
+        let mut prompt = prompt(template, ToolChoice::Required);
+        prompt.tools = vec![Tool::from_json(&tool).unwrap()];
+        let constraint = COMPILER.compile_calls(&prompt, false).unwrap().unwrap();
+        let answer = parse(&prompt, &sample(constraint, &mut random));
+        let arguments: Value = serde_json::from_str(&answer.calls[0].arguments).unwrap();
+        let valid = jsonschema::validate(&prompt.tools[0].parameters, &arguments);
+        assert!(valid.is_ok(), "{format:?}: {valid:?} in {arguments}");
     }
 }
 

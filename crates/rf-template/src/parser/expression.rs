@@ -37,7 +37,7 @@ impl Parser {
             items.push(element(self)?);
         }
         let height = highest(&items);
-        self.node(Kind::List(items), height)
+        self.node(Kind::Tuple(items), height)
     }
 
     pub(super) fn expression(&mut self) -> Result<Expr, Error> {
@@ -256,7 +256,7 @@ impl Parser {
     fn brackets(&mut self) -> Result<Expr, Error> {
         self.advance();
         if self.accept_sign(")") {
-            return self.node(Kind::List(Vec::new()), 0);
+            return self.node(Kind::Tuple(Vec::new()), 0);
         }
         let value = self.expression_list()?;
         self.expect_sign(")")?;

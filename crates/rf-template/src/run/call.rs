@@ -135,14 +135,21 @@ impl<'t> Run<'t> {
     }
 
     fn bind_parameters(&mut self, definition: &'t Macro, given: Arguments) -> Result<(), Error> {
-        let Macro { name, parameters, .. } = definition;
-        if given.positional.len() > parameters.len() {
+        let Macro { name, parameters, has_varargs, has_kwargs, .. } = definition;
+        if given.positional.len() > parameters.len() && !has_varargs {
             let (most, found) = (parameters.len(), given.positional.len());
             return Err(Error::failed(format!("{name} takes {most} arguments, found {found}")));
         }
         let known = |name: &Arc<str>| parameters.iter().any(|(known, _)| known == name);
-        if let Some((unknown, _)) = given.named.iter().find(|(name, _)| !known(name)) {
+        let mut unknown = given.named.iter().filter(|(name, _)| !known(name)).peekable();
+        if let Some((unknown, _)) = unknown.peek().filter(|_| !has_kwargs) {
             return Err(Error::failed(format!("{name} has no argument `{unknown}`")));
+        }
+        if *has_kwargs {
+            self.meter.allocate_list(given.named.len().saturating_mul(3))?;
+            let entries = unknown.map(|(name, value)| (Key::Text(Arc::clone(name)), value.clone()));
+            let entries = Value::map(entries.collect())?;
+            self.set("kwargs".into(), entries)?;
         }
         let mut positional = given.positional.into_iter();
         for (parameter, default) in parameters {
@@ -154,6 +161,10 @@ impl<'t> Run<'t> {
                 (None, None, None) => Value::Undefined,
             };
             self.set(Arc::clone(parameter), value)?;
+        }
+        if *has_varargs {
+            self.meter.allocate_list(positional.len())?;
+            self.set("varargs".into(), Value::tuple(positional.collect())?)?;
         }
         Ok(())
     }
@@ -213,7 +224,10 @@ impl<'t> Run<'t> {
         match &**name {
             "get" => {
                 let [key, default] = arguments.bind(name, ["key", "default"])?;
-                let found = map.entries.get(&key.to_key()?).cloned();
+                let found = match key {
+                    Value::Undefined => None,
+                    key => map.entries.get(&key.to_key()?).cloned(),
+                };
                 let default = if let Value::Undefined = default { Value::None } else { default };
                 Ok(found.unwrap_or(default))
             }
@@ -235,7 +249,7 @@ impl<'t> Run<'t> {
         let part = |(key, value): (&Key, &Value)| match part {
             "keys" => Ok(key.to_value()),
             "values" => Ok(value.clone()),
-            _ => Value::list(vec![key.to_value(), value.clone()]),
+            _ => Value::tuple(vec![key.to_value(), value.clone()]),
         };
         Value::list(map.entries.iter().map(part).collect::<Result<_, _>>()?)
     }

@@ -21,7 +21,8 @@ impl<'t> Run<'t> {
         match &*expr.kind {
             Kind::Constant(value) => Ok(value.clone()),
             Kind::Name(name) => Ok(self.named(name)),
-            Kind::List(items) => self.list(items),
+            Kind::List(items) => Value::list(self.all(items)?),
+            Kind::Tuple(items) => Value::tuple(self.all(items)?),
             Kind::Map(entries) => self.map(entries),
             Kind::Not(value) => Ok(Value::Bool(!self.value(value)?.is_true())),
             Kind::Negate(value) => negate(&self.value(value)?),
@@ -117,10 +118,9 @@ impl<'t> Run<'t> {
         self.variable(name).or_else(|| super::call::function(name)).unwrap_or(Value::Undefined)
     }
 
-    fn list(&mut self, items: &'t [Expr]) -> Result<Value, Error> {
+    fn all(&mut self, items: &'t [Expr]) -> Result<Vec<Value>, Error> {
         self.meter.allocate_list(items.len())?;
-        let items = items.iter().map(|item| self.value(item)).collect::<Result<_, _>>()?;
-        Value::list(items)
+        items.iter().map(|item| self.value(item)).collect()
     }
 
     fn map(&mut self, entries: &'t [(Expr, Expr)]) -> Result<Value, Error> {
@@ -187,6 +187,7 @@ impl<'t> Run<'t> {
                 }
                 Ok(false)
             }
+            Value::Map(_) if matches!(value, Value::Undefined) => Ok(false),
             Value::Map(map) => Ok(map.entries.contains_key(&value.to_key()?)),
             Value::Namespace(index) => {
                 Ok(value.as_text().is_some_and(|name| self.namespaces[*index].contains_key(name)))
@@ -212,7 +213,8 @@ impl<'t> Run<'t> {
             }
             (Operator::Add, Value::List(left), Value::List(right)) => {
                 meter.allocate_list(left.items.len() + right.items.len())?;
-                Value::list(left.items.iter().chain(&right.items).cloned().collect())
+                let items = left.items.iter().chain(&right.items).cloned().collect();
+                if left.is_tuple { Value::tuple(items) } else { Value::list(items) }
             }
             (Operator::Multiply, Value::Text(text), count)
             | (Operator::Multiply, count, Value::Text(text))
@@ -229,6 +231,9 @@ impl<'t> Run<'t> {
                 let count = if list.items.is_empty() { 0 } else { repetitions(count) };
                 meter.allocate_list(list.items.len().saturating_mul(count))?;
                 Value::list(std::iter::repeat_n(&list.items, count).flatten().cloned().collect())
+            }
+            (Operator::Remainder, Value::Text(pattern), value) => {
+                self.percent_format(pattern, value)
             }
             _ => arithmetic(operator, left, right),
         }
@@ -263,7 +268,10 @@ impl<'t> Run<'t> {
                 let at = index.as_int().and_then(|index| position(index, count));
                 at.and_then(|at| text.chars().nth(at)).map(|c| Value::text(c.to_string()))
             }
-            (Value::Map(map), _) => map.entries.get(&index.to_key()?).cloned(),
+            // As in jinja2, what cannot be a key is none of the mapping.
+            (Value::Map(map), _) => {
+                index.to_key().ok().and_then(|key| map.entries.get(&key)).cloned()
+            }
             (_, Value::Text(name)) => return self.field(value, name),
             _ => None,
         };

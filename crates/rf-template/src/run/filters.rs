@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::json;
 use crate::meter::Text;
 use crate::print;
-use crate::value::Value;
+use crate::value::{Key, Value};
 
 impl Run<'_> {
     /// Applies the filter `name`.
@@ -124,7 +124,13 @@ impl Run<'_> {
             }
             "format" => {
                 let pattern = text(&value)?;
-                self.percent_format(pattern, &arguments.positional)
+                if arguments.named.is_empty() {
+                    let values = Value::tuple(arguments.positional)?;
+                    return self.percent_format(pattern, &values);
+                }
+                let named = arguments.named.into_iter();
+                let named = named.map(|(name, value)| (Key::Text(name), value)).collect();
+                self.percent_format(pattern, &Value::map(named)?)
             }
             "pprint" => {
                 let mut shown = Text::new(self.meter);
@@ -209,7 +215,7 @@ impl Run<'_> {
     }
 
     /// As Python's `int`: text is parsed, floats are cut.
-    fn to_int(&self, value: &Value) -> Result<Option<i128>, Error> {
+    pub(super) fn to_int(&self, value: &Value) -> Result<Option<i128>, Error> {
         let whole = |float: f64| (float.abs() < 1e30).then_some(float as i128);
         Ok(match value {
             Value::Text(text) => {
@@ -262,60 +268,6 @@ impl Run<'_> {
         cut.push(whole_words.unwrap_or(head))?;
         cut.push(end)?;
         Ok(Value::text(cut.finish()))
-    }
-
-    /// Python's `%` for texts and numbers, with a width.
-    fn percent_format(&self, pattern: &str, values: &[Value]) -> Result<Value, Error> {
-        let mut text = Text::new(self.meter);
-        let mut values = values.iter();
-        let mut rest = pattern;
-        while let Some(at) = rest.find('%') {
-            text.push(&rest[..at])?;
-            rest = &rest[at + 1..];
-            let end = rest.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '-' | '+'));
-            let bad = || Error::failed("the format has an unknown directive");
-            let (options, tail) = rest.split_at(end.ok_or_else(bad)?);
-            let kind = tail.chars().next().ok_or_else(bad)?;
-            rest = &tail[kind.len_utf8()..];
-            if kind == '%' {
-                text.push("%")?;
-                continue;
-            }
-            let value = values.next();
-            let value = value.ok_or_else(|| Error::failed("the format has too few values"))?;
-            let (width, precision) = match options.split_once('.') {
-                Some((width, precision)) => (width, precision.parse().ok()),
-                None => (options, None),
-            };
-            let number = || value.as_float().ok_or_else(|| Error::failed("expected a number"));
-            let piece: Arc<str> = match kind {
-                's' => self.printed(value)?,
-                'd' | 'i' => {
-                    let int = self.to_int(value)?;
-                    int.ok_or_else(|| Error::failed("expected a number"))?.to_string().into()
-                }
-                'f' => format!("{:.*}", precision.unwrap_or(6).min(300), number()?).into(),
-                'x' => {
-                    let int = self.to_int(value)?;
-                    format!("{:x}", int.ok_or_else(|| Error::failed("expected a number"))?).into()
-                }
-                _ => return Err(bad()),
-            };
-            let to_left = width.starts_with('-');
-            let zeros = !to_left && width.starts_with('0') && kind != 's';
-            let digits = width.trim_start_matches(['-', '+']);
-            let width = if digits.is_empty() { 0 } else { digits.parse().map_err(|_| bad())? };
-            let padding = usize::saturating_sub(width, piece.chars().count());
-            if !to_left {
-                text.push_repeated(if zeros { "0" } else { " " }, padding)?;
-            }
-            text.push(&piece)?;
-            if to_left {
-                text.push_repeated(" ", padding)?;
-            }
-        }
-        text.push(rest)?;
-        Ok(Value::text(text.finish()))
     }
 }
 

@@ -57,6 +57,10 @@ impl Run<'_> {
             "select" | "reject" | "selectattr" | "rejectattr" => {
                 self.selected(name, items, arguments)
             }
+            "list" if list.is_tuple => {
+                self.meter.allocate_list(list.items.len())?;
+                Value::list(list.items.clone())
+            }
             "list" => Ok(Value::List(list)),
             "join" => self.join(items, arguments),
             "first" => Ok(items.first().cloned().unwrap_or(Value::Undefined)),
