@@ -7,7 +7,7 @@ use rf_tokenizer::{DecodeOptions, StreamDecoder, Tokenizer};
 
 use crate::error::Error;
 use crate::sampling::{self, Sampler, SamplerConfig};
-use crate::stop::StopMatcher;
+use crate::stop::{StopMatcher, StopStrings};
 
 /// Options of a generation.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +41,8 @@ pub enum StopReason {
     ContextFull,
     /// The constraint allows no further token: the output is complete.
     Constraint,
+    /// The constraint is too expensive to evaluate any further: the output may be incomplete.
+    ConstraintLimit,
     /// The caller cancelled it.
     Cancelled,
 }
@@ -54,6 +56,7 @@ impl StopReason {
             Self::StopString => "stop_string",
             Self::ContextFull => "context_full",
             Self::Constraint => "constraint",
+            Self::ConstraintLimit => "constraint_limit",
             Self::Cancelled => "cancelled",
         }
     }
@@ -96,8 +99,12 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// A generation that continues `prompt`.
-    pub(crate) fn new(prompt: &[u32], options: &GenerateOptions) -> Result<Self, sampling::Error> {
+    /// A generation that continues `prompt`, with the stop strings of its options.
+    pub(crate) fn new(
+        prompt: &[u32],
+        options: &GenerateOptions,
+        stops: &StopStrings,
+    ) -> Result<Self, sampling::Error> {
         let mut sampler = Sampler::new(options.sampler.clone())?;
         for id in prompt {
             sampler.accept(*id);
@@ -107,7 +114,7 @@ impl Generation {
             best_needed: sampler.best_needed(),
             sampler,
             decoder: StreamDecoder::new(decode).rendering(options.rendered_tokens.iter().copied()),
-            stops: StopMatcher::new(options.stop.clone()),
+            stops: StopMatcher::new(stops),
             ignore_eos: options.ignore_eos,
             max_tokens: options.max_tokens,
             generated_tokens: 0,

@@ -1,44 +1,119 @@
 //! Stop strings: text that may begin one is held back.
 
-/// Returns text up to the first stop string.
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use aho_corasick::Anchored;
+use aho_corasick::automaton::{Automaton as _, StateID};
+use aho_corasick::nfa::contiguous::NFA;
+
+/// The stop strings of a request, compiled once for all its choices.
+#[derive(Clone, Default)]
+pub(crate) struct StopStrings {
+    /// `None` if there is nothing to find.
+    automaton: Option<Arc<Automaton>>,
+}
+
+struct Automaton {
+    nfa: NFA,
+    start: StateID,
+    /// How much of a stop string the text ends with, in bytes. States that are not listed are those
+    /// of no such text.
+    depths: HashMap<StateID, usize>,
+    stops: Vec<String>,
+}
+
+impl StopStrings {
+    /// Compiles stop strings. Empty ones are never found.
+    pub(crate) fn new(stops: &[String]) -> Self {
+        let stops: Vec<String> = stops.iter().filter(|stop| !stop.is_empty()).cloned().collect();
+        if stops.is_empty() {
+            return Self::default();
+        }
+        Self { automaton: Automaton::new(stops).map(Arc::new) }
+    }
+}
+
+impl fmt::Debug for StopStrings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.automaton.iter().flat_map(|a| &a.stops)).finish()
+    }
+}
+
+impl Automaton {
+    /// `None` if there are more states than indices, for which a process has no memory.
+    fn new(stops: Vec<String>) -> Option<Self> {
+        let nfa = NFA::builder().prefilter(false).build(&stops).ok()?;
+        let start = nfa.start_state(Anchored::No).ok()?;
+        let mut depths = HashMap::new();
+        for stop in &stops {
+            let mut state = start;
+            for (index, byte) in stop.bytes().enumerate() {
+                state = nfa.next_state(Anchored::No, state, byte);
+                depths.insert(state, index + 1);
+            }
+        }
+        Some(Self { nfa, start, depths, stops })
+    }
+
+    /// The longest stop string that ends in a state.
+    fn found(&self, state: StateID) -> Option<usize> {
+        if !self.nfa.is_match(state) {
+            return None;
+        }
+        let matches = 0..self.nfa.match_len(state);
+        let patterns = matches.map(|index| self.nfa.match_pattern(state, index).as_usize());
+        patterns.max_by_key(|pattern| self.stops[*pattern].len())
+    }
+}
+
+/// Returns text up to the first stop string: the one that ends first, and of those the longest.
+/// The time for a piece of text does not depend on the stop strings.
 #[derive(Debug)]
 pub(crate) struct StopMatcher {
-    stops: Vec<String>,
+    stops: StopStrings,
+    state: StateID,
     held: String,
     /// Index of the stop string that was found.
     found: Option<usize>,
 }
 
 impl StopMatcher {
-    pub(crate) fn new(stops: Vec<String>) -> Self {
-        Self { stops, held: String::new(), found: None }
+    pub(crate) fn new(stops: &StopStrings) -> Self {
+        let start = stops.automaton.as_ref().map(|automaton| automaton.start);
+        let state = start.unwrap_or_default();
+        Self { stops: stops.clone(), state, held: String::new(), found: None }
     }
 
     /// Adds text. Returns the text that certainly precedes any stop string, and whether one was
     /// found.
     pub(crate) fn push(&mut self, text: &str) -> (String, bool) {
-        self.held.push_str(text);
-        let stops = self.stops.iter().filter(|s| !s.is_empty());
-        let found = self.stops.iter().enumerate().filter(|(_, stop)| !stop.is_empty());
-        let found = found.filter_map(|(i, stop)| Some((self.held.find(stop.as_str())?, i))).min();
-        if let Some((at, index)) = found {
-            self.found = Some(index);
-            self.held.truncate(at);
-            return (std::mem::take(&mut self.held), true);
+        let Some(automaton) = &self.stops.automaton else { return (text.to_owned(), false) };
+        for (index, byte) in text.bytes().enumerate() {
+            self.state = automaton.nfa.next_state(Anchored::No, self.state, byte);
+            if let Some(found) = automaton.found(self.state) {
+                self.found = Some(found);
+                self.held.push_str(text.get(..=index).unwrap_or_default());
+                let before = self.held.len().saturating_sub(automaton.stops[found].len());
+                self.held.truncate(before);
+                return (std::mem::take(&mut self.held), true);
+            }
         }
-        // The longest suffix that begins a stop string is held back.
-        let boundaries = self.held.char_indices().map(|(i, _)| i);
-        let keep_from = boundaries
-            .clone()
-            .find(|i| stops.clone().any(|s| s.starts_with(&self.held[*i..])))
-            .unwrap_or(self.held.len());
-        let rest = self.held.split_off(keep_from);
+        self.held.push_str(text);
+        // What begins a stop string is held back.
+        let depth = automaton.depths.get(&self.state).copied().unwrap_or(0);
+        if depth == self.held.len() {
+            return (String::new(), false);
+        }
+        let rest = self.held.split_off(self.held.len().saturating_sub(depth));
         (std::mem::replace(&mut self.held, rest), false)
     }
 
     /// The stop string that was found.
     pub(crate) fn found(&self) -> Option<&str> {
-        self.found.map(|index| self.stops[index].as_str())
+        let automaton = self.stops.automaton.as_ref()?;
+        self.found.map(|index| automaton.stops[index].as_str())
     }
 
     /// The text held back, at the end of the generation.
@@ -53,7 +128,8 @@ mod tests {
 
     /// Text passed on and whether it stopped, pieces fed one by one.
     fn run(stops: &[&str], pieces: &[&str]) -> (String, bool) {
-        let mut matcher = StopMatcher::new(stops.iter().map(ToString::to_string).collect());
+        let stops: Vec<_> = stops.iter().map(ToString::to_string).collect();
+        let mut matcher = StopMatcher::new(&StopStrings::new(&stops));
         let mut out = String::new();
         for piece in pieces {
             let (text, stopped) = matcher.push(piece);
@@ -80,10 +156,39 @@ mod tests {
 
     #[test]
     fn the_first_stop_string_in_the_text_is_the_one_that_was_found() {
-        let mut matcher = StopMatcher::new(["", "c", "b"].map(str::to_owned).to_vec());
+        let stops = StopStrings::new(&["", "c", "b"].map(str::to_owned));
+        let mut matcher = StopMatcher::new(&stops);
         assert_eq!(matcher.push("a"), ("a".into(), false));
         assert_eq!(matcher.found(), None);
         assert_eq!(matcher.push("bc"), (String::new(), true));
         assert_eq!(matcher.found(), Some("b"));
+    }
+
+    #[test]
+    fn pieces_make_no_difference() {
+        let stops = ["aab", "ab!", "éa", "abab", "\n\n"];
+        let text = "aaaéab abaab\n ab! \n\nx";
+        let whole = run(&stops, &[text]);
+        assert_eq!(whole, ("aaa".into(), true));
+        for text in [text, "abaa", "aaab", "aéé", "aba\n", "éa", "x ab ab\nab!"] {
+            let chars: Vec<_> =
+                text.char_indices().map(|(i, c)| &text[i..i + c.len_utf8()]).collect();
+            assert_eq!(run(&stops, &chars), run(&stops, &[text]), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_long_stop_string_is_searched_once() {
+        // Each piece begins the stop string anew. Comparing all of it would take hours.
+        let stop = "a".repeat(1 << 20) + "b";
+        let stops = StopStrings::new(&[stop.clone()]);
+        let mut matcher = StopMatcher::new(&stops);
+        let mut passed = 0;
+        for _ in 0..(1 << 21) {
+            passed += matcher.push("a").0.len();
+        }
+        assert_eq!(passed, 1 << 20);
+        assert_eq!(matcher.push("b"), (String::new(), true));
+        assert_eq!(matcher.found(), Some(stop.as_str()));
     }
 }

@@ -7,10 +7,11 @@ use std::fmt::Write as _;
 
 use rf_chat::{Piece, Prompt, Tags, Tool, ToolChoice};
 use rf_tokenizer::Tokenizer;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::grammar::with_options;
 use crate::lark::literal;
+use crate::limits::{MAX_TOOLS_BYTES, at_most, schema_bytes};
+use crate::schema::{Purpose, has_references, part_of, prepared};
 use crate::{Error, Grammar};
 
 /// The grammar of an answer with reasoning and content, in Lark; `None` if nothing precedes the
@@ -33,17 +34,31 @@ pub(crate) fn content(
     Ok(Some(writer.finish(&format!("{reasoning} {header} output"), &format!("output: {value}\n"))))
 }
 
-/// The grammar of an answer with reasoning and calls, in Lark; `None` if no call is demanded.
-pub(crate) fn calls(prompt: &Prompt, tokenizer: &Tokenizer, parallel: bool) -> Option<String> {
-    let demanded = |tool: &&Tool| match &prompt.tool_choice {
+/// The tools of which one call is demanded.
+pub(crate) fn demanded(prompt: &Prompt) -> Vec<&Tool> {
+    let is_demanded = |tool: &&Tool| match &prompt.tool_choice {
         ToolChoice::Required => true,
         ToolChoice::Named(name) => tool.name == *name,
         ToolChoice::Auto | ToolChoice::None => false,
     };
-    let tools: Vec<_> = prompt.tools.iter().filter(demanded).collect();
-    if tools.is_empty() {
-        return None;
-    }
+    prompt.tools.iter().filter(is_demanded).collect()
+}
+
+/// The grammar of an answer with reasoning and calls of `tools`, in Lark.
+pub(crate) fn calls(
+    prompt: &Prompt,
+    tools: &[&Tool],
+    tokenizer: &Tokenizer,
+    parallel: bool,
+) -> Result<String, Error> {
+    // Each argument with references has the whole schema.
+    let repeated = tools.iter().map(|tool| {
+        let arguments = arguments(tool).into_iter();
+        let with_references = arguments.filter(|argument| has_references(argument.schema)).count();
+        with_references * schema_bytes(&tool.parameters)
+    });
+    let quantity = "the size of the arguments with the schemas that they refer to, in bytes,";
+    at_most(quantity, repeated.sum(), 4 * MAX_TOOLS_BYTES)?;
     let several = parallel && prompt.tool_choice == ToolChoice::Required;
     let mut writer = Writer::new(prompt, tokenizer);
     let reasoning = writer.reasoning(prompt);
@@ -57,7 +72,7 @@ pub(crate) fn calls(prompt: &Prompt, tokenizer: &Tokenizer, parallel: bool) -> O
     let [header, first, last] =
         [prompt.format.before_calls(), syntax.first, syntax.last].map(|text| writer.text(text));
     let start = format!("{reasoning} {header} {first} {all} {last}");
-    Some(writer.finish(&start, &format!("call: {}\n", calls.join(" | "))))
+    Ok(writer.finish(&start, &format!("call: {}\n", calls.join(" | "))))
 }
 
 /// Collects rules.
@@ -154,7 +169,9 @@ impl Writer {
             Piece::Digit => "/[0-9]/".to_owned(),
             Piece::Name => literal(&tool.name),
             Piece::QuotedName => literal(&Value::from(tool.name.as_str()).to_string()),
-            Piece::Arguments => format!("%json {}", with_options(&tool.parameters)),
+            Piece::Arguments => {
+                format!("%json {}", prepared(&tool.parameters, Purpose::Arguments))
+            }
             Piece::Tagged(tags) => self.tagged(tags, tool),
             Piece::Keywords => self.keywords(tool),
             // A piece that this adapter does not know allows nothing.
@@ -240,51 +257,9 @@ fn texts(schema: &Value) -> Texts {
     }
 }
 
-/// An argument as JSON. Its references refer to the whole schema, which is a definition here.
+/// An argument as JSON. Its references refer to the whole schema.
 fn json(tool: &Tool, schema: &Value) -> String {
-    const ROOT: &str = "parameters";
-    let mut schema = with_options(schema);
-    if let Some(object) = schema.as_object_mut().filter(|object| has_references(object)) {
-        let mut root = tool.parameters.clone();
-        move_references(&mut root, ROOT);
-        object.values_mut().for_each(|value| move_references(value, ROOT));
-        if let Some(Value::String(reference)) = object.get_mut("$ref") {
-            move_reference(reference, ROOT);
-        }
-        object.insert("$defs".to_owned(), json!({ ROOT: root }));
-    }
-    format!("%json {schema}")
-}
-
-fn has_references(object: &Map<String, Value>) -> bool {
-    let below = |value: &Value| match value {
-        Value::Object(object) => has_references(object),
-        Value::Array(list) => list.iter().filter_map(Value::as_object).any(has_references),
-        _ => false,
-    };
-    object.get("$ref").is_some_and(Value::is_string) || object.values().any(below)
-}
-
-/// Makes the local references of a schema those of a schema that has it as a definition.
-fn move_references(schema: &mut Value, definition: &str) {
-    match schema {
-        Value::Object(object) => {
-            if let Some(Value::String(reference)) = object.get_mut("$ref") {
-                move_reference(reference, definition);
-            }
-            object.values_mut().for_each(|value| move_references(value, definition));
-        }
-        Value::Array(list) => list.iter_mut().for_each(|value| move_references(value, definition)),
-        _ => {}
-    }
-}
-
-fn move_reference(reference: &mut String, definition: &str) {
-    if let Some(pointer) = reference.strip_prefix('#')
-        && (pointer.is_empty() || pointer.starts_with('/'))
-    {
-        *reference = format!("#/$defs/{definition}{pointer}");
-    }
+    format!("%json {}", prepared(&part_of(schema, &tool.parameters), Purpose::Arguments))
 }
 
 /// A text as a part of a regular expression between slashes.

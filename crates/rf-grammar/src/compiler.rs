@@ -11,15 +11,26 @@ use rf_tokenizer::{EncodeOptions, Tokenizer};
 use serde_json::Value;
 
 use crate::constraint::GrammarConstraint;
-use crate::grammar::with_options;
+use crate::limits::{check, check_tools};
+use crate::schema::{Purpose, prepared};
+use crate::stack::with_large_stack;
 use crate::{Error, Grammar, answer, schema};
 
 /// Compiles grammars for a model. Build it once per model and share it: it holds the vocabulary as
 /// a tree.
+///
+/// What is compiled is within the [limits](crate::limits). The matcher recurses over grammars, so
+/// each compilation has a thread with a large stack of its own, which the caller waits for.
 pub struct GrammarCompiler {
     factory: ParserFactory,
     tokenizer: Arc<Tokenizer>,
 }
+
+/// The most items of a parser per token. Unambiguous grammars have some hundred. 20,000 take 20 ms
+/// to 100 ms, as long as a row has few of them.
+const STEP_MAX_ITEMS: usize = 20_000;
+/// The most work of a lexer per token, of which a millisecond does 14,000.
+const STEP_LEXER_FUEL: u64 = 200_000;
 
 impl fmt::Debug for GrammarCompiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,7 +50,10 @@ impl GrammarCompiler {
         let mut factory = ParserFactory::new_simple(&env)
             .map_err(|error| Error::Vocabulary(error.to_string()))?;
         factory.quiet();
-        factory.limits_mut().verbose_errors = false;
+        let limits = factory.limits_mut();
+        limits.verbose_errors = false;
+        limits.step_max_items = STEP_MAX_ITEMS;
+        limits.step_lexer_fuel = STEP_LEXER_FUEL;
         Ok(Self { factory, tokenizer: Arc::clone(tokenizer) })
     }
 
@@ -49,7 +63,8 @@ impl GrammarCompiler {
     ///
     /// If the grammar is malformed, contradictory, or too large. The error names the place.
     pub fn compile(&self, grammar: &Grammar) -> Result<GrammarConstraint, Error> {
-        self.constraint(grammar, grammar.top_level()?)
+        check(grammar)?;
+        with_large_stack(|| self.constraint(grammar, grammar.top_level()?))?
     }
 
     /// A constraint for the answer to a prompt whose content must fit `grammar`. The model may
@@ -63,10 +78,14 @@ impl GrammarCompiler {
         prompt: &Prompt,
         grammar: &Grammar,
     ) -> Result<GrammarConstraint, Error> {
-        match answer::content(prompt, &self.tokenizer, grammar)? {
-            Some(lark) => self.constraint(grammar, TopLevelGrammar::from_lark(lark)),
-            None => self.compile(grammar),
-        }
+        check(grammar)?;
+        with_large_stack(|| {
+            let top_level = match answer::content(prompt, &self.tokenizer, grammar)? {
+                Some(lark) => TopLevelGrammar::from_lark(lark),
+                None => grammar.top_level()?,
+            };
+            self.constraint(grammar, top_level)
+        })?
     }
 
     /// A constraint for the answer to a prompt that demands a call
@@ -83,17 +102,26 @@ impl GrammarCompiler {
         prompt: &Prompt,
         parallel: bool,
     ) -> Result<Option<GrammarConstraint>, Error> {
-        let Some(lark) = answer::calls(prompt, &self.tokenizer, parallel) else { return Ok(None) };
-        // An error of the parameters is more useful than one of the rules made of them.
-        for tool in &prompt.tools {
-            if self.check(&tool.parameters).is_some() {
-                let schema = Grammar::JsonSchema(tool.parameters.clone());
-                let error = |e| Error::Tool { name: tool.name.clone(), source: Box::new(e) };
-                self.compile(&schema).map_err(error)?;
-            }
+        let tools = answer::demanded(prompt);
+        if tools.is_empty() {
+            return Ok(None);
         }
-        let grammar = Grammar::Lark(lark);
-        self.compile(&grammar).map(Some)
+        check_tools(tools.iter().map(|tool| &tool.parameters))?;
+        let lark = answer::calls(prompt, &tools, &self.tokenizer, parallel)?;
+        let compiled = with_large_stack(|| {
+            let compiled =
+                self.constraint(&Grammar::Lark(String::new()), TopLevelGrammar::from_lark(lark));
+            // An error of the parameters is more useful than one of the rules made of them.
+            let Err(error) = compiled else { return compiled };
+            for tool in &tools {
+                if let Some(problem) = self.problem(&tool.parameters, Purpose::Arguments) {
+                    let source = self.schema_error(&tool.parameters, Purpose::Arguments, problem);
+                    return Err(Error::Tool { name: tool.name.clone(), source: Box::new(source) });
+                }
+            }
+            Err(error)
+        });
+        compiled?.map(Some)
     }
 
     fn constraint(
@@ -101,28 +129,35 @@ impl GrammarCompiler {
         grammar: &Grammar,
         top_level: TopLevelGrammar,
     ) -> Result<GrammarConstraint, Error> {
-        let matcher = Matcher::new(self.factory.create_parser(top_level));
+        let mut matcher = Matcher::new(self.factory.create_parser(top_level));
         match matcher.get_error() {
-            None => Ok(GrammarConstraint::new(matcher)),
+            None => {
+                for warning in matcher.grammar_warnings() {
+                    tracing::debug!(warning, "a part of a schema is not enforced");
+                }
+                Ok(GrammarConstraint::new(matcher))
+            }
             Some(problem) => Err(self.error(grammar, first_lines(&problem))),
         }
     }
 
     fn error(&self, grammar: &Grammar, problem: String) -> Error {
         match grammar {
-            Grammar::JsonSchema(schema) => {
-                let (pointer, problem) = schema::locate(schema, problem, |s| self.check(s));
-                Error::Schema { pointer, problem }
-            }
+            Grammar::JsonSchema(schema) => self.schema_error(schema, Purpose::Answer, problem),
             Grammar::JsonObject => Error::Schema { pointer: "#".to_owned(), problem },
             Grammar::Regex(_) => Error::Regex(problem),
             Grammar::Choice(_) | Grammar::Lark(_) | Grammar::Gbnf(_) => Error::Lark(problem),
         }
     }
 
+    fn schema_error(&self, schema: &Value, purpose: Purpose, problem: String) -> Error {
+        let (pointer, problem) = schema::locate(schema, problem, |s| self.problem(s, purpose));
+        Error::Schema { pointer, problem }
+    }
+
     /// Why a schema does not compile.
-    fn check(&self, schema: &Value) -> Option<String> {
-        let grammar = TopLevelGrammar::from_json_schema(with_options(schema));
+    fn problem(&self, schema: &Value, purpose: Purpose) -> Option<String> {
+        let grammar = TopLevelGrammar::from_json_schema(prepared(schema, purpose));
         let problem = Matcher::new(self.factory.create_parser(grammar)).get_error()?;
         Some(first_lines(&problem))
     }
@@ -130,6 +165,12 @@ impl GrammarCompiler {
 
 /// The message of an error, on one line and without its context.
 fn first_lines(problem: &str) -> String {
+    if problem.starts_with("panic:") {
+        // Its tables have 16-bit indices, which it asserts.
+        return "it is too large for the matcher".to_owned();
+    }
+    let problem = problem.replace("<non-verbose/>", "");
+    let problem = problem.replace("Unimplemented keys:", "keywords that are not supported:");
     let lines: Vec<_> = problem.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(" ").chars().take(500).collect()
 }

@@ -5,14 +5,32 @@ use std::fmt;
 use llguidance::Matcher;
 use rf_engine::scheduler::{Constraint, ConstraintError, TokenMask};
 
+use crate::budget::Budget;
+
 /// A grammar with the output so far.
 pub struct GrammarConstraint {
     matcher: Matcher,
+    budget: Budget,
+    gave_up: bool,
 }
 
 impl GrammarConstraint {
     pub(crate) fn new(matcher: Matcher) -> Self {
-        Self { matcher }
+        let matcher = matcher.into_cancellable();
+        let budget = Budget::new(matcher.cancellation_handle().unwrap_or_default());
+        Self { matcher, budget, gave_up: false }
+    }
+
+    fn error(&self, error: &dyn fmt::Display) -> ConstraintError {
+        if self.matcher.is_cancelled() {
+            return ConstraintError(
+                "the grammar is too ambiguous: the tokens that may follow take too long to find"
+                    .to_owned(),
+            );
+        }
+        // The lines after the first one are about the matcher.
+        let error = error.to_string();
+        ConstraintError(error.lines().next().unwrap_or_default().to_owned())
     }
 }
 
@@ -26,25 +44,48 @@ impl fmt::Debug for GrammarConstraint {
 
 impl Constraint for GrammarConstraint {
     fn allowed(&mut self) -> Result<TokenMask, ConstraintError> {
-        let mask = self.matcher.compute_mask_or_eos();
-        let mask = mask.map_err(|error| ConstraintError(error.to_string()))?;
-        Ok(TokenMask::from_words(mask.as_slice().to_vec()))
+        self.budget.add_token();
+        match self.budget.run(|| self.matcher.compute_mask_or_eos()) {
+            Ok(mask) => Ok(TokenMask::from_words(mask.as_slice().to_vec())),
+            Err(error) => {
+                // It fails at a limit only: the output so far fits the grammar.
+                self.gave_up = true;
+                Err(self.error(&error))
+            }
+        }
     }
 
     fn accept(&mut self, id: u32) -> Result<(), ConstraintError> {
-        self.matcher.consume_token(id).map_err(|error| ConstraintError(error.to_string()))
+        let accepted = self.budget.run(|| self.matcher.consume_token(id));
+        accepted.map_err(|error| {
+            let message = error.to_string();
+            self.gave_up =
+                self.matcher.is_cancelled() || LIMITS.iter().any(|limit| message.contains(limit));
+            if self.gave_up {
+                return self.error(&message);
+            }
+            // The message has the text of the token, which must not get into a log.
+            ConstraintError(format!("the token {id} does not fit the grammar"))
+        })
     }
 
     fn is_finished(&self) -> bool {
         self.matcher.is_stopped()
     }
 
+    fn gave_up(&self) -> bool {
+        self.gave_up
+    }
+
     fn fork(&self) -> Box<dyn Constraint> {
         // With caches of its own, so that choices do not wait for each other.
-        Box::new(Self { matcher: self.matcher.deep_clone() })
+        Box::new(Self::new(self.matcher.deep_clone()))
     }
 
     fn forced(&mut self) -> Vec<u32> {
-        self.matcher.compute_ff_tokens()
+        self.budget.run(|| self.matcher.compute_ff_tokens())
     }
 }
+
+/// What errors at the limits of the matcher contain.
+const LIMITS: [&str; 3] = ["Current row has", "Too many items", "fuel"];

@@ -15,6 +15,17 @@ pub enum Error {
         /// A description of the problem.
         problem: String,
     },
+    /// A grammar is larger than is compiled: see [`limits`](crate::limits).
+    #[error("{quantity} is above the maximum of {maximum}")]
+    TooLarge {
+        /// The quantity that is limited.
+        quantity: &'static str,
+        /// Its limit.
+        maximum: usize,
+    },
+    /// The system refused the thread that compiles.
+    #[error("cannot start a thread that compiles the grammar: {0}")]
+    Thread(#[source] std::io::Error),
     /// The parameters of a tool are not supported.
     #[error("the parameters of the tool `{name}`: {source}")]
     Tool {

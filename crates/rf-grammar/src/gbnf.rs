@@ -2,7 +2,7 @@
 
 mod parse;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use self::parse::{Element, Expression, Rule, Terminal};
@@ -25,13 +25,13 @@ pub fn gbnf_to_lark(gbnf: &str) -> Result<String, Error> {
         let name = if rule.name == "root" { "start".to_owned() } else { format!("r{index}") };
         if names.insert(rule.name.as_str(), name).is_some() {
             let problem = format!("the rule `{}` is defined twice", rule.name);
-            return Err(rule.place.error(problem));
+            return Err(rule.place.error(gbnf, problem));
         }
     }
     if !names.contains_key("root") {
-        return Err(parse::Place::START.error("there is no rule `root`".to_owned()));
+        return Err(parse::Place::START.error(gbnf, "there is no rule `root`".to_owned()));
     }
-    let mut writer = Writer { names, terminals: terminals(&rules), lark: String::new() };
+    let mut writer = Writer { gbnf, names, starts: Starts::new(&rules), lark: String::new() };
     for rule in &rules {
         writer.rule(rule)?;
     }
@@ -39,8 +39,9 @@ pub fn gbnf_to_lark(gbnf: &str) -> Result<String, Error> {
 }
 
 struct Writer<'a> {
+    gbnf: &'a str,
     names: HashMap<&'a str, String>,
-    terminals: Vec<&'a Terminal>,
+    starts: Starts<'a>,
     lark: String,
 }
 
@@ -70,7 +71,8 @@ impl Writer<'_> {
         Ok(match element {
             Element::Rule { name, place } => {
                 let known = self.names.get(name.as_str());
-                let unknown = || place.error(format!("the rule `{name}` is not defined"));
+                let unknown =
+                    || place.error(self.gbnf, format!("the rule `{name}` is not defined"));
                 known.ok_or_else(unknown)?.clone()
             }
             Element::Terminal(terminal) => self.terminal(terminal),
@@ -93,7 +95,7 @@ impl Writer<'_> {
     fn terminal(&self, terminal: &Terminal) -> String {
         match terminal {
             Terminal::Text(text) if text.is_empty() => "\"\"".to_owned(),
-            Terminal::Text(text) if self.is_unique(text) => literal(text),
+            Terminal::Text(text) if self.starts.is_unique(text) => literal(text),
             Terminal::Text(text) => {
                 let chars: Vec<_> =
                     text.chars().map(|c| literal(c.encode_utf8(&mut [0; 4]))).collect();
@@ -110,17 +112,48 @@ impl Writer<'_> {
             }
         }
     }
+}
+
+/// The first characters of all terminals.
+struct Starts<'a> {
+    /// The text that begins with a character; `None` if several do, or a class has it.
+    texts: HashMap<char, Option<&'a str>>,
+}
+
+impl<'a> Starts<'a> {
+    fn new(rules: &'a [Rule]) -> Self {
+        let mut texts = HashMap::new();
+        let mut classes = HashSet::new();
+        for terminal in terminals(rules) {
+            match terminal {
+                Terminal::Text(text) => {
+                    let Some(first) = text.chars().next() else { continue };
+                    let only = texts.entry(first).or_insert(Some(text.as_str()));
+                    *only = only.filter(|other| other == text);
+                }
+                Terminal::Any => {
+                    classes.insert((true, [].as_slice()));
+                }
+                Terminal::Class { negated, ranges } => {
+                    classes.insert((*negated, ranges.as_slice()));
+                }
+            }
+        }
+        for (first, only) in &mut texts {
+            let has_first = |(negated, ranges): &(bool, &[(char, char)])| {
+                ranges.iter().any(|(from, to)| (*from..=*to).contains(first)) != *negated
+            };
+            if classes.iter().any(has_first) {
+                *only = None;
+            }
+        }
+        Self { texts }
+    }
 
     /// Returns true if no other terminal begins with the first character of `text`.
     fn is_unique(&self, text: &str) -> bool {
-        let Some(first) = text.chars().next() else { return false };
-        self.terminals.iter().all(|terminal| match terminal {
-            Terminal::Text(other) => other == text || !other.starts_with(first),
-            Terminal::Any => false,
-            Terminal::Class { negated, ranges } => {
-                ranges.iter().any(|(from, to)| (*from..=*to).contains(&first)) == *negated
-            }
-        })
+        let first = text.chars().next();
+        first.and_then(|first| self.texts.get(&first)?.as_ref()).is_some()
     }
 }
 

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::Error;
 use crate::gbnf::gbnf_to_lark;
-use crate::lark::literal;
+use crate::lark::one_of;
+use crate::schema::{Purpose, prepared};
 
 /// The language of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,10 +26,6 @@ pub enum Grammar {
     Gbnf(String),
 }
 
-/// The most white space between two marks of JSON, in characters. Models that like line breaks
-/// would otherwise write them until the context is full.
-const MAX_SPACE: usize = 64;
-
 impl Grammar {
     /// A grammar whose notation is not known: GBNF defines rules with `::=`, Lark with `:`.
     pub fn of_text(text: &str) -> Self {
@@ -44,8 +41,12 @@ impl Grammar {
     /// The grammar for llguidance.
     pub(crate) fn top_level(&self) -> Result<TopLevelGrammar, Error> {
         Ok(match self {
-            Self::JsonSchema(schema) => TopLevelGrammar::from_json_schema(with_options(schema)),
-            Self::JsonObject => TopLevelGrammar::from_json_schema(with_options(&any_object())),
+            Self::JsonSchema(schema) => {
+                TopLevelGrammar::from_json_schema(prepared(schema, Purpose::Answer))
+            }
+            Self::JsonObject => {
+                TopLevelGrammar::from_json_schema(prepared(&any_object(), Purpose::Answer))
+            }
             Self::Regex(regex) => TopLevelGrammar::from_regex(regex),
             Self::Choice(_) => TopLevelGrammar::from_lark(format!("start: {}", self.value()?)),
             Self::Lark(lark) => TopLevelGrammar::from_lark(lark.clone()),
@@ -56,14 +57,11 @@ impl Grammar {
     /// The grammar as a value of Lark.
     pub(crate) fn value(&self) -> Result<String, Error> {
         Ok(match self {
-            Self::JsonSchema(schema) => format!("%json {}", with_options(schema)),
-            Self::JsonObject => format!("%json {}", with_options(&any_object())),
+            Self::JsonSchema(schema) => format!("%json {}", prepared(schema, Purpose::Answer)),
+            Self::JsonObject => format!("%json {}", prepared(&any_object(), Purpose::Answer)),
             Self::Regex(regex) => format!("/{}/", regex_to_lark(regex, "")),
             Self::Choice(choices) if choices.is_empty() => return Err(Error::NoChoice),
-            Self::Choice(choices) => {
-                let choices: Vec<_> = choices.iter().map(|text| literal(text)).collect();
-                format!("({})", choices.join(" | "))
-            }
+            Self::Choice(choices) => one_of(choices),
             Self::Lark(lark) => format!("%lark {{\n{lark}\n}}"),
             Self::Gbnf(gbnf) => format!("%lark {{\n{}\n}}", gbnf_to_lark(gbnf)?),
         })
@@ -72,17 +70,4 @@ impl Grammar {
 
 fn any_object() -> Value {
     json!({"type": "object"})
-}
-
-/// The schema with the options of the conversion.
-pub(crate) fn with_options(schema: &Value) -> Value {
-    let mut schema = schema.clone();
-    if let Some(object) = schema.as_object_mut() {
-        let space = format!("[ \\n\\r\\t]{{1,{MAX_SPACE}}}");
-        object.insert(
-            "x-guidance".to_owned(),
-            json!({"whitespace_pattern": space, "coerce_one_of": true}),
-        );
-    }
-    schema
 }

@@ -32,13 +32,16 @@
 //! ```
 
 mod answer;
+mod budget;
 mod compiler;
 mod constraint;
 mod error;
 mod gbnf;
 mod grammar;
 mod lark;
+pub mod limits;
 mod schema;
+mod stack;
 
 pub use compiler::GrammarCompiler;
 pub use constraint::GrammarConstraint;

@@ -1,16 +1,39 @@
-//! The place of an error in a JSON schema.
+//! JSON schemas: their parts, limits, and the place of an error.
 
-use serde_json::{Map, Value};
+mod measure;
+mod rewrite;
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+pub(crate) use self::measure::{measure, measure_all};
+pub(crate) use self::rewrite::{Purpose, has_references, part_of, prepared};
 
 /// The most parts of a schema that are tried.
 const MAX_PARTS: usize = 500;
+/// The time for finding the part that fails.
+const LOCATE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Keywords whose value is a schema.
-const SCHEMAS: [&str; 5] = ["items", "additionalProperties", "not", "propertyNames", "contains"];
+const SCHEMAS: [&str; 11] = [
+    "items",
+    "additionalItems",
+    "additionalProperties",
+    "not",
+    "propertyNames",
+    "contains",
+    "if",
+    "then",
+    "else",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
 /// Keywords whose value is a list of schemas.
-const LISTS: [&str; 4] = ["prefixItems", "anyOf", "oneOf", "allOf"];
+const LISTS: [&str; 5] = ["prefixItems", "items", "anyOf", "oneOf", "allOf"];
 /// Keywords whose value is an object of schemas.
-const MAPS: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
+const MAPS: [&str; 5] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
 /// The JSON pointer of the smallest part of `schema` that fails, and its error. `check` says why a
 /// schema fails, if it does; `schema` does.
@@ -19,16 +42,17 @@ pub(crate) fn locate(
     problem: String,
     check: impl Fn(&Value) -> Option<String>,
 ) -> (String, String) {
+    let started = Instant::now();
     let mut place = ("#".to_owned(), problem);
     let mut part = schema;
     let mut parts = 0;
     'part: loop {
         for (path, child) in children(part) {
             parts += 1;
-            if parts > MAX_PARTS {
+            if parts > MAX_PARTS || started.elapsed() > LOCATE_TIMEOUT {
                 return place;
             }
-            if let Some(problem) = check(&with_definitions(child, schema)) {
+            if let Some(problem) = check(&part_of(child, schema)) {
                 place = (format!("{}/{path}", place.0), problem);
                 part = child;
                 continue 'part;
@@ -60,14 +84,29 @@ fn children(schema: &Value) -> Vec<(String, &Value)> {
     children
 }
 
-/// A part of a schema with the definitions that its references need.
-fn with_definitions(part: &Value, root: &Value) -> Value {
-    let Some(part) = part.as_object() else { return part.clone() };
-    let mut whole: Map<_, _> = part.clone();
-    for keyword in ["$defs", "definitions"] {
-        if let Some(definitions) = root.get(keyword) {
-            whole.entry(keyword).or_insert_with(|| definitions.clone());
+/// The schemas directly within a schema.
+fn children_mut(schema: &mut Value) -> Vec<&mut Value> {
+    let Some(schema) = schema.as_object_mut() else { return Vec::new() };
+    let mut children = Vec::new();
+    for (keyword, value) in schema {
+        let keyword = keyword.as_str();
+        if SCHEMAS.contains(&keyword) && !value.is_array() {
+            children.push(value);
+            continue;
+        }
+        match value {
+            Value::Object(map) if MAPS.contains(&keyword) => children.extend(map.values_mut()),
+            Value::Array(list) if LISTS.contains(&keyword) => children.extend(list),
+            _ => {}
         }
     }
-    Value::Object(whole)
+    children
+}
+
+/// The schema that a reference refers to, if it is a part of `root`.
+fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    match reference.strip_prefix('#')? {
+        "" | "/" => Some(root),
+        pointer => root.pointer(pointer),
+    }
 }

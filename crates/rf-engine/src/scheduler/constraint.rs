@@ -10,7 +10,8 @@ pub trait Constraint: Send {
     ///
     /// # Errors
     ///
-    /// If the constraint cannot be evaluated. The request fails.
+    /// If the constraint cannot be evaluated. The request fails, unless the constraint
+    /// [gave up](Self::gave_up).
     fn allowed(&mut self) -> Result<TokenMask, ConstraintError>;
 
     /// Adds a token to the output.
@@ -23,6 +24,14 @@ pub trait Constraint: Send {
     /// Returns true if the output is complete and no token may follow. The choice ends with
     /// [`StopReason::Constraint`](crate::StopReason::Constraint).
     fn is_finished(&self) -> bool;
+
+    /// Returns true if the constraint failed because it is too expensive to evaluate any further. A
+    /// choice that has tokens then ends with
+    /// [`StopReason::ConstraintLimit`](crate::StopReason::ConstraintLimit) instead of failing its
+    /// request.
+    fn gave_up(&self) -> bool {
+        false
+    }
 
     /// A constraint in the same state, for another choice of the same request.
     fn fork(&self) -> Box<dyn Constraint>;

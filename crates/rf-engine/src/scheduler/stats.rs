@@ -69,6 +69,8 @@ pub struct FinishedCounts {
     pub context_full: u64,
     /// [`StopReason::Constraint`].
     pub constraint: u64,
+    /// [`StopReason::ConstraintLimit`].
+    pub constraint_limit: u64,
     /// [`StopReason::Cancelled`], also by a sink.
     pub cancelled: u64,
     /// Choices of requests that failed.
@@ -83,6 +85,7 @@ impl FinishedCounts {
             StopReason::StopString => &mut self.stop_string,
             StopReason::ContextFull => &mut self.context_full,
             StopReason::Constraint => &mut self.constraint,
+            StopReason::ConstraintLimit => &mut self.constraint_limit,
             StopReason::Cancelled => &mut self.cancelled,
         } += 1;
     }

@@ -294,7 +294,14 @@ impl<'a> Chooser<'a> {
                 sequence.end = Some(StopReason::Length);
                 return Ok(ControlFlow::Continue(()));
             }
-            let (id, logprob) = self.sample(sequence, request, output, mask.transpose()?)?;
+            let mask = match mask {
+                Some(Err(RequestError::Constraint(_))) if sequence.choice.gave_up() => {
+                    sequence.end = Some(StopReason::ConstraintLimit);
+                    return Ok(ControlFlow::Continue(()));
+                }
+                mask => mask.transpose()?,
+            };
+            let (id, logprob) = self.sample(sequence, request, output, mask)?;
             if self.push(sequence, id, logprob)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -362,10 +369,16 @@ impl<'a> Chooser<'a> {
         let Piece { text, mut end } = choice.generation.push(self.tokenizer, id)?;
         let goes_on = !matches!(end, Some(StopReason::Eog | StopReason::StopString));
         if goes_on && let Some(constraint) = &mut choice.constraint {
-            constraint.accept(id)?;
-            // Complete output is complete, even if its last token is also the last one allowed.
-            if constraint.is_finished() {
-                end = Some(StopReason::Constraint);
+            match constraint.accept(id) {
+                Err(_) if constraint.gave_up() => end = Some(StopReason::ConstraintLimit),
+                accepted => {
+                    accepted?;
+                    // Complete output is complete, even if its last token is also the last one
+                    // allowed.
+                    if constraint.is_finished() {
+                        end = Some(StopReason::Constraint);
+                    }
+                }
             }
         }
         sequence.end = end;

@@ -11,6 +11,7 @@ use crate::scheduler::constraint::Constraint;
 use crate::scheduler::event::RequestError;
 use crate::scheduler::request::{Request, RequestId};
 use crate::session::Session;
+use crate::stop::StopStrings;
 
 /// A context with fewer tokens is not shifted: half of it is no text to continue.
 const LEAST_SHIFTED_TOKENS: usize = 4;
@@ -117,6 +118,14 @@ pub(super) struct Choice {
     pub(super) shifts: bool,
 }
 
+impl Choice {
+    /// Returns true if the text so far is all that the constraint can check.
+    pub(super) fn gave_up(&self) -> bool {
+        self.generation.generated_tokens() > 0
+            && self.constraint.as_ref().is_some_and(|constraint| constraint.gave_up())
+    }
+}
+
 /// The room and the vocabulary of an engine, which requests must keep to.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
@@ -164,9 +173,10 @@ impl Limits {
         let mut options = GenerateOptions { max_tokens: Some(max_tokens), ..options };
         let mut choices = Vec::with_capacity(num_choices);
         let mut seed = options.sampler.seed;
+        let stops = StopStrings::new(&options.stop);
         for index in 0..num_choices {
             options.sampler.seed = seed.map(|seed| seed.wrapping_add(index as u64));
-            let generation = Generation::new(&prompt, &options)?;
+            let generation = Generation::new(&prompt, &options, &stops)?;
             // An unset seed is drawn once, so that it repeats all choices.
             seed.get_or_insert(generation.seed());
             let is_last = index + 1 == num_choices;

@@ -21,6 +21,8 @@ pub(crate) enum Fault {
     ErrorInAccept,
     NothingAllowed,
     ForcesUnknownToken,
+    GivesUpInAllowed,
+    GivesUpInAccept,
 }
 
 /// Allows one of several outputs.
@@ -52,7 +54,7 @@ impl Phrases {
 impl Constraint for Phrases {
     fn allowed(&mut self) -> Result<TokenMask, ConstraintError> {
         assert!(!self.fails(Fault::PanicInAllowed), "a bug in allowed");
-        if self.fails(Fault::ErrorInAllowed) {
+        if self.fails(Fault::ErrorInAllowed) || self.fails(Fault::GivesUpInAllowed) {
             return Err(ConstraintError("no mask".into()));
         }
         let mut mask = TokenMask::new(VOCAB_SIZE);
@@ -64,7 +66,8 @@ impl Constraint for Phrases {
 
     fn accept(&mut self, id: u32) -> Result<(), ConstraintError> {
         assert!(!self.fails(Fault::PanicInAccept), "a bug in accept");
-        if self.fails(Fault::ErrorInAccept) || !self.next().contains(&id) {
+        let fails = self.fails(Fault::ErrorInAccept) || self.fails(Fault::GivesUpInAccept);
+        if fails || !self.next().contains(&id) {
             return Err(ConstraintError(format!("{id} is not allowed")));
         }
         self.output.push(id);
@@ -73,6 +76,10 @@ impl Constraint for Phrases {
 
     fn is_finished(&self) -> bool {
         self.next().is_empty()
+    }
+
+    fn gave_up(&self) -> bool {
+        matches!(self.fault, Fault::GivesUpInAllowed | Fault::GivesUpInAccept)
     }
 
     fn fork(&self) -> Box<dyn Constraint> {
@@ -197,4 +204,21 @@ fn a_fault_of_a_constraint_fails_only_its_request() {
     assert_eq!(other.answer().ids, expected);
     assert_eq!(ask(&handle, &ids, &greedy(30)).ids, expected);
     assert_eq!(end(scheduler).finished.failed, 7 * 3);
+}
+
+#[test]
+fn a_constraint_that_gives_up_ends_its_choice_with_the_text_so_far() {
+    let scheduler = start(ENGINE, SCHEDULER);
+    let handle = scheduler.handle();
+    for (fault, tokens) in [(Fault::GivesUpInAllowed, 2), (Fault::GivesUpInAccept, 3)] {
+        let (_, events) = submit(&handle, &prompt(3, 40), &greedy(100), |request| {
+            request.num_choices = 2;
+            request.constraint = Some(Phrases::boxed(&phrases(), false, fault));
+        });
+        for answer in events.answers().unwrap() {
+            assert_eq!(answer.end, Some(StopReason::ConstraintLimit), "{fault:?}");
+            assert_eq!(answer.ids.len(), tokens, "{fault:?}");
+        }
+    }
+    assert_eq!(end(scheduler).finished.constraint_limit, 4);
 }

@@ -46,28 +46,30 @@ pub(super) enum Terminal {
     Class { negated: bool, ranges: Vec<(char, char)> },
 }
 
-/// A place in the grammar, both numbers from 1.
+/// A place in a grammar: an index of its characters.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
-    line: usize,
-    column: usize,
-}
+pub(super) struct Place(usize);
 
 impl Place {
-    pub(super) const START: Self = Self { line: 1, column: 1 };
+    pub(super) const START: Self = Self(0);
 
-    pub(super) fn error(self, problem: String) -> Error {
-        Error::Gbnf { line: self.line, column: self.column, problem }
+    /// An error at this place of `text`.
+    pub(super) fn error(self, text: &str, problem: String) -> Error {
+        let (mut line, mut column) = (1, 1);
+        for c in text.chars().take(self.0) {
+            (line, column) = if c == '\n' { (line + 1, 1) } else { (line, column + 1) };
+        }
+        Error::Gbnf { line, column, problem }
     }
 }
 
 /// Parses a grammar.
 pub(super) fn parse(text: &str) -> Result<Vec<Rule>, Error> {
-    let mut parser = Parser { chars: text.chars().collect(), at: 0 };
+    let mut parser = Parser { text, chars: text.chars().collect(), at: 0 };
     let mut rules = Vec::new();
     parser.space(true);
     while parser.peek().is_some() {
-        let place = parser.place(parser.at);
+        let place = Place(parser.at);
         let name = parser.name().ok_or_else(|| parser.expected("the name of a rule"))?;
         parser.space(false);
         if !parser.take("::=") {
@@ -81,12 +83,13 @@ pub(super) fn parse(text: &str) -> Result<Vec<Rule>, Error> {
     Ok(rules)
 }
 
-struct Parser {
+struct Parser<'a> {
+    text: &'a str,
     chars: Vec<char>,
     at: usize,
 }
 
-impl Parser {
+impl Parser<'_> {
     fn peek(&self) -> Option<char> {
         self.chars.get(self.at).copied()
     }
@@ -106,15 +109,8 @@ impl Parser {
         fits
     }
 
-    fn place(&self, at: usize) -> Place {
-        let before = &self.chars[..at.min(self.chars.len())];
-        let line = before.iter().filter(|c| **c == '\n').count() + 1;
-        let column = before.iter().rev().take_while(|c| **c != '\n').count() + 1;
-        Place { line, column }
-    }
-
     fn error(&self, at: usize, problem: impl Into<String>) -> Error {
-        self.place(at).error(problem.into())
+        Place(at).error(self.text, problem.into())
     }
 
     fn expected(&self, what: &str) -> Error {
@@ -197,7 +193,7 @@ impl Parser {
                 Ok(Element::Group(expression))
             }
             _ => match self.name() {
-                Some(name) => Ok(Element::Rule { name, place: self.place(start) }),
+                Some(name) => Ok(Element::Rule { name, place: Place(start) }),
                 None => Err(self.expected("a text, a class, a rule or a group")),
             },
         }

@@ -111,7 +111,7 @@ fn references_to_the_whole_schema_resolve_in_every_form() {
         "required": ["tree"],
         "additionalProperties": false,
     }});
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     for (format, template) in TEMPLATES {
         let mut prompt = prompt(template, ToolChoice::Required);
         prompt.tools = vec![Tool::from_json(&tool).unwrap()];
@@ -153,4 +153,56 @@ fn a_tool_with_bad_parameters_is_named() {
     let error = COMPILER.compile_calls(&prompt, false).unwrap_err();
     assert!(matches!(&error, Error::Tool { name, .. } if name == "time"), "{error}");
     assert!(error.to_string().contains("#/properties/x"), "{error}");
+}
+
+/// The arguments of demanded calls of a tool with `parameters`, in each form.
+fn arguments(parameters: &Value, check: impl Fn(ToolFormat, &Value)) {
+    let mut random = Random::new(11);
+    for (format, template) in TEMPLATES {
+        let mut prompt = prompt(template, ToolChoice::Required);
+        let tool = json!({"name": "t", "parameters": parameters});
+        prompt.tools = vec![Tool::from_json(&tool).unwrap()];
+        for _ in 0..5 {
+            let constraint = COMPILER.compile_calls(&prompt, false).unwrap().unwrap();
+            let text = sample(constraint, &mut random);
+            let answer = parse(&prompt, &text);
+            assert_eq!(answer.calls.len(), 1, "{format:?}: {text}");
+            check(format, &serde_json::from_str(&answer.calls[0].arguments).unwrap());
+        }
+    }
+}
+
+#[test]
+fn references_to_other_parts_of_the_parameters_resolve() {
+    let parameters = json!({"type": "object", "properties": {"tree": {
+        "type": "object",
+        "properties": {
+            "left": {"anyOf": [{"enum": ["x", "y"]}, {"$ref": "#/properties/tree"}]},
+            "right": {"anyOf": [
+                {"enum": ["x", "y"]}, {"$ref": "#/properties/tree/properties/left/anyOf/1"},
+            ]},
+        },
+        "required": ["left", "right"],
+        "additionalProperties": false,
+    }}, "required": ["tree"], "additionalProperties": false});
+    arguments(&parameters, |format, arguments| {
+        let valid = jsonschema::validate(&parameters, arguments);
+        assert!(valid.is_ok(), "{format:?}: {valid:?} for {arguments}");
+    });
+}
+
+#[test]
+fn keywords_of_tools_that_are_not_supported_are_left_out() {
+    let parameters = json!({"type": "object", "properties": {
+        "tags": {"type": "array", "items": {"type": "integer"}, "maxItems": 3, "uniqueItems": true},
+        "m": {"type": "object", "propertyNames": {"pattern": "^[a-z]+$"},
+              "additionalProperties": {"type": "null"}, "maxProperties": 0},
+        "n": {"type": "integer", "format": "int32", "not": {"const": 3}},
+    }, "required": ["tags", "n"], "additionalProperties": false,
+    "dependentRequired": {"m": ["n"]}, "if": {"required": ["m"]}, "then": {}});
+    arguments(&parameters, |format, arguments| {
+        let fits = arguments["tags"].as_array().is_some_and(|tags| tags.len() <= 3)
+            && arguments["n"].as_f64().is_some_and(|number| number.fract() == 0.0);
+        assert!(fits, "{format:?}: {arguments}");
+    });
 }

@@ -4,6 +4,7 @@
 
 mod calls;
 mod grammars;
+mod limits;
 mod sampling;
 mod schemas;
 mod vocabularies;

@@ -102,7 +102,43 @@ fn errors_name_the_place_in_the_schema() {
         "#/anyOf/1"
     );
     assert_eq!(reject(json!({"properties": {"a": {"$ref": "#/$defs/none"}}})), "#/properties/a");
+    assert_eq!(
+        reject(json!({"properties": {"b": {"type": 5}}, "items": {"$ref": "#/properties/b"}})),
+        "#/properties/b"
+    );
     assert_eq!(reject(json!({"$ref": "https://example.com/schema.json"})), "#");
     assert_eq!(reject(json!({"type": "integer", "minimum": 5, "maximum": 1})), "#");
     assert_eq!(reject(json!([])), "#");
+}
+
+#[test]
+fn a_keyword_that_is_not_supported_is_named_with_its_place() {
+    for (keyword, value) in [
+        ("uniqueItems", json!(true)),
+        ("not", json!({"type": "null"})),
+        ("propertyNames", json!({"pattern": "a"})),
+        ("dependentRequired", json!({"a": ["b"]})),
+    ] {
+        let schema = json!({"type": "object", "properties": {"x": {keyword: value}}});
+        let error = COMPILER.compile(&Grammar::JsonSchema(schema)).unwrap_err().to_string();
+        assert!(error.contains("#/properties/x") && error.contains(keyword), "{error}");
+    }
+}
+
+#[test]
+fn a_format_is_enforced_or_an_annotation() {
+    let enforced = |format: &str| {
+        let schema = json!({"type": "string", "format": format});
+        let constraint = COMPILER.compile(&Grammar::JsonSchema(schema)).unwrap();
+        let mut random = Random::new(4);
+        serde_json::from_str::<String>(&sample(constraint, &mut random)).unwrap()
+    };
+    assert_eq!(enforced("date").len(), "2026-01-01".len());
+    assert_eq!(enforced("uuid").len(), 36);
+    for format in ["time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "uri"] {
+        assert!(!enforced(format).is_empty(), "{format}");
+    }
+    for format in ["password", "base64", "uri-reference", "int32"] {
+        enforced(format);
+    }
 }

@@ -1,0 +1,290 @@
+//! The size of a schema, with the parts that its references repeat.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::{LISTS, MAPS, SCHEMAS, target};
+use crate::Error;
+use crate::limits::{
+    MAX_MERGED_SUBSCHEMAS, MAX_OPTIONAL_PROPERTIES, MAX_PATTERN_PROPERTIES, MAX_REFERENCES,
+    MAX_SCHEMA_DEPTH, MAX_SUBSCHEMAS, at_most,
+};
+
+/// Keywords that restrict nothing. A reference beside them is one rule for all its uses; beside
+/// others, its target is merged with them at each use.
+const ANNOTATIONS: [&str; 16] = [
+    "$anchor",
+    "$comment",
+    "$defs",
+    "$id",
+    "$schema",
+    "contentEncoding",
+    "contentMediaType",
+    "default",
+    "definitions",
+    "deprecated",
+    "description",
+    "examples",
+    "id",
+    "readOnly",
+    "title",
+    "writeOnly",
+];
+
+/// Checks the limits of a schema.
+pub(crate) fn measure(schema: &Value) -> Result<(), Error> {
+    measure_all(std::iter::once(schema))
+}
+
+/// Checks the limits of some schemas together.
+pub(crate) fn measure_all<'a>(schemas: impl Iterator<Item = &'a Value>) -> Result<(), Error> {
+    let mut counts = Counts::default();
+    let mut merged = 0usize;
+    for root in schemas {
+        let mut measure = Measure { root, counts, targets: HashMap::new() };
+        measure.targets.insert(root, None);
+        let extent = measure.visit(root, 0)?;
+        let targets = measure.targets.values().flatten().map(|extent| extent.total);
+        merged = targets.fold(merged.saturating_add(extent.total), usize::saturating_add);
+        at_most("the number of merged subschemas", merged, MAX_MERGED_SUBSCHEMAS)?;
+        counts = measure.counts;
+    }
+    Ok(())
+}
+
+/// Counts over whole schemas.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    subschemas: usize,
+    references: usize,
+    pattern_properties: usize,
+}
+
+/// The size of a schema after merging.
+#[derive(Clone, Copy)]
+struct Extent {
+    alternatives: usize,
+    /// Subschemas of the largest alternative.
+    largest: usize,
+    /// Subschemas of all alternatives.
+    total: usize,
+}
+
+struct Measure<'a> {
+    root: &'a Value,
+    counts: Counts,
+    /// The extents of referenced schemas by address; `None` while they are measured.
+    targets: HashMap<*const Value, Option<Extent>>,
+}
+
+impl<'a> Measure<'a> {
+    fn visit(&mut self, schema: &'a Value, depth: usize) -> Result<Extent, Error> {
+        self.counts.subschemas += 1;
+        at_most("the number of subschemas", self.counts.subschemas, MAX_SUBSCHEMAS)?;
+        at_most("the depth of the schema, through its references,", depth, MAX_SCHEMA_DEPTH)?;
+        let Some(object) = schema.as_object() else { return Ok(Extent::ONE) };
+        self.check_properties(object)?;
+        let depth = depth + 1;
+        let merges = merges(object);
+        let mut own = 1usize;
+        let mut extent = Extent { alternatives: 1, largest: 0, total: 0 };
+        for (keyword, value) in object {
+            match (keyword.as_str(), value) {
+                ("$ref", Value::String(reference)) => {
+                    let target = self.target(reference, depth)?;
+                    extent = extent.and(if merges { target } else { Extent::ONE });
+                }
+                ("anyOf" | "oneOf", Value::Array(list)) => {
+                    let mut union = Extent { alternatives: 0, largest: 0, total: 0 };
+                    for branch in list {
+                        union = union.or(self.branch(branch, merges, depth)?);
+                    }
+                    extent = extent.and(union);
+                }
+                ("allOf", Value::Array(list)) => {
+                    for branch in list {
+                        extent = extent.and(self.branch(branch, merges, depth)?);
+                    }
+                }
+                // Definitions count where they are used.
+                ("$defs" | "definitions", _) => {}
+                (keyword, Value::Object(map)) if MAPS.contains(&keyword) => {
+                    for child in map.values() {
+                        own = own.saturating_add(self.visit(child, depth)?.total);
+                    }
+                }
+                (keyword, Value::Array(list)) if LISTS.contains(&keyword) => {
+                    for child in list {
+                        own = own.saturating_add(self.visit(child, depth)?.total);
+                    }
+                }
+                (keyword, child) if SCHEMAS.contains(&keyword) => {
+                    own = own.saturating_add(self.visit(child, depth)?.total);
+                }
+                _ => {}
+            }
+        }
+        extent.largest = extent.largest.saturating_add(own);
+        extent.alternatives = extent.alternatives.max(1);
+        extent.total = if merges {
+            extent.alternatives.saturating_mul(extent.largest)
+        } else {
+            extent.total.saturating_add(own)
+        };
+        at_most("the number of merged subschemas", extent.total, MAX_MERGED_SUBSCHEMAS)?;
+        Ok(extent)
+    }
+
+    fn check_properties(&mut self, object: &Map<String, Value>) -> Result<(), Error> {
+        let count = |keyword| object.get(keyword).and_then(Value::as_object).map_or(0, Map::len);
+        let required = object.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+        let optional = count("properties").saturating_sub(required);
+        at_most(
+            "the number of optional properties of an object",
+            optional,
+            MAX_OPTIONAL_PROPERTIES,
+        )?;
+        self.counts.pattern_properties += count("patternProperties");
+        let found = self.counts.pattern_properties;
+        at_most("the number of patternProperties", found, MAX_PATTERN_PROPERTIES)
+    }
+
+    /// A branch of a keyword that applies in place. If it is merged with others, so is the target
+    /// of its reference.
+    fn branch(&mut self, branch: &'a Value, merges: bool, depth: usize) -> Result<Extent, Error> {
+        let extent = self.visit(branch, depth)?;
+        match branch.get("$ref").and_then(Value::as_str) {
+            Some(reference) if merges => Ok(extent.and(self.target(reference, depth)?)),
+            _ => Ok(extent),
+        }
+    }
+
+    /// The extent of a referenced schema, which is measured once.
+    fn target(&mut self, reference: &str, depth: usize) -> Result<Extent, Error> {
+        self.counts.references += 1;
+        at_most("the number of references", self.counts.references, MAX_REFERENCES)?;
+        // The matcher says that the reference leads nowhere.
+        let Some(target) = target(self.root, reference) else { return Ok(Extent::ONE) };
+        let key = std::ptr::from_ref(target);
+        match self.targets.get(&key) {
+            Some(Some(extent)) => Ok(*extent),
+            // It refers to itself.
+            Some(None) => Ok(Extent::ONE),
+            None => {
+                self.targets.insert(key, None);
+                let extent = self.visit(target, depth)?;
+                self.targets.insert(key, Some(extent));
+                Ok(extent)
+            }
+        }
+    }
+}
+
+impl Extent {
+    const ONE: Self = Self { alternatives: 1, largest: 1, total: 1 };
+
+    /// Both apply.
+    fn and(self, other: Self) -> Self {
+        Self {
+            alternatives: self.alternatives.saturating_mul(other.alternatives),
+            largest: self.largest.saturating_add(other.largest),
+            total: self.total.saturating_add(other.total),
+        }
+    }
+
+    /// One of them applies.
+    fn or(self, other: Self) -> Self {
+        Self {
+            alternatives: self.alternatives.saturating_add(other.alternatives),
+            largest: self.largest.max(other.largest),
+            total: self.total.saturating_add(other.total),
+        }
+    }
+}
+
+/// Returns true if a schema has two parts that apply to the same value.
+fn merges(object: &Map<String, Value>) -> bool {
+    let parts = object.iter().map(|(keyword, value)| match (keyword.as_str(), value) {
+        ("allOf", Value::Array(list)) => list.len(),
+        (keyword, _) if ANNOTATIONS.contains(&keyword) => 0,
+        _ => 1,
+    });
+    parts.sum::<usize>() > 1
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn problem(schema: &Value) -> Option<String> {
+        measure(schema).err().map(|error| error.to_string())
+    }
+
+    /// A schema whose definitions refer to each other in a row.
+    fn chain(length: usize, link: impl Fn(Value) -> Value) -> Value {
+        let mut definitions = Map::new();
+        for index in 0..length {
+            let next = json!({ "$ref": format!("#/$defs/d{}", index + 1) });
+            definitions.insert(format!("d{index}"), link(next));
+        }
+        definitions.insert(format!("d{length}"), json!({ "type": "integer" }));
+        json!({ "$defs": definitions, "$ref": "#/$defs/d0" })
+    }
+
+    #[test]
+    fn the_depth_counts_references() {
+        for link in [
+            |next| next,
+            |next| json!({ "properties": { "a": next } }),
+            |next| json!({ "anyOf": [next, { "type": "null" }] }),
+        ] {
+            assert_eq!(problem(&chain(400, link)), None);
+            let problem = problem(&chain(1100, link)).unwrap();
+            assert!(problem.contains("depth") && problem.contains("1000"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn targets_count_once_unless_they_are_merged() {
+        let twice = |next: Value| json!({ "properties": { "a": next, "b": next } });
+        assert_eq!(problem(&chain(30, twice)), None);
+        let merged = |next: Value| {
+            let reference = next["$ref"].clone();
+            let next = json!({ "$ref": reference, "properties": { "z": {} } });
+            json!({ "properties": { "a": next, "b": next } })
+        };
+        assert_eq!(problem(&chain(8, merged)), None);
+        assert!(problem(&chain(30, merged)).unwrap().contains("merged"));
+        let union = json!({ "anyOf": vec![json!({ "minimum": 1 }); 40] });
+        assert_eq!(problem(&json!({ "allOf": [union, union] })), None);
+        assert!(problem(&json!({ "allOf": [union, union, union] })).unwrap().contains("merged"));
+    }
+
+    #[test]
+    fn a_schema_may_refer_to_itself() {
+        let tree = json!({ "properties": { "next": { "$ref": "#", "minProperties": 1 } } });
+        assert_eq!(problem(&tree), None);
+        assert_eq!(problem(&json!({ "$ref": "#" })), None);
+    }
+
+    #[test]
+    fn properties_and_parts_are_counted() {
+        let properties: Map<_, _> = (0..501).map(|i| (format!("p{i}"), json!({}))).collect();
+        let names: Vec<_> = properties.keys().collect();
+        let (one, all) = (&names[..1], &names);
+        assert_eq!(problem(&json!({ "properties": properties, "required": all })), None);
+        assert_eq!(problem(&json!({ "properties": properties, "required": one })), None);
+        let optional = json!({ "properties": properties });
+        assert!(problem(&optional).unwrap().contains("optional properties of an object"));
+        let patterns: Map<_, _> = (0..101).map(|i| (format!("^{i}$"), json!({}))).collect();
+        let patterns = json!({ "patternProperties": patterns });
+        assert!(problem(&patterns).unwrap().contains("patternProperties"));
+        let many = json!({ "anyOf": vec![json!({}); 10_001] });
+        assert!(problem(&many).unwrap().contains("number of subschemas"));
+        let references = json!({ "anyOf": vec![json!({ "$ref": "#/x" }); 4_001] });
+        assert!(problem(&references).unwrap().contains("references"));
+    }
+}
