@@ -37,6 +37,9 @@ pub enum Error {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] rf_engine::Error),
+    /// A model cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] rocmforge::Error),
     /// No benchmark of the suites has a name with this text.
     #[error(
         "no benchmark of {} contains '{filter}'; `cargo xtask bench --list` prints the names",

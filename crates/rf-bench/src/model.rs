@@ -9,12 +9,13 @@ use std::{
 use rf_engine::Model;
 use rf_gguf::{Gguf, Value, file_type_name};
 use rf_profile::baseline::ModelId;
+use rocmforge::{Drafts, Loader, Purpose};
 use twox_hash::XxHash3_128;
 
 use crate::Error;
 
 /// The default model, relative to the checkout.
-const DEMO_MODEL: &str = "crates/rf-cli/demo/stories-7m-Q8_0.gguf";
+const DEMO_MODEL: &str = "crates/rocmforge/demo/stories-7m-Q8_0.gguf";
 
 /// A model file.
 #[derive(Clone, Debug)]
@@ -49,6 +50,11 @@ impl ModelFile {
         let gguf = Gguf::open(&self.path).map_err(rf_engine::Error::from);
         let model = gguf.and_then(Model::from_gguf);
         model.map_err(|source| Error::Model { path: self.path.clone(), source: Box::new(source) })
+    }
+
+    /// The options of loading it for measurements: one text at a time, without drafts.
+    pub(crate) fn loader(&self) -> Loader {
+        Loader::new(self.path.as_path()).purpose(Purpose::Texts).drafts(Drafts::Off)
     }
 
     /// Identifies the model by its name and the hash (XXH3, 128 bits) of all parts.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use rf_engine::{Engine, EngineOptions, SyntheticFeeder};
+use rf_engine::SyntheticFeeder;
 
 use crate::{Clock, Error, Prepared, Target, model::ModelFile};
 
@@ -95,20 +95,18 @@ impl ModelMetric {
         if !self.is_repeatable() {
             return Err(Error::Unsupported(format!("{name} is not part of paired comparisons")));
         }
-        let model = file.open()?;
-        let (needed, context) = (self.context_tokens(), model.config().context_length);
+        let open = file.loader().open(&mut |_| ())?;
+        let (needed, context) = (self.context_tokens(), open.model().config().context_length);
         if needed > context {
             return Err(Error::Unsupported(format!(
                 "{name} needs a context of {needed} tokens, and the model has {context}"
             )));
         }
         let sequences = if let Self::Decode(batch) = self { batch } else { 1 };
-        let context_tokens = Some(needed);
-        let options = EngineOptions { context_tokens, sequences, ..EngineOptions::default() };
-        let mut feeder = SyntheticFeeder::new(
-            Engine::load(model, target.backend(), options, &mut |_| ())?,
-            sequences,
-        );
+        let open = open
+            .with(|loader| loader.context_tokens(needed).kv_tokens(needed).sequences(sequences));
+        let engine = open.load_on_backend(target.backend(), &mut |_| ())?.engine;
+        let mut feeder = SyntheticFeeder::new(engine, sequences);
         if let Self::Decode(batch) = self {
             (0..batch).try_for_each(|sequence| feeder.prompt(sequence, DECODE_DEPTH))?;
         }

@@ -7,13 +7,16 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use clap::Args;
-use rf_cpu::{CpuOptions, Isa};
-use rf_device::{Device, DeviceOptions, GpuLayers, Graphs, Shares, SplitMode};
-use rf_engine::sampling::{DryConfig, MirostatConfig, MirostatVersion, SamplerConfig, SamplerKind};
-use rf_engine::{ChatTemplate, Model};
-use rf_grammar::Grammar;
-use rf_graph::KvType;
-use rf_hub::ModelName;
+use rocmforge::Loader;
+use rocmforge::device::{CpuOptions, Isa};
+use rocmforge::device::{Device, DeviceOptions, GpuLayers, Graphs, Shares, SplitMode};
+use rocmforge::engine::sampling::{
+    DryConfig, MirostatConfig, MirostatVersion, SamplerConfig, SamplerKind,
+};
+use rocmforge::engine::{KvType, Model};
+use rocmforge::grammar::Grammar;
+use rocmforge::hub::ModelName;
+use rocmforge::messages::ChatTemplate;
 
 use crate::failure::bad_input;
 use crate::{escapes, sources, terminal};
@@ -98,7 +101,7 @@ pub(crate) struct ModelArgs {
                 bool and str, and commas separate several (repeatable)"
     )]
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_delimiter = ',', value_parser = metadata_override)]
-    pub(crate) override_kv: Vec<(String, rf_gguf::Value)>,
+    pub(crate) override_kv: Vec<(String, rocmforge::gguf::Value)>,
 }
 
 impl ModelArgs {
@@ -152,18 +155,13 @@ impl ComputeArgs {
         Ok(tokens)
     }
 
-    /// The format of the KV cache.
-    pub(crate) fn kv_type(&self) -> Result<KvType> {
-        self.kv_type_or(KvType::F16)
-    }
-
-    /// The format of the KV cache, with another default.
-    pub(crate) fn kv_type_or(&self, default: KvType) -> Result<KvType> {
+    /// The format of the KV cache, if one is given.
+    pub(crate) fn kv_type(&self) -> Result<Option<KvType>> {
         let given = [self.cache_type, self.cache_type_k, self.cache_type_v];
         let mut given = given.into_iter().flatten();
-        let first = given.next().unwrap_or(default);
+        let Some(first) = given.next() else { return Ok(None) };
         match given.find(|&kv_type| kv_type != first) {
-            None => Ok(first),
+            None => Ok(Some(first)),
             Some(other) => Err(bad_input!(
                 "keys in {first} and values in {other} are not supported: \
                  give -ctk and -ctv the same format"
@@ -383,13 +381,13 @@ pub(crate) struct TemplateChoice {
 }
 
 impl TemplateChoice {
-    /// Applies the choice to a model.
-    pub(crate) fn apply(&self, model: Model) -> Result<Model> {
-        let model = match &self.source {
-            Some(source) => model.with_chat_template(source)?,
-            None => model,
-        };
-        Ok(model.with_template_variables(self.variables.clone()))
+    /// Adds the choice to the options of a model.
+    pub(crate) fn add_to(&self, loader: Loader) -> Loader {
+        let loader = loader.template_variables(self.variables.clone());
+        match &self.source {
+            Some(source) => loader.chat_template(source),
+            None => loader,
+        }
     }
 }
 
@@ -475,8 +473,8 @@ impl GrammarArgs {
 }
 
 /// Parses `KEY=TYPE:VALUE`, as llama.cpp does.
-fn metadata_override(text: &str) -> Result<(String, rf_gguf::Value), &'static str> {
-    use rf_gguf::Value;
+fn metadata_override(text: &str) -> Result<(String, rocmforge::gguf::Value), &'static str> {
+    use rocmforge::gguf::Value;
     const EXPECTED: &str = "expected a key, a type (int, float, bool or str) and a value, as in llama.context_length=int:8192";
     let (key, typed) = text.split_once('=').ok_or(EXPECTED)?;
     let (kind, value) = typed.split_once(':').ok_or(EXPECTED)?;
@@ -511,10 +509,10 @@ mod tests {
         assert_eq!(logit_bias("7-2.5"), Ok((7, -2.5)));
         assert_eq!(logit_bias("7-inf"), Ok((7, f32::NEG_INFINITY)));
         let value = |text| metadata_override(text).map(|(_, value)| value);
-        assert_eq!(value("a.b=int:-5"), Ok(rf_gguf::Value::I64(-5)));
-        assert_eq!(value("a.b=float:1.5"), Ok(rf_gguf::Value::F32(1.5)));
-        assert_eq!(value("a.b=bool:true"), Ok(rf_gguf::Value::Bool(true)));
-        assert_eq!(value("a.b=str:x=y:z"), Ok(rf_gguf::Value::String("x=y:z".into())));
+        assert_eq!(value("a.b=int:-5"), Ok(rocmforge::gguf::Value::I64(-5)));
+        assert_eq!(value("a.b=float:1.5"), Ok(rocmforge::gguf::Value::F32(1.5)));
+        assert_eq!(value("a.b=bool:true"), Ok(rocmforge::gguf::Value::Bool(true)));
+        assert_eq!(value("a.b=str:x=y:z"), Ok(rocmforge::gguf::Value::String("x=y:z".into())));
         for bad in ["", "a", "a=5", "a=int:x", "=int:5", "a=byte:5"] {
             assert!(value(bad).is_err(), "{bad}");
         }

@@ -3,13 +3,14 @@
 use std::io::{self, IsTerminal as _};
 
 use anyhow::Result;
-pub(crate) use rf_device::{OpenGpu, Placement};
+pub(crate) use rocmforge::device::{OpenGpu, Placement};
 
 use crate::terminal;
 
 /// Opens the devices that a model may use, and prints what the user should know about the choice.
-pub(crate) fn open(options: rf_device::DeviceOptions) -> Result<Placement> {
-    let placement = Placement::open(rf_device::DeviceOptions { prober: prober(), ..options })?;
+pub(crate) fn open(options: rocmforge::device::DeviceOptions) -> Result<Placement> {
+    let placement =
+        Placement::open(rocmforge::device::DeviceOptions { prober: prober(), ..options })?;
     placement.warnings().iter().for_each(terminal::warn);
     placement.gpu().into_iter().for_each(offer_tuning);
     Ok(placement)
@@ -33,17 +34,18 @@ fn offer_tuning(gpu: &OpenGpu) {
 /// Lists the GPUs in child processes of this program, so that a driver that crashes does not end
 /// it.
 #[cfg(feature = "gpu")]
-pub(crate) fn prober() -> Option<&'static rf_device::Prober> {
-    static PROBER: std::sync::OnceLock<Option<rf_device::Prober>> = std::sync::OnceLock::new();
+pub(crate) fn prober() -> Option<&'static rocmforge::device::Prober> {
+    static PROBER: std::sync::OnceLock<Option<rocmforge::device::Prober>> =
+        std::sync::OnceLock::new();
     let new = || {
         let program = std::env::current_exe().ok()?;
-        Some(rf_device::Prober::new(program, [std::ffi::OsString::from("probe")]))
+        Some(rocmforge::device::Prober::new(program, [std::ffi::OsString::from("probe")]))
     };
     PROBER.get_or_init(new).as_ref()
 }
 
 #[cfg(not(feature = "gpu"))]
-fn prober() -> Option<&'static rf_device::Prober> {
+fn prober() -> Option<&'static rocmforge::device::Prober> {
     None
 }
 
@@ -51,9 +53,9 @@ fn prober() -> Option<&'static rf_device::Prober> {
 #[cfg(feature = "gpu")]
 pub(crate) mod gpus {
     use anyhow::Result;
-    use rf_device::gpu;
     use rf_profile::memory::MemoryTracker;
     use rf_profile::roofline::Limits;
+    use rocmforge::device::gpu;
 
     /// Measures the limits of a GPU, except arithmetic.
     pub(crate) fn limits(number: usize) -> Result<Limits> {
@@ -76,10 +78,10 @@ pub(crate) mod gpus {
     use rf_profile::roofline::Limits;
 
     pub(crate) fn limits(_number: usize) -> Result<Limits> {
-        Err(rf_device::Error::WithoutGpuSupport.into())
+        Err(rocmforge::device::Error::WithoutGpuSupport.into())
     }
 
     pub(crate) fn sample_memory(_number: usize, _tracker: &mut MemoryTracker) -> Result<()> {
-        Err(rf_device::Error::WithoutGpuSupport.into())
+        Err(rocmforge::device::Error::WithoutGpuSupport.into())
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::Error;
-use rf_graph::BackendError;
+use rocmforge::engine::BackendError;
 
 use crate::terminal;
 
@@ -65,27 +65,29 @@ pub(crate) fn exit_code(error: &Error) -> u8 {
 }
 
 fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {
-    use rf_engine::Error as E;
+    use rocmforge::Error as R;
+    use rocmforge::device::Error as D;
+    use rocmforge::engine::Error as E;
+    let cause = innermost(cause);
     let is_bad_model = |error: &BackendError| {
         matches!(error, BackendError::DoesNotFit { .. } | BackendError::NonFiniteWeight { .. })
     };
-    if let Some(error) = gguf_error(cause) {
+    if let Some(error) = cause.downcast_ref::<rocmforge::gguf::Error>() {
+        use rocmforge::gguf::Error as G;
         return !matches!(
             error,
-            rf_gguf::Error::Io { action: "write", .. }
-                | rf_gguf::Error::TensorData { .. }
-                | rf_gguf::Error::Header { .. }
+            G::Io { action: "write", .. } | G::TensorData { .. } | G::Header { .. }
         );
     }
-    if let Some(error) = cause.downcast_ref::<rf_device::Error>() {
-        use rf_device::Error as D;
+    if let Some(error) = cause.downcast_ref::<D>() {
         return match error {
             D::LayersWithoutGpu { .. } | D::LayersDoNotFit(_) => true,
-            D::Engine(error) => is_bad_input(error),
-            D::Reopen(error) => is_bad_input(&**error),
             D::Backend(error) => is_bad_model(error),
             _ => false,
         };
+    }
+    if let Some(error) = cause.downcast_ref::<R>() {
+        return !matches!(error, R::Thread(_) | R::ShuttingDown | R::QueueFull { .. });
     }
     match cause.downcast_ref::<E>() {
         Some(E::Backend(error)) => is_bad_model(error),
@@ -93,39 +95,46 @@ fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {
         Some(_) => true,
         None => {
             cause.is::<BadInput>()
-                || cause.is::<rf_model::Error>()
+                || cause.is::<rocmforge::engine::ModelError>()
                 || cause.is::<rf_tokenizer::Error>()
-                || cause.is::<rf_chat::Error>()
-                || cause.downcast_ref().is_some_and(rf_hub::Error::is_bad_input)
+                || cause.is::<rocmforge::messages::Error>()
+                || cause.downcast_ref().is_some_and(rocmforge::hub::Error::is_bad_input)
         }
     }
 }
 
-/// The error of the container in `cause`, in any wrapper.
-fn gguf_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a rf_gguf::Error> {
-    use rf_engine::Error as E;
-    use rf_model::Error as M;
-    if let Some(E::Gguf(error) | E::Model(M::Gguf(error))) = cause.downcast_ref::<E>() {
-        return Some(error);
-    }
-    if let Some(rf_device::Error::Engine(error)) = cause.downcast_ref() {
-        return gguf_error(error);
-    }
-    match cause.downcast_ref::<M>() {
-        Some(M::Gguf(error)) => Some(error),
-        _ => cause.downcast_ref(),
-    }
-}
-
-/// The error of the model in `cause`, in any wrapper.
-fn model_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a rf_model::Error> {
-    if let Some(rf_device::Error::Engine(error)) = cause.downcast_ref() {
-        return model_error(error);
-    }
-    match cause.downcast_ref() {
-        Some(rf_engine::Error::Model(error)) => Some(error),
-        _ => cause.downcast_ref(),
-    }
+/// The error within the wrappers of the crates above the one where it arose. Wrappers are
+/// transparent: they have the text of the inner error, and its causes.
+fn innermost<'a>(
+    cause: &'a (dyn std::error::Error + 'static),
+) -> &'a (dyn std::error::Error + 'static) {
+    use rocmforge::Error as R;
+    use rocmforge::device::Error as D;
+    use rocmforge::engine::{Error as E, ModelError as M};
+    let inner: Option<&'a (dyn std::error::Error + 'static)> =
+        if let Some(error) = cause.downcast_ref::<R>() {
+            match error {
+                R::Hub(error) => Some(error),
+                R::Gguf(error) => Some(error),
+                R::Engine(error) => Some(error),
+                R::Device(error) => Some(error),
+                R::Chat(error) => Some(error),
+                _ => None,
+            }
+        } else if let Some(D::Engine(error)) = cause.downcast_ref() {
+            Some(error)
+        } else if let Some(error) = cause.downcast_ref::<E>() {
+            match error {
+                E::Gguf(error) => Some(error),
+                E::Model(error) => Some(error),
+                _ => None,
+            }
+        } else if let Some(M::Gguf(error)) = cause.downcast_ref() {
+            Some(error)
+        } else {
+            None
+        };
+    inner.map_or(cause, innermost)
 }
 
 /// Returns true if the reader of the output closed the pipe, as `head` does. That is no failure.
@@ -156,11 +165,18 @@ pub(crate) fn sentence(error: &Error) -> String {
 }
 
 fn cure(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
-    if let Some(error) = gguf_error(cause) {
+    let cause = innermost(cause);
+    if let Some(error) = cause.downcast_ref() {
         return gguf_cure(error);
     }
-    if let Some(rf_model::Error::NoLogits { .. }) = model_error(cause) {
+    if let Some(rocmforge::engine::ModelError::NoLogits { .. }) = cause.downcast_ref() {
         return Some("use `rf-cli embed` or `rf-cli rerank`");
+    }
+    if let Some(error) = cause.downcast_ref() {
+        return device_cure(error);
+    }
+    if let Some(error) = cause.downcast_ref() {
+        return library_cure(error);
     }
     if cause.is::<rf_quant::Error>() {
         return Some("the model is damaged, so download or convert it again");
@@ -171,6 +187,32 @@ fn cure(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
             Some("make room on the disk or write to another one")
         }
         io::ErrorKind::PermissionDenied => Some("check the permissions of the file and its folder"),
+        _ => None,
+    }
+}
+
+/// The flags for the parameters that an error of a device speaks of.
+fn device_cure(error: &rocmforge::device::Error) -> Option<&'static str> {
+    use rocmforge::device::Error as D;
+    match error {
+        D::LayersWithoutGpu { .. } => Some("leave out -ngl or --device cpu"),
+        D::ShareCount { .. } => Some("-ts has the shares, --device the GPUs"),
+        D::WithoutGpuSupport | D::NothingFits { .. } => Some("see -c and --device cpu"),
+        D::LayersDoNotFit(_) => Some("see -ngl auto, --cpu-moe, -c and -ctk q8_0"),
+        D::NoGpu { .. } | D::RuntimeFailed { .. } | D::NoRuntime => Some("see --device cpu"),
+        _ => None,
+    }
+}
+
+/// The flags for the parameters that an error of the library speaks of.
+fn library_cure(error: &rocmforge::Error) -> Option<&'static str> {
+    use rocmforge::Error as R;
+    match error {
+        R::WithoutDemoModel => {
+            Some("give it with -m FILE, or build the program with the feature demo-model")
+        }
+        R::NoMtp { .. } => Some("give --spec ngram, or leave it out"),
+        R::TextTooLong { .. } => Some("or give a larger context with -c"),
         _ => None,
     }
 }
@@ -188,8 +230,8 @@ pub(crate) fn missing_file_cure(path: &Path) -> &'static str {
     }
 }
 
-fn gguf_cure(error: &rf_gguf::Error) -> Option<&'static str> {
-    use rf_gguf::{Error as E, Problem as P};
+fn gguf_cure(error: &rocmforge::gguf::Error) -> Option<&'static str> {
+    use rocmforge::gguf::{Error as E, Problem as P};
     match error {
         E::InFile { error, .. } => gguf_cure(error),
         E::NotFound { path } => Some(missing_file_cure(path)),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use rf_hub::{Event, Hub, ModelName};
+use rocmforge::hub::{Event, Hub, ModelName};
 
 use crate::terminal;
 

@@ -1,8 +1,8 @@
 //! The limits of the devices in use, which ops are compared with.
 
 use anyhow::Result;
-use rf_graph::Backend;
 use rf_profile::roofline::Limits;
+use rocmforge::engine::Backend;
 
 use crate::device::{OpenGpu, Placement, gpus};
 

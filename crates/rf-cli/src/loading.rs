@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rf_device::{LoadEvent, LoadedModel};
-use rf_engine::{EngineOptions, Model};
-use rf_gguf::{Gguf, Value};
+use rocmforge::engine::Model;
+use rocmforge::gguf::{Gguf, Value};
+use rocmforge::{LoadEvent, LoadedModel, Loader, OpenModel, Source};
 
-use crate::args::{ComputeArgs, ModelArgs, TemplateChoice};
-use crate::demo;
+use crate::args::{ComputeArgs, ModelArgs};
 use crate::device::Placement;
 use crate::failure::bad_input;
 use crate::{hub, terminal};
@@ -42,37 +41,37 @@ impl ModelFile {
         Self { path: path.or(self.path), ..self }
     }
 
+    /// Where the library finds the model.
+    pub(crate) fn source(&self) -> Source {
+        self.path.clone().map_or(Source::Demo, Source::File)
+    }
+
     /// Opens the container.
     pub(crate) fn open(&self) -> Result<Gguf> {
-        let mut gguf = match &self.path {
-            Some(path) => Gguf::open(path)?,
-            None => demo::open()?,
-        };
+        let mut gguf = self.source().open(&mut |_| ())?;
         for (key, value) in &self.overrides {
             gguf.override_metadata(key, value.clone());
         }
         Ok(gguf)
     }
-}
 
-/// Opens a model file, or the demo model. Warns of a tokenizer that may make answers worse.
-/// `template` is applied to it.
-pub(crate) fn open_model(file: &ModelFile, template: Option<&TemplateChoice>) -> Result<Model> {
-    let model = read_model(file, template)?;
-    warn_of_tokenizer(model.tokenizer());
-    Ok(model)
-}
-
-fn read_model(file: &ModelFile, template: Option<&TemplateChoice>) -> Result<Model> {
-    let model = Model::from_gguf(file.open()?)?;
-    match template {
-        Some(template) => template.apply(model),
-        None => Ok(model),
+    /// The options of loading the model.
+    pub(crate) fn loader(&self) -> Loader {
+        let overrides = self.overrides.iter().cloned();
+        overrides
+            .fold(Loader::new(self.source()), |loader, (key, value)| loader.metadata(key, value))
     }
 }
 
+/// Opens a model: reads its header. Warns of a tokenizer that may make answers worse.
+pub(crate) fn open(loader: Loader) -> Result<OpenModel> {
+    let open = loader.open(&mut |_| ())?;
+    warn_of_tokenizer(open.model().tokenizer());
+    Ok(open)
+}
+
 /// Warns of what may make answers worse.
-pub(crate) fn warn_of_tokenizer(tokenizer: &rf_tokenizer::Tokenizer) {
+pub(crate) fn warn_of_tokenizer(tokenizer: &rocmforge::engine::Tokenizer) {
     for (key, id) in tokenizer.ignored_ids() {
         let size = tokenizer.vocab_size();
         terminal::warn(format_args!(
@@ -87,53 +86,49 @@ pub(crate) fn warn_of_tokenizer(tokenizer: &rf_tokenizer::Tokenizer) {
     }
 }
 
-/// The options of the engine. `context` is the value of `-c`: 0 is the context of the model.
-pub(crate) fn engine_options(
-    model: &Model,
+/// Adds the sizes that the flags give. `context` is the value of `-c`: 0 is the context that the
+/// model was trained with.
+pub(crate) fn sized(
+    loader: Loader,
     compute: &ComputeArgs,
     context: Option<usize>,
-) -> Result<EngineOptions> {
+) -> Result<Loader> {
+    let mut loader = loader.batch_tokens(compute.batch_tokens()?);
+    if let Some(kv_type) = compute.kv_type()? {
+        loader = loader.kv_type(kv_type);
+    }
+    Ok(match context {
+        Some(tokens) => loader.context_tokens(tokens),
+        None => loader,
+    })
+}
+
+/// Warns of a context that is longer than the model was trained with.
+pub(crate) fn warn_of_context(model: &Model, context: Option<usize>) {
     let trained = model.config().context_length;
-    let context_tokens = context.map(|tokens| if tokens == 0 { trained } else { tokens });
-    if let Some(tokens) = context_tokens.filter(|&tokens| tokens > trained) {
+    if let Some(tokens) = context.filter(|&tokens| tokens > trained) {
         terminal::warn(format_args!(
             "a context of {tokens} tokens is more than the {trained} that the model was trained for: answers get \
              worse beyond that"
         ));
     }
-    Ok(EngineOptions {
-        context_tokens,
-        batch_tokens: compute.batch_tokens()?,
-        kv_type: compute.kv_type()?,
-        ..EngineOptions::default()
-    })
 }
 
-/// The file of a model, and what is printed while it is loaded.
-#[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
-    pub(crate) file: &'a ModelFile,
-    pub(crate) template: Option<&'a TemplateChoice>,
-    /// Do not print where layers run.
-    pub(crate) quiet: bool,
-}
-
-/// Loads a model, with a progress bar if it takes long, and prints where its layers run.
+/// Loads a model, with a progress bar if it takes long. Prints where its layers run, unless `quiet`.
+/// `make_room` gets the bytes that the model is about to take.
 pub(crate) fn load(
-    model: Model,
+    open: &OpenModel,
     placement: &Placement,
-    options: EngineOptions,
-    source: Source<'_>,
+    quiet: bool,
+    make_room: &mut dyn FnMut(u64),
 ) -> Result<LoadedModel> {
     // A bar that shows for an instant only distracts.
     const DELAY: Duration = Duration::from_millis(200);
     let bar = terminal::byte_progress("loading", 0);
     let loading = Instant::now();
-    let reopen = || Ok(read_model(source.file, source.template)?);
-    let loaded = placement.load(model, &reopen, options, &mut |event| match event {
-        LoadEvent::Placed(layers) if layers.gpu.is_some() && !source.quiet => {
-            terminal::note(layers);
-        }
+    let loaded = open.load_on(placement, &mut |event| match event {
+        LoadEvent::MemoryNeed(need) => make_room(need.total_bytes()),
+        LoadEvent::Placed(layers) if layers.gpu.is_some() && !quiet => terminal::note(layers),
         LoadEvent::Warning(warning) => terminal::warn(warning),
         LoadEvent::Progress(progress) if loading.elapsed() > DELAY => {
             bar.set_length(progress.total_bytes);

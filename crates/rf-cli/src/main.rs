@@ -38,7 +38,7 @@ use crate::cli::Cli;
 use crate::terminal::Palette;
 
 fn main() -> ExitCode {
-    rf_gguf::report_bus_errors();
+    rocmforge::gguf::report_bus_errors();
     logging::start();
     let result = run();
     let code = match result {

@@ -1,6 +1,6 @@
 //! A line about the prefix cache of an engine.
 
-use rf_engine::Engine;
+use rocmforge::engine::Engine;
 
 use crate::terminal;
 

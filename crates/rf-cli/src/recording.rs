@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
-use rf_engine::{Engine, time_of_events};
-use rf_graph::{BackendExecutionSummary, Timeline, TrackKind};
 use rf_profile::memory::{KvSample, MemoryParts, MemoryReport, MemoryTracker};
 use rf_profile::roofline::Limits;
 use rf_profile::ttft::{Phase, TtftBreakdown};
 use rf_profile::{SpanEvent, SpanLog, SpanRecorder, Trace};
+use rocmforge::engine::{BackendExecutionSummary, Timeline, TrackKind};
+use rocmforge::engine::{Engine, time_of_events};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::layer::SubscriberExt;
 

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use rf_graph::BackendExecutionSummary;
 use rf_profile::roofline::{self, Limits, OpMeasurement};
+use rocmforge::engine::BackendExecutionSummary;
 
 use crate::failure::sentence;
 use crate::terminal;
@@ -133,8 +133,11 @@ CPU: 6 ops in 2 batches of 5 tokens, 8.000 ms
         let mut summary = BackendExecutionSummary::default();
         summary.add_op("matmul", 2, Duration::from_millis(4));
         // 20 MB in 4 ms are 5 GB/s, of 6.
-        let cost =
-            rf_graph::OpCost { bytes: 20_000_000, f32_operations: 0, int8_operations: 1_000_000 };
+        let cost = rocmforge::engine::OpCost {
+            bytes: 20_000_000,
+            f32_operations: 0,
+            int8_operations: 1_000_000,
+        };
         summary.add_cost("matmul", cost, 0);
         summary.add_op("never", 0, Duration::ZERO);
         let limits = Limits {

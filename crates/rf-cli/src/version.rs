@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use rf_cpu::Isa;
+use rocmforge::device::Isa;
 
 /// The revision of the sources; `unknown` outside of a git checkout.
 pub(crate) const COMMIT: &str = env!("RF_BUILD_COMMIT");

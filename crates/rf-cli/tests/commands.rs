@@ -178,7 +178,7 @@ fn threads_batches_and_isas_do_not_change_the_answer() {
     let expected = run(&[]);
     assert_eq!(run(&["-t", "1"]), expected);
     assert_eq!(run(&["-t", "3", "-b", "5"]), expected);
-    for isa in rf_cpu::Isa::available() {
+    for isa in rocmforge::device::Isa::available() {
         assert_eq!(run(&["--isa", isa.name()]), expected, "{isa}");
         assert_eq!(run(&["--tier", isa.name()]), expected, "{isa} by the older name of the flag");
     }
@@ -376,7 +376,10 @@ fn the_version_says_what_was_built() {
     let first = version.lines().next().unwrap();
     let expected = format!("rf-cli {} (revision ", env!("CARGO_PKG_VERSION"));
     assert!(first.starts_with(&expected), "{first}");
-    assert!(version.contains(&format!("CPU: {} of portable", rf_cpu::Isa::best())), "{version}");
+    assert!(
+        version.contains(&format!("CPU: {} of portable", rocmforge::device::Isa::best())),
+        "{version}"
+    );
     let short = finish(&here(), &["-V"]).stdout;
     assert_eq!(short, format!("rf-cli {}\n", env!("CARGO_PKG_VERSION")));
 }

@@ -228,7 +228,7 @@ fn a_choice_of_code_is_compiled_and_used() {
         rf_testing::skip!("{}", plain.stderr);
         return;
     }
-    let model = "demo/stories-7m-Q8_0.gguf";
+    let model = "../rocmforge/demo/stories-7m-Q8_0.gguf";
     let tune = run(folder.path(), &["tune", "-m", model, "glu_steps"]);
     assert_eq!(tune.code, Some(0), "{}", tune.stderr);
     assert!(tune.stdout.contains("glu_steps          Q8_0"), "{}", tune.stdout);

@@ -12,20 +12,24 @@ type Source = Box<dyn StdError + Send + Sync>;
 
 /// The cure where no GPU works.
 const CURE: &str =
-    "run `rf-cli doctor` to check the installation; models also run with --device cpu";
+    "run `rf-cli doctor` to check the installation; every model also runs on the CPU";
 
 /// A device that cannot be used, or a model that cannot be loaded on it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The options contradict each other.
-    #[error("-ngl {layers} needs a GPU and --device cpu rules it out: leave out one of them")]
+    #[error(
+        "{layers} layers on a GPU were requested, but the device is the CPU: change one of them"
+    )]
     LayersWithoutGpu {
         /// Layers that the user asked for.
         layers: GpuLayers,
     },
     /// There is not one share for each GPU.
-    #[error("-ts has {shares} shares for {gpus} GPUs: give one for each, in the order of --device")]
+    #[error(
+        "there are {shares} shares for {gpus} GPUs: give one share per GPU, in the order of the GPUs"
+    )]
     ShareCount {
         /// Shares that the user gave.
         shares: usize,
@@ -34,7 +38,7 @@ pub enum Error {
     },
     /// The program was built without the feature `gpu`.
     #[error(
-        "this program was built without GPU support: build it with the feature gpu, or use --device cpu"
+        "this program was built without GPU support: build it with the feature gpu, or choose the CPU"
     )]
     WithoutGpuSupport,
     /// No GPU has this number.
@@ -77,7 +81,7 @@ pub enum Error {
     },
     /// Not a single layer fits on the GPU.
     #[error(
-        "the output matrix does not fit in the {} MiB free on {gpu}: use a smaller context (-c), or --device cpu",
+        "the output matrix does not fit in the {} MiB free on {gpu}: use a smaller context, or the CPU",
         free_bytes.unwrap_or(0) >> 20
     )]
     NothingFits {
@@ -88,16 +92,13 @@ pub enum Error {
     },
     /// The layers that the user asked for do not fit on the GPU.
     #[error(
-        "{0}: -ngl auto puts as many layers on the GPU as fit, --cpu-moe keeps experts on the CPU, \
-         -c and -ctk q8_0 make the cache smaller"
+        "{0}: automatic placement puts as many layers on the GPU as fit; experts in host memory, a \
+         smaller context and a q8_0 cache also need less of its memory"
     )]
     LayersDoNotFit(BackendError),
     /// The model cannot be loaded.
     #[error(transparent)]
     Engine(#[from] rf_engine::Error),
-    /// The file cannot be opened again, for another try with fewer layers or on the CPU.
-    #[error(transparent)]
-    Reopen(Source),
     /// The CPU backend failed.
     #[error(transparent)]
     Backend(#[from] BackendError),

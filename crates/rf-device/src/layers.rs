@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn as_many_layers_as_fit_are_chosen() {
-        let (model, cpu) = (model("../rf-cli/demo/stories-7m-Q8_0.gguf"), cpu());
+        let (model, cpu) = (model("../rocmforge/demo/stories-7m-Q8_0.gguf"), cpu());
         let fit = |free_bytes| {
             let fit = layers_that_fit(&model, &options(), &cpu, free_bytes, None).unwrap();
             assert_eq!(fit.without_experts, 0);

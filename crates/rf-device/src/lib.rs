@@ -48,7 +48,7 @@ pub mod tuning;
 pub use error::{Error, Warning};
 #[cfg(not(feature = "gpu"))]
 pub use gpu::Prober;
-pub use loading::{LoadEvent, LoadedModel, Reopen};
+pub use loading::{LoadEvent, LoadedModel};
 pub use open_gpu::OpenGpu;
 pub use options::{Device, GpuLayers, GpuNumbers, Graphs, Shares, SplitMode};
 pub use placement::{DeviceOptions, LayerPlacement, Placement};

@@ -1,5 +1,7 @@
 //! Loading a model on the devices of a placement.
 
+use std::sync::Arc;
+
 use rf_engine::{Engine, EngineOptions, Model};
 use rf_graph::Progress;
 
@@ -27,9 +29,6 @@ pub enum LoadEvent<'a> {
     Warning(&'a Warning),
 }
 
-/// Opens the file of the model again. An attempt consumes the model, so the next one needs it.
-pub type Reopen<'a> = dyn Fn() -> Result<Model, Box<dyn std::error::Error + Send + Sync>> + 'a;
-
 impl Placement {
     /// Loads a model.
     ///
@@ -41,19 +40,17 @@ impl Placement {
     /// If no attempt succeeds.
     pub fn load(
         &self,
-        model: Model,
-        reopen: &Reopen<'_>,
+        model: &Arc<Model>,
         options: EngineOptions,
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
         if self.gpus().is_empty() {
             return self.load_layers(model, DeviceLayers::default(), options, observe);
         }
-        match self.load_with_gpu(model, reopen, options, observe) {
+        match self.load_with_gpu(model, options, observe) {
             Err(error) if self.is_auto() && error.is_of_device() => {
                 let (gpu, reason) = (self.names(), sentence(&error));
                 observe(LoadEvent::Warning(&Warning::CpuTakesOver { gpu, reason }));
-                let model = reopen().map_err(Error::Reopen)?;
                 self.load_layers(model, DeviceLayers::default(), options, observe)
             }
             outcome => outcome,
@@ -63,23 +60,17 @@ impl Placement {
     /// Loads a model on the GPU, or its last layers there and the others on the CPU.
     fn load_with_gpu(
         &self,
-        model: Model,
-        reopen: &Reopen<'_>,
+        model: &Arc<Model>,
         options: EngineOptions,
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
-        let mut gpu_layers = self.gpu_layers(&model, &options)?;
-        let expert_layers = if self.fits_experts() { layers::expert_layers(&model) } else { 0 };
-        let mut model = Some(model);
+        let mut gpu_layers = self.gpu_layers(model, &options)?;
+        let expert_layers = if self.fits_experts() { layers::expert_layers(model) } else { 0 };
         loop {
             if gpu_layers.layers == 0 {
                 let free_bytes = self.gpu_memory_bytes();
                 return Err(Error::NothingFits { gpu: self.names(), free_bytes });
             }
-            let model = match model.take() {
-                Some(model) => model,
-                None => reopen().map_err(Error::Reopen)?,
-            };
             match self.load_layers(model, gpu_layers, options, observe) {
                 // Other programs may take device memory meanwhile.
                 Err(error) if self.fits_layers() && error.is_of_memory() => {
@@ -109,7 +100,7 @@ impl Placement {
 
     fn load_layers(
         &self,
-        model: Model,
+        model: &Arc<Model>,
         gpu_layers: DeviceLayers,
         options: EngineOptions,
         observe: &mut dyn FnMut(LoadEvent<'_>),
@@ -118,7 +109,7 @@ impl Placement {
         self.with_backend(num_layers, gpu_layers, |backend, placement| {
             observe(LoadEvent::Placed(&placement));
             let progress = &mut |progress| observe(LoadEvent::Progress(progress));
-            let engine = Engine::load(model, backend, options, progress)?;
+            let engine = Engine::load(Arc::clone(model), backend, options, progress)?;
             Ok(LoadedModel { engine, placement })
         })
     }
@@ -162,7 +153,7 @@ pub(crate) mod tests {
         let options = DeviceOptions { device, gpu_layers, ..DeviceOptions::default() };
         let placement = Placement::with_gpus(vec![Box::new(gpu)], options);
         let mut warnings = Vec::new();
-        let outcome = placement.load(model(), &|| Ok(model()), OPTIONS, &mut |event| {
+        let outcome = placement.load(&Arc::new(model()), OPTIONS, &mut |event| {
             if let LoadEvent::Warning(warning) = event {
                 warnings.push(warning.clone());
             }
@@ -199,7 +190,7 @@ pub(crate) mod tests {
             let gpus: Vec<Box<dyn Backend>> = vec![Box::new(gpu()), Box::new(gpu())];
             let placement = Placement::with_gpus(gpus, options);
             let expected = placement.memory_need(&model(), &OPTIONS).unwrap();
-            let loaded = placement.load(model(), &|| Ok(model()), OPTIONS, &mut |_| ()).unwrap();
+            let loaded = placement.load(&Arc::new(model()), OPTIONS, &mut |_| ()).unwrap();
             assert_eq!(loaded.engine.memory_need(), expected);
             loaded.placement
         };
@@ -282,7 +273,7 @@ pub(crate) mod tests {
             let placement = Placement::with_gpus(vec![Box::new(gpu)], options);
             let need = placement.memory_need(&recurrent(), &OPTIONS).unwrap();
             let LoadedModel { engine, placement } =
-                placement.load(recurrent(), &|| Ok(recurrent()), OPTIONS, &mut |_| ()).unwrap();
+                placement.load(&Arc::new(recurrent()), OPTIONS, &mut |_| ()).unwrap();
             assert_eq!(engine.memory_need(), need);
             (placement.backends, placement.gpu_layers, need.held.states_bytes)
         };
@@ -306,7 +297,7 @@ pub(crate) mod tests {
         for device in [Device::Auto, Device::Gpu] {
             let (error, warnings) = load((1000, 0), device, GpuLayers::All);
             let Err(error @ Error::LayersDoNotFit(_)) = error else { panic!("{error:?}") };
-            assert!(error.to_string().contains("-ngl auto"), "{error}");
+            assert!(error.to_string().contains("automatic placement"), "{error}");
             assert!(warnings.is_empty());
         }
         let (layers, _) = load((u64::MAX, 0), Device::Auto, GpuLayers::Last(2));

@@ -1,7 +1,7 @@
 //! A whole answer, for requests that do not stream.
 
-use rf_chat::Answer;
-use rf_engine::{StopReason, Timings};
+use rocmforge::engine::{StopReason, Timings};
+use rocmforge::messages::Answer;
 
 use crate::error::ApiError;
 use crate::generation::{Generation, PromptLogprobs, TokenLogprob, Update, Usage};
@@ -59,7 +59,8 @@ impl Answers {
                     choice.stop_string = stop_string;
                 }
                 Update::Ended { usage } => answers.usage = usage,
-                Update::Failed(error) => return Err(error),
+                Update::Failed(error) => return Err(error.into()),
+                _ => {}
             }
         }
         Ok(answers)

@@ -13,15 +13,15 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use crate::details::ModelDetails;
 use crate::entry::{ModelEntry, ModelKind, Origin};
 use crate::error::{ApiError, Error, Kind};
 use crate::generator::Generator;
 use crate::keep_alive::KeepAlive;
 use crate::metrics::Metrics;
+use rocmforge::ModelDetails;
 
+pub(crate) use self::shared::{Embedder, Lease, Leased, LoadedService, Status};
 use self::shared::{Inner, Loaded, Shared, Slot, State, Waiter};
-pub(crate) use self::shared::{Lease, Leased, LoadedService, Status};
 
 /// All models.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Catalog {
                     slot.loader = Some(loader);
                     State::Unloaded { failure: None }
                 }
-                Origin::Loaded(service) => State::Loaded(Loaded::new(slot.service(service), 0)),
+                Origin::Loaded(model) => State::Loaded(Loaded::new(slot.service(model), 0)),
             });
             slots.push(slot);
         }

@@ -2,22 +2,7 @@
 
 use std::sync::Arc;
 
-use rf_engine::scheduler::Scheduler;
-use rf_gguf::Gguf;
-use rf_model::ModelConfig;
-
-use crate::details::ModelDetails;
-use crate::embedder::Embedder;
-use crate::error::Error;
-
-/// A loaded model, ready to serve.
-#[derive(Debug)]
-pub enum Service {
-    /// It generates text.
-    Generate(Scheduler),
-    /// It makes embeddings.
-    Embed(Embedder),
-}
+use rocmforge::{Model, ModelDetails};
 
 /// The product of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +14,14 @@ pub enum ModelKind {
 }
 
 impl ModelKind {
-    /// The output of a model without further options.
-    ///
-    /// # Errors
-    ///
-    /// If the model is not supported.
-    pub fn of(gguf: &Gguf) -> Result<Self, Error> {
-        let generates = ModelConfig::from_gguf(gguf)?.generates();
-        Ok(if generates { Self::Text } else { Self::Embeddings })
+    /// The product of a model without further options.
+    pub fn of(details: &ModelDetails) -> Self {
+        if details.generates { Self::Text } else { Self::Embeddings }
+    }
+
+    /// The product of a loaded model.
+    pub(crate) fn of_loaded(model: &Model) -> Self {
+        if model.handle().is_some() { Self::Text } else { Self::Embeddings }
     }
 }
 
@@ -51,14 +36,14 @@ pub trait ModelLoader: Send + Sync {
     /// # Errors
     ///
     /// If the model cannot be loaded. The requests that wait for it get the message.
-    fn load(&self, make_room: &mut dyn FnMut(u64)) -> Result<Service, LoadError>;
+    fn load(&self, make_room: &mut dyn FnMut(u64)) -> Result<Model, LoadError>;
 }
 
 impl<F> ModelLoader for F
 where
-    F: Fn(&mut dyn FnMut(u64)) -> Result<Service, LoadError> + Send + Sync,
+    F: Fn(&mut dyn FnMut(u64)) -> Result<Model, LoadError> + Send + Sync,
 {
-    fn load(&self, make_room: &mut dyn FnMut(u64)) -> Result<Service, LoadError> {
+    fn load(&self, make_room: &mut dyn FnMut(u64)) -> Result<Model, LoadError> {
         self(make_room)
     }
 }
@@ -75,38 +60,31 @@ pub struct ModelEntry {
 /// How the server comes by a model.
 pub(crate) enum Origin {
     /// It is loaded and stays so.
-    Loaded(Service),
+    Loaded(Model),
     /// It is loaded on demand.
     Loader(Arc<dyn ModelLoader>),
 }
 
 impl ModelEntry {
     /// A model that is loaded, and is never unloaded.
-    pub fn loaded(name: impl Into<String>, service: Service) -> Self {
-        let (kind, model) = match &service {
-            Service::Generate(scheduler) => {
-                (ModelKind::Text, Arc::clone(scheduler.handle().model()))
-            }
-            Service::Embed(embedder) => (ModelKind::Embeddings, Arc::clone(embedder.model())),
-        };
-        let details = ModelDetails::new(model.gguf(), model.config());
-        Self { names: vec![name.into()], kind, details, origin: Origin::Loaded(service) }
+    pub fn loaded(name: impl Into<String>, model: Model) -> Self {
+        Self {
+            names: vec![name.into()],
+            kind: ModelKind::of_loaded(&model),
+            details: model.details(),
+            origin: Origin::Loaded(model),
+        }
     }
 
-    /// A model that is loaded when a request names it. Its facts come from the open file.
-    ///
-    /// # Errors
-    ///
-    /// If the model is not supported.
+    /// A model that is loaded when a request names it.
     pub fn on_demand(
         name: impl Into<String>,
         kind: ModelKind,
-        gguf: &Gguf,
+        details: ModelDetails,
         loader: impl ModelLoader + 'static,
-    ) -> Result<Self, Error> {
-        let details = ModelDetails::new(gguf, &ModelConfig::from_gguf(gguf)?);
+    ) -> Self {
         let origin = Origin::Loader(Arc::new(loader));
-        Ok(Self { names: vec![name.into()], kind, details, origin })
+        Self { names: vec![name.into()], kind, details, origin }
     }
 
     /// Another name that requests may use.

@@ -24,9 +24,6 @@ pub enum Error {
     /// The operating system refused threads, signals or sockets.
     #[error("cannot start the server: {0}")]
     Io(#[from] std::io::Error),
-    /// A model file that is not supported.
-    #[error(transparent)]
-    Model(#[from] rf_model::Error),
     /// Two models would have the same name.
     #[error("two models have the name {0}: give each its own")]
     DuplicateModel(String),

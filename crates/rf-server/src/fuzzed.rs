@@ -9,15 +9,14 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
-use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::scheduler::{Scheduler, SchedulerOptions};
-use rf_engine::{Engine, EngineOptions, Model};
 use rf_testing::SplitMix64;
+use rocmforge::device::{CpuBackend, CpuOptions};
+use rocmforge::{Loader, Purpose};
 use serde_json::{Value, json};
 
 use crate::router::router;
 use crate::state::App;
-use crate::{ModelEntry, ServerOptions, Service};
+use crate::{ModelEntry, ServerOptions};
 
 #[path = "../tests/fixed/mod.rs"]
 mod fixed;
@@ -34,14 +33,10 @@ fn app() -> Arc<App> {
     let answer = "<think>\nHm.\n</think>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
     fixed::write(&path, template, &[("<|answer|>", answer)]).unwrap();
     let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
-    let options = EngineOptions {
-        context_tokens: Some(512),
-        kv_tokens: Some(2048),
-        ..EngineOptions::default()
-    };
-    let engine = Engine::load(Model::open(path).unwrap(), &backend, options, &mut |_| ()).unwrap();
-    let scheduler = Scheduler::start(engine, SchedulerOptions::default()).unwrap();
-    let models = [ModelEntry::loaded("fixed", Service::Generate(scheduler))];
+    let loader = Loader::new(path).purpose(Purpose::Texts).context_tokens(512).kv_tokens(2048);
+    let open = loader.open(&mut |_| ()).unwrap();
+    let model = open.load_on_backend(&backend, &mut |_| ()).unwrap().start().unwrap();
+    let models = [ModelEntry::loaded("fixed", model)];
     Arc::new(App::new(models, ServerOptions::default()).unwrap())
 }
 

@@ -1,11 +1,11 @@
 //! A loaded model that generates text.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use rf_engine::Model;
-use rf_engine::scheduler::{Handle, Scheduler};
-use rf_grammar::GrammarCompiler;
+use rocmforge::engine::Model;
+use rocmforge::engine::scheduler::Handle;
+use rocmforge::grammar::GrammarCompiler;
 
 use crate::error::{ApiError, Kind};
 use crate::metrics::Metrics;
@@ -14,14 +14,11 @@ use crate::metrics::Metrics;
 #[derive(Debug)]
 pub(crate) struct Generator {
     id: String,
+    model: rocmforge::Model,
     handle: Handle,
     metrics: Arc<Metrics>,
-    /// Made for the first request that needs it, because it takes time and memory.
-    compiler: Mutex<Option<Arc<GrammarCompiler>>>,
     loaded: SystemTime,
     started: Instant,
-    /// Its thread ends with it.
-    _scheduler: Scheduler,
 }
 
 /// The load of a model.
@@ -39,15 +36,19 @@ pub(crate) struct Load {
 }
 
 impl Generator {
-    pub(crate) fn new(id: &str, scheduler: Scheduler, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        id: &str,
+        model: rocmforge::Model,
+        handle: Handle,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             id: id.to_owned(),
-            handle: scheduler.handle(),
+            model,
+            handle,
             metrics,
-            compiler: Mutex::new(None),
             loaded: SystemTime::now(),
             started: Instant::now(),
-            _scheduler: scheduler,
         }
     }
 
@@ -65,19 +66,19 @@ impl Generator {
         &self.handle
     }
 
+    /// The parsed file.
     pub(crate) fn model(&self) -> &Arc<Model> {
         self.handle.model()
     }
 
+    pub(crate) fn loaded_model(&self) -> &rocmforge::Model {
+        &self.model
+    }
+
     /// The compiler of grammars for the model's vocabulary.
     pub(crate) fn compiler(&self) -> Result<Arc<GrammarCompiler>, ApiError> {
-        let mut compiler = self.compiler.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(compiler) = &*compiler {
-            return Ok(Arc::clone(compiler));
-        }
-        let new = GrammarCompiler::new(self.model().tokenizer());
-        let new = new.map_err(|error| ApiError::new(Kind::NotSupported, error.to_string()))?;
-        Ok(Arc::clone(compiler.insert(Arc::new(new))))
+        let compiler = self.model.grammar_compiler();
+        compiler.map_err(|error| ApiError::new(Kind::NotSupported, error.to_string()))
     }
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {

@@ -1,8 +1,8 @@
 //! Structured output: the fields that ask for it, and the constraint that they make.
 
-use rf_chat::{Prompt, ToolChoice};
-use rf_engine::scheduler::Constraint;
-use rf_grammar::{Grammar, GrammarCompiler};
+use rocmforge::engine::scheduler::Constraint;
+use rocmforge::grammar::{Grammar, GrammarCompiler};
+use rocmforge::messages::{Prompt, ToolChoice};
 use serde::Deserialize;
 use serde_json::Value;
 

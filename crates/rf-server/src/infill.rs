@@ -1,7 +1,7 @@
 //! Prompts that fill a gap in a text, for models whose vocabulary has tokens for it.
 
-use rf_engine::Model;
-use rf_tokenizer::EncodeOptions;
+use rocmforge::engine::EncodeOptions;
+use rocmforge::engine::Model;
 
 use crate::error::ApiError;
 

@@ -1,10 +1,11 @@
 //! Serves language models over HTTP: the APIs of `OpenAI`, Anthropic, Ollama and llama.cpp.
 //!
 //! The only crate that knows HTTP or the JSON types of an API. It tokenizes prompts, passes them to
-//! the [scheduler](rf_engine::scheduler) of their model, and turns its events into responses.
+//! their [model](rocmforge::Model), and turns its updates into responses.
 //!
 //! Start reading at `router` (the routes), then `generation` (the path of every request that
-//! generates) and one file per API. In the layering this crate is above rf-engine.
+//! generates) and one file per API. In the layering this crate is above rocmforge, and it knows
+//! neither files nor devices.
 //!
 //! Invariants:
 //!
@@ -18,12 +19,10 @@
 //! - No key and no prompt is in the log.
 //!
 //! ```no_run
-//! use rf_engine::scheduler::{Scheduler, SchedulerOptions};
-//! use rf_server::{ModelEntry, Server, ServerOptions, Service};
+//! use rf_server::{ModelEntry, Server, ServerOptions};
+//! use rocmforge::Model;
 //!
-//! # fn engine() -> rf_engine::Engine { unimplemented!() }
-//! let scheduler = Scheduler::start(engine(), SchedulerOptions::default())?;
-//! let models = [ModelEntry::loaded("demo", Service::Generate(scheduler))];
+//! let models = [ModelEntry::loaded("demo", Model::load("model.gguf")?)];
 //! let server = Server::bind(("127.0.0.1", 8080), models, ServerOptions::default())?;
 //! println!("listening on http://{}", server.local_addr()?);
 //! server.run_until_signal()?;
@@ -36,11 +35,8 @@ mod anthropic;
 mod auth;
 mod body;
 mod catalog;
-mod details;
-mod embedder;
 mod entry;
 mod error;
-mod events;
 mod fields;
 #[cfg(test)]
 mod fuzzed;
@@ -63,8 +59,7 @@ mod server;
 mod state;
 mod stream;
 
-pub use embedder::Embedder;
-pub use entry::{LoadError, ModelEntry, ModelKind, ModelLoader, Service};
+pub use entry::{LoadError, ModelEntry, ModelKind, ModelLoader};
 pub use error::Error;
 pub use keep_alive::{InvalidDuration, KeepAlive};
 pub use keys::ApiKeys;

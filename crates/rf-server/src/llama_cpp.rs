@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Query, State};
-use rf_chat::Conversation;
-use rf_engine::Model;
-use rf_tokenizer::{DecodeOptions, EncodeOptions};
+use rocmforge::engine::Model;
+use rocmforge::engine::{DecodeOptions, EncodeOptions};
+use rocmforge::messages::Conversation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

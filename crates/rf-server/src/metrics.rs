@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use rf_engine::StopReason;
-use rf_engine::scheduler::{Event, SchedulerStats};
+use rocmforge::engine::StopReason;
+use rocmforge::engine::scheduler::{Event, SchedulerStats};
 
 pub(crate) use exposition::write;
 use histogram::Histogram;

@@ -9,8 +9,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use chrono::{SecondsFormat, Utc};
-use rf_chat::{Answer, AnswerCall, Conversation, Delta, Message, MessageCall};
-use rf_engine::{Model, StopReason, Timings};
+use rocmforge::engine::{Model, StopReason, Timings};
+use rocmforge::messages::{Answer, AnswerCall, Conversation, Delta, Message, MessageCall};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -341,7 +341,8 @@ impl Encoder for Lines {
             Update::Ended { usage } => {
                 out.json(&self.request.last(&Answer::default(), self.end, usage));
             }
-            Update::Failed(error) => out.json(&error.body(Api::Ollama)),
+            Update::Failed(error) => out.json(&ApiError::from(error).body(Api::Ollama)),
+            _ => {}
         }
     }
 }

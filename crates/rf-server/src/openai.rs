@@ -7,8 +7,8 @@ pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod responses;
 
-use rf_engine::{StopReason, Timings};
-use rf_tokenizer::Tokenizer;
+use rocmforge::engine::Tokenizer;
+use rocmforge::engine::{StopReason, Timings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rf_engine::sampling::SamplerConfig;
+use rocmforge::engine::sampling::SamplerConfig;
 
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rf_chat::{ChatPrompt, Conversation, Tool};
-use rf_engine::Model;
+use rocmforge::engine::Model;
+use rocmforge::messages::{ChatPrompt, Conversation, Tool};
 use serde_json::Value;
 
 use crate::error::ApiError;
@@ -21,21 +21,23 @@ pub(crate) fn chat_prompt(
         return Err(ApiError::field("continue_final_message", message));
     }
     model.chat_prompt(conversation).map_err(|error| match error {
-        rf_engine::Error::Chat(error) => chat_error(&error),
-        rf_engine::Error::NoChatTemplate { reason } if reason.is_empty() => ApiError::invalid(
-            "the model has no chat template: send a text to /v1/completions instead",
-        ),
+        rocmforge::engine::Error::Chat(error) => chat_error(&error),
+        rocmforge::engine::Error::NoChatTemplate { reason } if reason.is_empty() => {
+            ApiError::invalid(
+                "the model has no chat template: send a text to /v1/completions instead",
+            )
+        }
         error => ApiError::invalid(error.to_string()),
     })
 }
 
-fn chat_error(error: &rf_chat::Error) -> ApiError {
+fn chat_error(error: &rocmforge::messages::Error) -> ApiError {
     let field = match error {
-        rf_chat::Error::ToolChoice
-        | rf_chat::Error::UnknownTool { .. }
-        | rf_chat::Error::NoTools => "tool_choice".to_owned(),
-        rf_chat::Error::Tool { .. } => "tools".to_owned(),
-        rf_chat::Error::CallArguments { message, call, .. } => {
+        rocmforge::messages::Error::ToolChoice
+        | rocmforge::messages::Error::UnknownTool { .. }
+        | rocmforge::messages::Error::NoTools => "tool_choice".to_owned(),
+        rocmforge::messages::Error::Tool { .. } => "tools".to_owned(),
+        rocmforge::messages::Error::CallArguments { message, call, .. } => {
             format!("messages[{message}].tool_calls[{call}].function.arguments")
         }
         _ => "messages".to_owned(),
@@ -47,7 +49,7 @@ fn chat_error(error: &rf_chat::Error) -> ApiError {
 pub(crate) fn tools(tools: Option<Vec<Value>>) -> Result<Vec<Tool>, ApiError> {
     let tool = |(index, tool): (usize, Value)| {
         Tool::from_json(&tool).map_err(|error| match error {
-            rf_chat::Error::Tool { path, problem } => {
+            rocmforge::messages::Error::Tool { path, problem } => {
                 ApiError::field(format!("tools[{index}].{path}"), problem)
             }
             error => chat_error(&error),
@@ -57,9 +59,13 @@ pub(crate) fn tools(tools: Option<Vec<Value>>) -> Result<Vec<Tool>, ApiError> {
 }
 
 /// Reads `tool_choice` in the form of `OpenAI`.
-pub(crate) fn tool_choice(choice: Option<&Value>) -> Result<rf_chat::ToolChoice, ApiError> {
-    let read = |choice| rf_chat::ToolChoice::from_json(choice).map_err(|error| chat_error(&error));
-    choice.map_or(Ok(rf_chat::ToolChoice::Auto), read)
+pub(crate) fn tool_choice(
+    choice: Option<&Value>,
+) -> Result<rocmforge::messages::ToolChoice, ApiError> {
+    let read = |choice| {
+        rocmforge::messages::ToolChoice::from_json(choice).map_err(|error| chat_error(&error))
+    };
+    choice.map_or(Ok(rocmforge::messages::ToolChoice::Auto), read)
 }
 
 /// Runs work that takes time in proportion to the prompt, beside the threads that serve sockets.
@@ -79,17 +85,17 @@ mod tests {
 
     #[test]
     fn an_error_names_the_field_that_causes_it() {
-        let refused = rf_chat::Error::TemplateRefused("no".into());
-        let arguments = rf_chat::Error::CallArguments {
+        let refused = rocmforge::messages::Error::TemplateRefused("no".into());
+        let arguments = rocmforge::messages::Error::CallArguments {
             message: 3,
             call: 1,
             name: "f".into(),
-            source: Box::new(rf_chat::Error::TemplateRefused("no".into())),
+            source: Box::new(rocmforge::messages::Error::TemplateRefused("no".into())),
         };
         for (error, field) in [
             (arguments, "messages[3].tool_calls[1].function.arguments"),
             (refused, "messages"),
-            (rf_chat::Error::NoTools, "tool_choice"),
+            (rocmforge::messages::Error::NoTools, "tool_choice"),
         ] {
             assert_eq!(chat_error(&error).param.as_deref(), Some(field));
         }

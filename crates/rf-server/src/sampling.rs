@@ -1,11 +1,11 @@
 //! Parameters of generation that all APIs share: names of `OpenAI`, llama.cpp and vLLM.
 
-use rf_engine::sampling::{
+use rocmforge::engine::EncodeOptions;
+use rocmforge::engine::sampling::{
     self, DryConfig, MirostatConfig, MirostatVersion, SamplerConfig, SamplerKind,
 };
-use rf_engine::scheduler::Request;
-use rf_engine::{GenerateOptions, Model};
-use rf_tokenizer::EncodeOptions;
+use rocmforge::engine::scheduler::Request;
+use rocmforge::engine::{GenerateOptions, Model};
 use serde::Deserialize;
 
 use crate::error::ApiError;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::catalog::{Catalog, Lease, Leased, LoadedService};
-use crate::embedder::Embedder;
+use crate::catalog::{Catalog, Embedder, Lease, Leased, LoadedService};
 use crate::entry::{ModelEntry, ModelKind};
 use crate::error::{ApiError, Error};
 use crate::generator::Generator;
@@ -43,8 +42,8 @@ impl ServedEmbedder {
         &self.id
     }
 
-    pub(crate) fn embedder(&self) -> &Embedder {
-        &self.embedder
+    pub(crate) fn model(&self) -> &rocmforge::Model {
+        &self.embedder.model
     }
 }
 

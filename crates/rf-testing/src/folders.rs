@@ -27,7 +27,7 @@ pub fn tiny_model() -> PathBuf {
 /// The demo model of rf-cli: Q8_0, its embedding is the output's matrix too, and its text has
 /// sense.
 pub fn demo_model() -> PathBuf {
-    root().join("crates/rf-cli/demo/stories-7m-Q8_0.gguf")
+    root().join("crates/rocmforge/demo/stories-7m-Q8_0.gguf")
 }
 
 /// A file or folder of the fuller test data beside the repository. Prints that the test is skipped

@@ -12,15 +12,24 @@ use super::{
 struct Layer {
     name: &'static str,
     built_on: &'static [&'static str],
+    /// True if the crates below those of `built_on` are out of reach.
+    is_front_end: bool,
 }
 
 const fn layer(name: &'static str, built_on: &'static [&'static str]) -> Layer {
-    Layer { name, built_on }
+    Layer { name, built_on, is_front_end: false }
+}
+
+/// A program, or a library of programs: it calls the engine through `rocmforge`, so that what a
+/// program can do, every other program can do as well.
+const fn front_end(name: &'static str, built_on: &'static [&'static str]) -> Layer {
+    Layer { name, built_on, is_front_end: true }
 }
 
 /// The table of ARCHITECTURE.md, lowest first. A crate may depend on the crates of its row and on
-/// their dependencies. Its tests (dev-dependencies) may use any crate above its row, so that tests
-/// can run a model on a backend that its crate does not name, and [`TEST_SUPPORT`].
+/// their dependencies, a front end on those of its row only. Every crate of a row is used. Tests
+/// (dev-dependencies) may use any crate above their row, so that they can run a model on a backend
+/// that its crate does not name, and [`TEST_SUPPORT`].
 const LAYERS: &[Layer] = &[
     layer("rf-quant", &[]),
     layer("rf-gguf", &["rf-quant"]),
@@ -42,14 +51,27 @@ const LAYERS: &[Layer] = &[
     layer("rf-grammar", &["rf-engine"]),
     layer("rf-device", &["rf-engine", "rf-cpu", "rf-kernels"]),
     layer(TEST_SUPPORT, &["rf-engine", "rf-cpu"]),
+    layer("rocmforge", &["rf-device", "rf-chat", "rf-grammar", "rf-hub"]),
     layer("rf-profile", &["rf-hip"]),
-    layer("rf-bench", &["rf-device", "rf-profile"]),
-    layer("rf-server", &["rf-device", "rf-grammar"]),
-    layer(
+    layer("rf-bench", &["rocmforge", "rf-profile"]),
+    front_end("rf-server", &["rocmforge"]),
+    front_end(
         "rf-cli",
-        &["rf-server", "rf-grammar", "rf-device", "rf-convert", "rf-hub", "rf-profile"],
+        &[
+            "rf-server",
+            "rocmforge",
+            "rf-profile",
+            // Files: info, quantize, tokenize.
+            "rf-convert",
+            "rf-gguf",
+            "rf-quant",
+            "rf-tokenizer",
+            // Diagnosis of GPUs: doctor, selftest, tune.
+            "rf-hip",
+            "rf-kernels",
+        ],
     ),
-    layer("xtask", &["rf-bench", "rf-emu", "rf-kernels-build"]),
+    layer("xtask", &["rf-emu", "rf-kernels-build"]),
 ];
 
 /// The crate that tests of every crate may use, and nothing else: it is not published.
@@ -94,6 +116,13 @@ fn check_package(package: &Package, manifest: &str) -> Vec<Finding> {
             findings.push(Finding::new(path, line_of(manifest, &dependency.package), message));
         }
     }
+    for unused in LAYERS[row].built_on.iter().filter(|&&below| {
+        !package.dependencies.iter().any(|dependency| dependency.package == below)
+    }) {
+        let name = &package.name;
+        let message = format!("{name} does not depend on {unused}: remove it from its row");
+        findings.push(Finding::new(path, 1, message));
+    }
     if !inherits_lints(manifest) {
         let message = "no [lints] workspace = true: the workspace's lints are off";
         findings.push(Finding::new(path, 1, message));
@@ -122,8 +151,11 @@ fn violation(row: usize, dependency: &Dependency) -> Option<String> {
         .then(|| format!("{name} must not depend on {package}: only {} may", owners.join(" and ")))
 }
 
-/// Returns true if the crate of `row` depends on `package`, at any depth.
+/// Returns true if the crate of `row` may depend on `package`: at any depth, except for front ends.
 fn reaches(row: usize, package: &str) -> bool {
+    if LAYERS[row].is_front_end {
+        return LAYERS[row].built_on.contains(&package);
+    }
     LAYERS[row].built_on.iter().any(|&below| {
         below == package
             || LAYERS

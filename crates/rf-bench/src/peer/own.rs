@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Instant};
 
-use rf_engine::{Engine, EngineOptions, SyntheticFeeder};
+use rf_engine::SyntheticFeeder;
 
 use super::speeds::{BATCH_TOKENS, Speeds, Test};
 use crate::{Error, Target, machine, model::ModelFile};
@@ -21,12 +21,12 @@ pub fn measure_own(
     target: &Target,
     test: Test,
 ) -> Result<Speeds, Error> {
-    let options = EngineOptions {
-        context_tokens: Some(test.depth_tokens + test.prompt_tokens.max(test.generated_tokens)),
-        batch_tokens: BATCH_TOKENS,
-        ..EngineOptions::default()
-    };
-    let engine = Engine::load(model.open()?, target.backend(), options, &mut |_| ())?;
+    let loader = model
+        .loader()
+        .context_tokens(test.depth_tokens + test.prompt_tokens.max(test.generated_tokens))
+        .batch_tokens(BATCH_TOKENS);
+    let open = loader.open(&mut |_| ())?;
+    let engine = open.load_on_backend(target.backend(), &mut |_| ())?.engine;
     let mut feeder = SyntheticFeeder::new(engine, 1);
     feeder.prompt(0, test.depth_tokens)?;
     let mut speed = |tokens: usize, warm_up: usize, run: Run| {

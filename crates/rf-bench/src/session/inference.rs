@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rf_engine::{Engine, EngineOptions, SyntheticFeeder};
+use rf_engine::SyntheticFeeder;
 use rf_graph::{MemoryNeed, OpCost};
 use rf_profile::{memory::ProcessMemory, ttft::TtftBreakdown};
 
@@ -100,18 +100,17 @@ impl Loaded {
         reset_peak_rss();
         let rss_before_bytes = ProcessMemory::now().ok().map(|memory| memory.rss_bytes);
         let start = Instant::now();
-        let model = file.open()?;
-        let most = model.config().context_length;
+        let open = file.loader().open(&mut |_| ())?;
+        let most = open.model().config().context_length;
         // The longest prompt and the largest decode batch use the same pages, at different times.
         let room = metrics.iter().map(|metric| metric.context_tokens()).max().unwrap_or(1);
         let sequences = DECODE_BATCHES.into_iter().max().unwrap_or(1);
-        let context_tokens = Some(room.min(most));
-        let options = EngineOptions { context_tokens, sequences, ..EngineOptions::default() };
-        let need = model.memory_need(target.backend(), &options)?;
-        let feeder = SyntheticFeeder::new(
-            Engine::load(model, target.backend(), options, &mut |_| ())?,
-            sequences,
-        );
+        let tokens = room.min(most);
+        let open = open
+            .with(|loader| loader.context_tokens(tokens).kv_tokens(tokens).sequences(sequences));
+        let engine = open.load_on_backend(target.backend(), &mut |_| ())?.engine;
+        let need = engine.memory_need();
+        let feeder = SyntheticFeeder::new(engine, sequences);
         let load_time = start.elapsed();
         Ok(Self { feeder, need, load_time, rss_before_bytes })
     }

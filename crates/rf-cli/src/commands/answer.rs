@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rf_chat::{Conversation, Prompt};
-use rf_engine::scheduler::Constraint;
-use rf_engine::{
-    Engine, Extras, GenerateOptions, Message, Model, Outcome, Session, Speculation, StopReason,
-    Timings,
+use rocmforge::engine::scheduler::Constraint;
+use rocmforge::engine::{
+    Engine, Extras, GenerateOptions, Model, Outcome, Session, Speculation, StopReason, Timings,
 };
-use rf_grammar::{Grammar, GrammarCompiler, GrammarConstraint};
+use rocmforge::grammar::{Grammar, GrammarCompiler, GrammarConstraint};
+use rocmforge::messages::Message;
+use rocmforge::messages::{Conversation, Prompt};
 use serde_json::json;
 
 use crate::failure::bad_input;

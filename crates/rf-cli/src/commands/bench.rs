@@ -10,11 +10,10 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use rf_cpu::{CpuOptions, Isa};
-use rf_device::{GpuLayers, LayerPlacement};
-use rf_engine::{EngineOptions, Model, SyntheticFeeder};
-use rf_graph::KvType;
-use rf_hub::ModelName;
+use rocmforge::device::{CpuOptions, GpuLayers, Isa, LayerPlacement};
+use rocmforge::engine::{KvType, SyntheticFeeder};
+use rocmforge::hub::ModelName;
+use rocmforge::{Drafts, LoadedModel, Purpose};
 
 use self::numbers::{Numbers, counts, prompt_gen};
 use self::record::{DraftCounts, Format, Printer, Record, Setup, Test};
@@ -24,7 +23,7 @@ use crate::device::{self, Placement};
 use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
 use crate::interrupt::Watch;
-use crate::loading::{ModelFile, Source};
+use crate::loading::ModelFile;
 use crate::{hub, loading, terminal};
 
 /// Tokens of the warm-up of a test of decode on a GPU: replays 1, 2, 4, … of a captured graph are
@@ -256,37 +255,30 @@ impl Runner {
         setup: Setup,
         arguments: &BenchArgs,
     ) -> Result<Self> {
-        let model = Model::from_gguf(file.open()?)?;
-        let text = text::ids(arguments.file.as_deref(), &model)?;
-        let drafts = text.as_ref().map(|_| arguments.drafts.open(&model)).transpose()?;
+        let loader = file.loader().purpose(Purpose::Texts);
+        let loader = match &arguments.file {
+            Some(_) => arguments.drafts.add_to(loader)?,
+            None => loader.drafts(Drafts::Off),
+        };
+        let open = loader.open(&mut |_| ())?;
+        arguments.drafts.note_heads(&open);
+        let text = text::ids(arguments.file.as_deref(), open.model())?;
         let tests = arguments.tests();
         let sequences = tests.iter().map(|test| test.n_parallel).max().unwrap_or(1);
         let lengths = tests.iter().map(|test| test.n_depth + test.n_prompt + test.n_gen);
         let text_len = text.as_ref().map(|ids| ids.len() + arguments.most_generated() + 1);
-        let options = EngineOptions {
-            context_tokens: lengths.chain(text_len).max(),
-            batch_tokens: setup.n_batch.min(setup.n_ubatch),
-            kv_type: setup.kv_type,
-            sequences,
-            ..EngineOptions::default()
-        };
-        // Every sequence has pages of its own.
-        let pages = model.context_tokens(&options).div_ceil(options.page_tokens);
-        let kv_tokens = pages.saturating_mul(options.page_tokens).saturating_mul(sequences);
-        let options = EngineOptions { kv_tokens: Some(kv_tokens), ..options };
-        let options = match &drafts {
-            Some(drafts) => drafts.engine_options(placement, options),
-            None => options,
-        };
-        let context_tokens = model.context_tokens(&options);
-        let drafts = drafts.map(|drafts| drafts.load(placement, context_tokens, options));
-        let drafts = drafts.transpose()?;
-        let source = Source { file, template: None, quiet: false };
-        let loaded = loading::load(model, placement, options, source)?;
-        let (engine, layers) = (loaded.engine, loaded.placement);
-        let is_exact = layers.gpu.is_none();
-        let speculation = drafts.map(|drafts| drafts.speculation(&engine, is_exact));
-        let speculation = speculation.transpose()?.flatten();
+        let open = open.with(|loader| {
+            let loader = loader
+                .batch_tokens(setup.n_batch.min(setup.n_ubatch))
+                .kv_type(setup.kv_type)
+                .sequences(sequences);
+            match lengths.chain(text_len).max() {
+                Some(tokens) => loader.context_tokens(tokens),
+                None => loader,
+            }
+        });
+        let loaded = loading::load(&open, placement, false, &mut |_| ())?;
+        let LoadedModel { engine, speculation, layers, .. } = loaded;
         let name = match &file.path {
             Some(path) => path.display().to_string(),
             None => "built-in".to_owned(),

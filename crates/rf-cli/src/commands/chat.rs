@@ -4,15 +4,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use rf_chat::Prompt;
-use rf_engine::{Engine, GenerateOptions, Message, Outcome, Session, Speculation, StopReason};
+use rocmforge::engine::{Engine, GenerateOptions, Outcome, Session, Speculation, StopReason};
+use rocmforge::messages::Message;
+use rocmforge::messages::Prompt;
 use serde_json::{Value, json};
 
 use super::answer::{OutputForm, conversation_ids, extras, stream, summary};
 use super::input::Input;
 use crate::failure::{bad_input, sentence};
 use crate::terminal::{self, Palette};
-use crate::{drafts, prefix_cache, sources};
+use crate::{prefix_cache, sources};
 
 /// A conversation at the terminal.
 pub(super) struct Chat {
@@ -168,7 +169,7 @@ impl Chat {
         let result = stream(&mut self.engine, &mut self.session, &ids, options, extras);
         let outcome = match result {
             Ok(outcome) => outcome,
-            Err(error) if error.is::<rf_engine::Error>() => {
+            Err(error) if error.is::<rocmforge::engine::Error>() => {
                 report(&error);
                 return Ok(false);
             }
@@ -300,7 +301,7 @@ impl Chat {
     }
 
     fn memory_bytes(&self) -> u64 {
-        drafts::memory_bytes(&self.engine, self.setup.speculation.as_ref())
+        rocmforge::memory_bytes(&self.engine, self.setup.speculation.as_ref())
     }
 }
 

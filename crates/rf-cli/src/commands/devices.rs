@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use clap::Args;
-use rf_device::probe::{self, DeviceReport, PlatformReport};
+use rocmforge::device::probe::{self, DeviceReport, PlatformReport};
 use serde_json::json;
 
 use super::probe::prober;

@@ -10,8 +10,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use rf_device::probe::{self, DeviceReport, PlatformReport};
-use rf_device::tuning;
+use rocmforge::device::probe::{self, DeviceReport, PlatformReport};
+use rocmforge::device::tuning;
 
 use self::check::{Check, Level};
 use self::system::System;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use rf_engine::{Normalization, Pooling};
-use rf_tokenizer::EncodeOptions;
+use rocmforge::engine::EncodeOptions;
+use rocmforge::engine::{Normalization, Pooling};
 use serde::Serialize;
 
 use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
@@ -80,16 +80,16 @@ pub(crate) fn embed(arguments: &EmbedArgs) -> Result<()> {
     }
     let normalization = normalization(arguments.normalize)?;
     let texts = sources::texts(&arguments.texts, arguments.file.as_deref())?;
-    let file = ModelFile::of(&arguments.model)?;
-    let model = loading::open_model(&file, None)?;
+    let open = loading::open(ModelFile::of(&arguments.model)?.loader().embeddings())?;
+    let model = open.model();
     let ids: Vec<Vec<u32>> = if arguments.ids {
         texts.iter().map(|text| sources::ids(text)).collect::<Result<_>>()?
     } else {
         texts.iter().map(|text| model.tokenizer().encode(text, EncodeOptions::PROMPT)).collect()
     };
     let pooling = arguments.pooling.unwrap_or_else(|| model.config().default_pooling());
-    let input = Input { file: &file, ids: &ids, pooling, ctx_size: arguments.ctx_size };
-    let mut embeddings = embedding::compute(model, &input, &arguments.device, &arguments.compute)?;
+    let input = Input { ids: &ids, pooling, ctx_size: arguments.ctx_size };
+    let mut embeddings = embedding::compute(open, &input, &arguments.device, &arguments.compute)?;
     if pooling != Pooling::Rank {
         for vector in &mut embeddings {
             normalization.apply(vector);

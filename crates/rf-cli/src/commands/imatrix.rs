@@ -6,9 +6,9 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::Args;
 use rf_convert::Imatrix;
-use rf_device::{Device, DeviceOptions};
-use rf_engine::{Activations, EngineOptions, Model};
-use rf_tokenizer::EncodeOptions;
+use rocmforge::OpenModel;
+use rocmforge::device::{Device, DeviceOptions};
+use rocmforge::engine::EncodeOptions;
 
 use crate::args::{ComputeArgs, ModelArgs};
 use crate::failure::{Interrupted, bad_input};
@@ -60,10 +60,11 @@ pub(crate) fn imatrix(arguments: &ImatrixArgs) -> Result<()> {
     let started = Instant::now();
     if let Some(file) = &arguments.file {
         let bytes = sources::file_bytes(file)?;
-        let model = loading::open_model(&loading::ModelFile::of(&arguments.model)?, None)?;
         let context = Some(arguments.ctx_size);
-        let options = loading::engine_options(&model, &arguments.compute, context)?;
-        measure(&model, &options, &bytes, arguments, &mut imatrix)?;
+        let loader = loading::ModelFile::of(&arguments.model)?.loader();
+        let open = loading::open(loading::sized(loader, &arguments.compute, context)?)?;
+        loading::warn_of_context(open.model(), context);
+        measure(&open, &bytes, arguments, &mut imatrix)?;
         imatrix.datasets.push(file.display().to_string());
     }
     for file in &arguments.in_file {
@@ -89,16 +90,15 @@ pub(crate) fn imatrix(arguments: &ImatrixArgs) -> Result<()> {
 
 /// Computes the chunks of a text.
 fn measure(
-    model: &Model,
-    options: &EngineOptions,
+    open: &OpenModel,
     text: &[u8],
     arguments: &ImatrixArgs,
     imatrix: &mut Imatrix,
 ) -> Result<()> {
-    let tokenizer = model.tokenizer();
+    let tokenizer = open.model().tokenizer();
     let encode = EncodeOptions { add_special: true, parse_special: false };
     let mut ids = tokenizer.encode_bytes(text, encode);
-    let chunk_tokens = model.context_tokens(options);
+    let chunk_tokens = open.context_tokens();
     let most = usize::try_from(arguments.chunks).unwrap_or(usize::MAX);
     let num_chunks = (ids.len() / chunk_tokens).min(most);
     if num_chunks == 0 {
@@ -110,7 +110,7 @@ fn measure(
     let device =
         DeviceOptions { device: Device::Cpu, cpu: arguments.compute.cpu()?, ..Default::default() };
     let backend = device::open(device)?.cpu()?;
-    let mut activations = Activations::load(model, &backend, options, &mut |_| ())?;
+    let mut activations = open.activations(&backend, &mut |_| ())?;
     let progress = terminal::count_progress("chunks", num_chunks as u64);
     let watch = Watch::new();
     let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use rf_engine::{Engine, Perplexity, PerplexityScore};
-use rf_tokenizer::EncodeOptions;
+use rocmforge::Purpose;
+use rocmforge::engine::{EncodeOptions, Engine, Perplexity, PerplexityScore};
 use serde_json::json;
 
 use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
-use crate::loading::{ModelFile, Source};
+use crate::loading::ModelFile;
 use crate::{device, loading, sources, terminal};
 
 /// Arguments of `rf-cli perplexity`.
@@ -55,8 +55,10 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     if arguments.ctx_size == 1 {
         return Err(bad_input!("a window of 1 token has none to score: give -c 2 or more"));
     }
-    let file = ModelFile::of(&arguments.model)?;
-    let model = loading::open_model(&file, None)?;
+    let loader = ModelFile::of(&arguments.model)?.loader().purpose(Purpose::Texts);
+    let open =
+        loading::open(loading::sized(loader, &arguments.compute, Some(arguments.ctx_size))?)?;
+    let model = open.model();
     let tokenizer = model.tokenizer();
     let (ids, bos) = if arguments.ids {
         (sources::ids(&sources::file_text(&arguments.file)?)?, None)
@@ -85,10 +87,9 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
         ));
     }
     let cpu = arguments.compute.cpu()?;
-    let options = loading::engine_options(&model, &arguments.compute, Some(arguments.ctx_size))?;
+    loading::warn_of_context(model, Some(arguments.ctx_size));
     let placement = device::open(arguments.device.options(cpu))?;
-    let source = Source { file: &file, template: None, quiet: false };
-    let mut engine = loading::load(model, &placement, options, source)?.engine;
+    let mut engine = loading::load(&open, &placement, false, &mut |_| ())?.engine;
 
     let scoring = Instant::now();
     let score = score(&mut engine, ids, bos, arguments.json)?;

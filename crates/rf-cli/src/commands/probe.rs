@@ -5,9 +5,9 @@ use std::io;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use rf_device::probe::{self, Platform, Prober};
-use rf_device::{selftest, tuning};
 use rf_profile::roofline::Limits;
+use rocmforge::device::probe::{self, Platform, Prober};
+use rocmforge::device::{selftest, tuning};
 
 use crate::{device, terminal};
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use anyhow::{Context, Result};
-use rf_engine::{Engine, Error, Session};
+use rocmforge::engine::{Engine, Error, Session};
 
 use crate::failure::bad_input;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use rf_engine::Pooling;
+use rocmforge::engine::Pooling;
 use serde::Serialize;
 
 use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
@@ -65,8 +65,8 @@ struct Ranked {
 /// Runs `rf-cli rerank`.
 pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
     let documents = sources::texts(&arguments.documents, arguments.file.as_deref())?;
-    let file = ModelFile::of(&arguments.model)?;
-    let model = loading::open_model(&file, None)?;
+    let open = loading::open(ModelFile::of(&arguments.model)?.loader().embeddings())?;
+    let model = open.model();
     if model.config().pooling != Some(Pooling::Rank) {
         return Err(bad_input!(
             "the model is no reranker (its pooling is not rank): give one that is, or compare \
@@ -75,9 +75,8 @@ pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
     }
     let ids = documents.iter().map(|document| Ok(model.rank_ids(&arguments.query, document)?));
     let ids = ids.collect::<Result<Vec<_>>>()?;
-    let input =
-        Input { file: &file, ids: &ids, pooling: Pooling::Rank, ctx_size: arguments.ctx_size };
-    let scores = embedding::compute(model, &input, &arguments.device, &arguments.compute)?;
+    let input = Input { ids: &ids, pooling: Pooling::Rank, ctx_size: arguments.ctx_size };
+    let scores = embedding::compute(open, &input, &arguments.device, &arguments.compute)?;
     let results = scores.iter().enumerate().map(|(index, scores)| Ranked {
         index,
         relevance_score: scores.first().copied().unwrap_or_default(),

@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use rf_engine::sampling::SamplerConfig;
-use rf_engine::{
-    Engine, EngineOptions, GenerateOptions, Message, Model, Outcome, Speculation, StopReason,
-};
-use rf_grammar::GrammarConstraint;
+use rocmforge::engine::sampling::SamplerConfig;
+use rocmforge::engine::{Engine, GenerateOptions, Model, Outcome, Speculation, StopReason};
+use rocmforge::grammar::GrammarConstraint;
+use rocmforge::messages::Message;
+use rocmforge::{LoadedModel, Purpose};
 
 use super::answer::{OutputForm, conversation_ids, extras, flow, json, stream, summary};
 use super::{chat, prompt_cache};
 use crate::args::{ComputeArgs, DeviceArgs, GrammarArgs, ModelArgs, SamplingArgs, TemplateArgs};
-use crate::drafts::{self, DraftArgs};
+use crate::drafts::DraftArgs;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
-use crate::loading::{ModelFile, Source};
+use crate::loading::ModelFile;
 use crate::recording::{self, Recording};
 use crate::terminal::Palette;
 use crate::{demo, device, escapes, flags, loading, sources, terminal};
@@ -127,9 +127,6 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
     ended.and(recorded)
 }
 
-/// Recurrent states of earlier turns that a chat keeps.
-const CHAT_CHECKPOINTS: usize = 8;
-
 fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Result<()> {
     let words = arguments.words()?;
     let is_demo = arguments.model.is_demo() && words.model.is_none();
@@ -141,20 +138,22 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let prompt = arguments.prompt(words.prompt.as_deref(), is_demo)?;
     let file = ModelFile::of(&arguments.model)?.or_path(words.model);
     let started = Instant::now();
-    let model = tracing::info_span!("model_load")
-        .in_scope(|| loading::open_model(&file, Some(&template)))?;
-    arguments.sampling.for_model(&mut options.sampler, &model);
-    let drafts = arguments.drafts.open(&model)?;
+    let loader = loading::sized(file.loader(), &arguments.compute, arguments.ctx_size)?;
+    let loader = arguments.drafts.add_to(template.add_to(loader))?;
+    let open = tracing::info_span!("model_load").in_scope(|| loading::open(loader))?;
+    let model = open.model();
+    arguments.drafts.note_heads(&open);
+    loading::warn_of_context(model, arguments.ctx_size);
+    arguments.sampling.for_model(&mut options.sampler, model);
     let system = arguments.system()?;
-    let is_chat = arguments.is_chat(&model, system.is_some())?;
-    let engine_options = loading::engine_options(&model, &arguments.compute, arguments.ctx_size)?;
-    let form = grammar.map(|grammar| OutputForm::new(&model, grammar)).transpose()?;
+    let is_chat = arguments.is_chat(model, system.is_some())?;
+    let form = grammar.map(|grammar| OutputForm::new(model, grammar)).transpose()?;
     let request = prompt.map(|prompt| {
         let before = || {
             let system = system.as_deref().map(|text| Message::new("system", text));
             system.into_iter().collect()
         };
-        arguments.request(&model, &prompt, is_chat.then(before), form.as_ref())
+        arguments.request(model, &prompt, is_chat.then(before), form.as_ref())
     });
     let request = request.transpose()?;
     if request.is_none() && arguments.prompt_cache.is_some() {
@@ -164,21 +163,10 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     }
     let placement = device::open(arguments.device.options(cpu))?;
     // Only a conversation goes back to earlier turns.
-    let (checkpoints, host_state_bytes) = match request {
-        Some(_) => (0, 0),
-        None => (
-            placement.states_that_fit(&model, CHAT_CHECKPOINTS)?,
-            placement.host_state_bytes(&model)?,
-        ),
-    };
-    let engine_options = EngineOptions { checkpoints, host_state_bytes, ..engine_options };
-    let engine_options = drafts.engine_options(&placement, engine_options);
-    let template = Some(&template);
-    let source = Source { file: &file, template, quiet: arguments.quiet };
-    let drafts = drafts.load(&placement, model.context_tokens(&engine_options), engine_options)?;
-    let loaded = loading::load(model, &placement, engine_options, source)?;
-    let (mut engine, is_exact) = (loaded.engine, loaded.placement.gpu.is_none());
-    let mut speculation = drafts.speculation(&engine, is_exact)?;
+    let purpose = if request.is_some() { Purpose::Texts } else { Purpose::Chat };
+    let open = open.with(|loader| loader.purpose(purpose));
+    let LoadedModel { mut engine, mut speculation, .. } =
+        loading::load(&open, &placement, arguments.quiet, &mut |_| ())?;
     let load_time = started.elapsed();
     if recording.is_some() {
         recording::start_profiling(&mut engine);
@@ -410,7 +398,7 @@ impl RunArgs {
         let mut outcome = stream(engine, &mut session, &request.ids, options, extras)?;
         add_prefill(&mut outcome);
         if !self.quiet {
-            let bytes = drafts::memory_bytes(engine, speculation.as_deref());
+            let bytes = rocmforge::memory_bytes(engine, speculation.as_deref());
             terminal::note(Palette::stderr().dim(summary(&outcome.timings, bytes)));
         }
         end(&outcome)

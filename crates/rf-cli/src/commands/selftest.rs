@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use rf_device::gpu::{self, Gpu};
-use rf_device::probe::Prober;
-use rf_device::selftest::{
+use rf_kernels::{objects, selftest::groups};
+use rocmforge::device::gpu::{self, Gpu};
+use rocmforge::device::probe::Prober;
+use rocmforge::device::selftest::{
     CaseReport, GroupReport, SelftestEvent, SelftestPlan, SelftestReport, SpeedReport,
 };
-use rf_kernels::{objects, selftest::groups};
 
 use crate::commands::probe::prober;
 use crate::failure::{Interrupted, bad_input};

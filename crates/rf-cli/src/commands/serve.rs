@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use rf_engine::sampling::SamplerConfig;
-use rf_engine::scheduler::SchedulerOptions;
 use rf_server::{ApiKeys, Server, ServerOptions};
+use rocmforge::engine::sampling::SamplerConfig;
+use rocmforge::engine::scheduler::SchedulerOptions;
 
 use self::models::{ServedModelArgs, Settings};
 use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs, TemplateArgs};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use rf_engine::tokenizer_from_gguf;
 use rf_tokenizer::{DecodeOptions, EncodeOptions, Tokenizer};
+use rocmforge::engine::tokenizer_from_gguf;
 use serde_json::json;
 
 use crate::args::ModelArgs;

@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use indicatif::ProgressBar;
-use rf_device::gpu::{self, Gpu};
-use rf_device::probe::{PlatformReport, Prober};
-use rf_device::tuning::{TrialEnd, TuneEvent, TunePlan, TuneSubject, TuningFailure, TuningTable};
-use rf_engine::Model;
-use rf_gguf::{Gguf, TensorInfo};
-use rf_graph::{DType, KvType};
+use rocmforge::device::gpu::{self, Gpu};
+use rocmforge::device::probe::{PlatformReport, Prober};
+use rocmforge::device::tuning::{
+    TrialEnd, TuneEvent, TunePlan, TuneSubject, TuningFailure, TuningTable,
+};
+use rocmforge::engine::Model;
+use rocmforge::engine::{DType, KvType};
+use rocmforge::gguf::{Gguf, TensorInfo};
 
 use crate::args::ModelArgs;
 use crate::commands::info::ModelKeys;

@@ -61,7 +61,7 @@ pub(crate) fn finish_with_input(folder: &Path, arguments: &[&str], input: &[u8])
 
 /// The demo model as a file.
 pub(crate) fn demo_model() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("demo/stories-7m-Q8_0.gguf")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rocmforge/demo/stories-7m-Q8_0.gguf")
 }
 
 /// The demo model with other metadata, and tensors whose bytes `change` changed.

@@ -10,9 +10,7 @@ use rf_engine::scheduler::{
     Event, Handle, Request, RequestError, RequestId, Scheduler, SchedulerOptions, SchedulerStats,
     TokenLogprob,
 };
-use rf_engine::{
-    Engine, EngineOptions, GenerateOptions, Outcome, Session, StopReason, Timings,
-};
+use rf_engine::{Engine, EngineOptions, GenerateOptions, Outcome, Session, StopReason, Timings};
 pub(crate) use rf_testing::{demo_model as demo, golden_model as data, prompt, tiny_model as tiny};
 
 pub(crate) const PAGE_TOKENS: usize = 16;

@@ -1,6 +1,6 @@
 //! Requests as conversations.
 
-use rf_chat::{Conversation, Message, MessageCall, Tool, ToolChoice};
+use rocmforge::messages::{Conversation, Message, MessageCall, Tool, ToolChoice};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Parts of answers.
 
-use rf_chat::Answer;
-use rf_engine::StopReason;
+use rocmforge::engine::StopReason;
+use rocmforge::messages::Answer;
 use serde_json::{Value, json};
 
 use crate::generation::Usage;

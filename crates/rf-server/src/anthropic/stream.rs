@@ -1,10 +1,10 @@
 //! The events of a streamed message.
 
-use rf_chat::Delta;
+use rocmforge::messages::Delta;
 use serde_json::{Value, json};
 
 use super::output::{message, stop_reason};
-use crate::error::Api;
+use crate::error::{Api, ApiError};
 use crate::generation::Update;
 use crate::stream::{Encoder, Frames};
 
@@ -112,7 +112,8 @@ impl Encoder for Events {
                 );
                 event(out, &json!({ "type": "message_stop" }));
             }
-            Update::Failed(error) => event(out, &error.body(Api::Anthropic)),
+            Update::Failed(error) => event(out, &ApiError::from(error).body(Api::Anthropic)),
+            _ => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::shared::{Inner, Leased, Loaded, LoadedService, Shared, State, Waiter};
-use crate::entry::Service;
+use crate::entry::ModelKind;
 use crate::error::ApiError;
 
 type Guard<'a> = MutexGuard<'a, Inner>;
@@ -50,16 +50,16 @@ impl Shared {
         };
         let loaded = catch_unwind(AssertUnwindSafe(|| loader.load(&mut make_room)));
         let loaded = match loaded {
-            Ok(Ok(service)) if service.kind() == slot.kind => Ok(service),
+            Ok(Ok(model)) if ModelKind::of_loaded(&model) == slot.kind => Ok(model),
             Ok(Ok(_)) => Err("it is of another kind than announced".to_owned()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("loading it panicked".to_owned()),
         };
         let ms = started.elapsed().as_millis();
         match loaded {
-            Ok(service) => {
+            Ok(model) => {
                 tracing::info!(model = slot.id(), bytes, ms, "loaded");
-                self.publish(index, slot.service(service), bytes);
+                self.publish(index, slot.service(model), bytes);
             }
             Err(failure) => {
                 tracing::warn!(model = slot.id(), %failure, "not loaded");
@@ -182,15 +182,6 @@ impl State {
         match self {
             Self::Loading { waiters } | Self::Retiring { waiters, .. } => std::mem::take(waiters),
             Self::Unloaded { .. } | Self::Loaded(_) => Vec::new(),
-        }
-    }
-}
-
-impl Service {
-    fn kind(&self) -> crate::entry::ModelKind {
-        match self {
-            Self::Generate(_) => crate::entry::ModelKind::Text,
-            Self::Embed(_) => crate::entry::ModelKind::Embeddings,
         }
     }
 }

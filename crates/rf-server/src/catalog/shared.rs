@@ -7,13 +7,12 @@ use std::time::{Instant, SystemTime};
 
 use tokio::sync::oneshot;
 
-use crate::details::ModelDetails;
-use crate::embedder::Embedder;
-use crate::entry::{ModelKind, ModelLoader, Service};
+use crate::entry::{ModelKind, ModelLoader};
 use crate::error::ApiError;
 use crate::generator::Generator;
 use crate::keep_alive::KeepAlive;
 use crate::metrics::Metrics;
+use rocmforge::ModelDetails;
 
 /// The state that requests and the thread share.
 pub(super) struct Shared {
@@ -80,6 +79,13 @@ pub(super) struct Loaded {
 pub(crate) enum LoadedService {
     Generate(Arc<Generator>),
     Embed(Embedder),
+}
+
+/// A loaded model that makes embeddings.
+#[derive(Clone, Debug)]
+pub(crate) struct Embedder {
+    pub(crate) model: rocmforge::Model,
+    loaded: SystemTime,
 }
 
 /// A request that waits for a model.
@@ -192,16 +198,14 @@ impl Loaded {
 
 impl Slot {
     /// Prepares a loaded model for its users.
-    pub(super) fn service(&self, service: Service) -> LoadedService {
-        match service {
-            Service::Embed(embedder) => LoadedService::Embed(embedder),
-            Service::Generate(scheduler) => {
-                let context_tokens = scheduler.handle().max_sequence_tokens();
-                let metrics = self.metrics.get_or_init(|| Arc::new(Metrics::new(context_tokens)));
-                let metrics = Arc::clone(metrics);
-                LoadedService::Generate(Arc::new(Generator::new(self.id(), scheduler, metrics)))
-            }
-        }
+    pub(super) fn service(&self, model: rocmforge::Model) -> LoadedService {
+        let Some(handle) = model.handle().cloned() else {
+            return LoadedService::Embed(Embedder { model, loaded: SystemTime::now() });
+        };
+        let context_tokens = handle.max_sequence_tokens();
+        let metrics = self.metrics.get_or_init(|| Arc::new(Metrics::new(context_tokens)));
+        let metrics = Arc::clone(metrics);
+        LoadedService::Generate(Arc::new(Generator::new(self.id(), model, handle, metrics)))
     }
 }
 
@@ -210,14 +214,14 @@ impl LoadedService {
     pub(crate) fn context_tokens(&self) -> usize {
         match self {
             Self::Generate(generator) => generator.handle().max_sequence_tokens(),
-            Self::Embed(embedder) => embedder.context_tokens(),
+            Self::Embed(embedder) => embedder.model.context_tokens(),
         }
     }
 
     pub(crate) fn loaded(&self) -> SystemTime {
         match self {
             Self::Generate(generator) => generator.loaded(),
-            Self::Embed(embedder) => embedder.loaded(),
+            Self::Embed(embedder) => embedder.loaded,
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use rf_chat::Delta;
-use rf_engine::{StopReason, Timings};
+use rocmforge::engine::{StopReason, Timings};
+use rocmforge::messages::Delta;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -202,7 +202,8 @@ impl Encoder for Lines {
                     out.json(&last(&self.model, *reason, timings, usage));
                 }
             }
-            Update::Failed(error) => out.json(&error.body(Api::OpenAi)),
+            Update::Failed(error) => out.json(&ApiError::from(error).body(Api::OpenAi)),
+            _ => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rf_engine::scheduler::SchedulerStats;
+use rocmforge::engine::scheduler::SchedulerStats;
 
 use super::Metrics;
 use super::histogram::Histogram;

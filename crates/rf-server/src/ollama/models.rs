@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use crate::body::Fields;
 use crate::catalog::{Listed, Status};
-use crate::details::ModelDetails;
 use crate::error::ApiError;
 use crate::state::App;
+use rocmforge::ModelDetails;
 
 /// `GET /api/version`: the version of Ollama whose API this is. Clients refuse servers that are too
 /// old for them.

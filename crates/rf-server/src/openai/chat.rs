@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use rf_chat::{AnswerCall, Delta};
+use rocmforge::messages::{AnswerCall, Delta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -244,7 +244,8 @@ impl Encoder for Chunks {
                 }
                 out.done();
             }
-            Update::Failed(error) => fail(&error, out),
+            Update::Failed(error) => fail(&error.into(), out),
+            _ => {}
         }
     }
 }

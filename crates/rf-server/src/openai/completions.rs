@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use rf_chat::Delta;
-use rf_engine::Model;
-use rf_tokenizer::{DecodeOptions, Tokenizer};
+use rocmforge::engine::Model;
+use rocmforge::engine::{DecodeOptions, Tokenizer};
+use rocmforge::messages::Delta;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -334,7 +334,8 @@ impl Encoder for Chunks {
                 }
                 out.done();
             }
-            Update::Failed(error) => fail(&error, out),
+            Update::Failed(error) => fail(&error.into(), out),
+            _ => {}
         }
     }
 }

@@ -7,8 +7,8 @@ use axum::Json;
 use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rf_engine::{Model, Normalization};
-use rf_tokenizer::EncodeOptions;
+use rocmforge::engine::EncodeOptions;
+use rocmforge::engine::{Model, Normalization};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -95,12 +95,11 @@ async fn embed(
     truncate: bool,
 ) -> Result<Embedded, ApiError> {
     let EmbeddingFields { input, dimensions, .. } = fields;
-    let most = embedder.embedder().context_tokens();
-    let texts =
-        beside(embedder.embedder().model(), move |model| texts(model, input, most, truncate));
+    let most = embedder.model().context_tokens();
+    let texts = beside(embedder.model().file(), move |model| texts(model, input, most, truncate));
     let texts = texts.await?;
     let tokens = texts.iter().map(Vec::len).sum();
-    let mut vectors = embedder.embedder().embed(texts).await?;
+    let mut vectors = embedder.model().embed_ids_async(texts).await?;
     for vector in &mut vectors {
         if let Some(dimensions) = dimensions {
             if !(1..=vector.len()).contains(&dimensions) {

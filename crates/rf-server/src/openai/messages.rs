@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rf_chat::{Conversation, Message, MessageCall};
+use rocmforge::messages::{Conversation, Message, MessageCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

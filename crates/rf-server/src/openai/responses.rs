@@ -9,8 +9,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use rf_chat::{Conversation, Message};
-use rf_engine::StopReason;
+use rocmforge::engine::StopReason;
+use rocmforge::messages::{Conversation, Message};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Embeddings with the demo model, which makes them of its last layer.
 
 use crate::server::{Setup, TestServer, demo, load};
-use rf_engine::{EngineOptions, Normalization, Pooling};
+use rocmforge::engine::{EngineOptions, Normalization, Pooling};
 use serde_json::{Value, json};
 
 fn server() -> TestServer {

@@ -1,8 +1,8 @@
 //! Bad requests: the status, the field, and the form of each API.
 
 use crate::server::{Setup, TestServer};
-use rf_engine::EngineOptions;
-use rf_engine::scheduler::SchedulerOptions;
+use rocmforge::engine::EngineOptions;
+use rocmforge::engine::scheduler::SchedulerOptions;
 use serde_json::{Value, json};
 
 /// The mistake, the body, and the field that the error names.

@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::server::{Setup, TestServer, rest, send};
-use rf_engine::EngineOptions;
-use rf_engine::scheduler::SchedulerOptions;
+use rocmforge::engine::EngineOptions;
+use rocmforge::engine::scheduler::SchedulerOptions;
 use serde_json::{Value, json};
 
 const ENDLESS: u64 = 100_000;

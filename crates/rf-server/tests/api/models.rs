@@ -6,11 +6,12 @@ use std::sync::mpsc::{Receiver, RecvError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::server::{Setup, TestServer, send};
-use rf_engine::scheduler::{Scheduler, SchedulerOptions};
-use rf_engine::{EngineOptions, Pooling};
-use rf_gguf::Gguf;
-use rf_server::{Embedder, KeepAlive, LoadError, ModelEntry, ModelKind, ServerOptions, Service};
+use crate::server::{Setup, TestServer, send, serving};
+use rf_server::{KeepAlive, LoadError, ModelEntry, ModelKind, ServerOptions};
+use rocmforge::engine::scheduler::SchedulerOptions;
+use rocmforge::engine::{EngineOptions, Pooling};
+use rocmforge::gguf::Gguf;
+use rocmforge::{Model, ModelDetails};
 use serde_json::{Value, json};
 
 fn options() -> ServerOptions {
@@ -24,13 +25,13 @@ type Loads = Arc<AtomicUsize>;
 fn model(name: &str, bytes: u64, before: impl Fn() + Send + Sync + 'static) -> (ModelEntry, Loads) {
     let loads = Loads::default();
     let count = Arc::clone(&loads);
-    let load = move |make_room: &mut dyn FnMut(u64)| -> Result<Service, LoadError> {
+    let load = move |make_room: &mut dyn FnMut(u64)| -> Result<Model, LoadError> {
         before();
         make_room(bytes);
         count.fetch_add(1, Relaxed);
         let engine = EngineOptions { kv_tokens: Some(4096), ..EngineOptions::default() };
         let engine = server::load(&server::demo(), engine);
-        Ok(Service::Generate(Scheduler::start(engine, SchedulerOptions::default())?))
+        Ok(serving(engine, SchedulerOptions::default()))
     };
     (entry(name, ModelKind::Text, load), loads)
 }
@@ -38,11 +39,11 @@ fn model(name: &str, bytes: u64, before: impl Fn() + Send + Sync + 'static) -> (
 fn entry(
     name: &str,
     kind: ModelKind,
-    load: impl Fn(&mut dyn FnMut(u64)) -> Result<Service, LoadError> + Send + Sync + 'static,
+    load: impl Fn(&mut dyn FnMut(u64)) -> Result<Model, LoadError> + Send + Sync + 'static,
 ) -> ModelEntry {
-    let gguf = Gguf::open(server::demo()).unwrap();
-    assert_eq!(ModelKind::of(&gguf).unwrap(), ModelKind::Text);
-    ModelEntry::on_demand(name, kind, &gguf, load).unwrap()
+    let details = ModelDetails::of(&Gguf::open(server::demo()).unwrap()).unwrap();
+    assert_eq!(ModelKind::of(&details), ModelKind::Text);
+    ModelEntry::on_demand(name, kind, details, load)
 }
 
 fn body(model: &str) -> Value {
@@ -265,7 +266,7 @@ fn models_for_text_and_embeddings_share_the_server() {
     let embed = entry("vectors", ModelKind::Embeddings, |make_room| {
         make_room(1);
         let options = EngineOptions { pooling: Some(Pooling::Mean), ..EngineOptions::default() };
-        Ok(Service::Embed(Embedder::start(server::load(&server::demo(), options))?))
+        Ok(serving(server::load(&server::demo(), options), SchedulerOptions::default()))
     });
     let (text, _) = model("text", 1, || ());
     let server = TestServer::of(vec![embed.with_alias("other-name"), text], options());

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use crate::server::{TestServer, demo, load};
-use rf_engine::sampling::SamplerConfig;
-use rf_engine::{EngineOptions, GenerateOptions};
+use rocmforge::engine::sampling::SamplerConfig;
+use rocmforge::engine::{EngineOptions, GenerateOptions};
 use serde_json::{Value, json};
 
 const STORY: &str = "Tell me a story about a fox and a lost key.";

@@ -2,7 +2,7 @@
 
 use crate::server;
 use crate::server::{Setup, TestServer};
-use rf_engine::EngineOptions;
+use rocmforge::engine::EngineOptions;
 use serde_json::{Value, json};
 
 fn schema() -> Value {

@@ -4,7 +4,7 @@ use crate::answers;
 use crate::answers::{ARGUMENTS, EDIT, PLAIN, REASONING, RESULT};
 use crate::fixed;
 use crate::server::{Setup, TestServer};
-use rf_engine::EngineOptions;
+use rocmforge::engine::EngineOptions;
 use serde_json::{Value, json};
 
 fn start() -> TestServer {

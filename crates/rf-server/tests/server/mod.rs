@@ -10,11 +10,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rf_engine::sampling::SamplerConfig;
-use rf_engine::scheduler::{Handle, Scheduler, SchedulerOptions, SchedulerStats};
-use rf_engine::{Engine, EngineOptions, Model, Pooling};
-use rf_server::{Embedder, ModelEntry, Server, ServerOptions, Service};
+use rf_server::{ModelEntry, Server, ServerOptions};
 pub(crate) use rf_testing::demo_model as demo;
+use rocmforge::engine::sampling::SamplerConfig;
+use rocmforge::engine::scheduler::{Handle, SchedulerOptions, SchedulerStats};
+use rocmforge::engine::{Engine, EngineOptions, Model, Pooling};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -26,6 +26,11 @@ pub(crate) fn load(path: &Path, options: EngineOptions) -> Engine {
 /// Loads a model.
 pub(crate) fn engine_of(model: Model, options: EngineOptions) -> Engine {
     rf_testing::engine::load_model(model, 1, options)
+}
+
+/// Starts the thread of an engine.
+pub(crate) fn serving(engine: Engine, options: SchedulerOptions) -> rocmforge::Model {
+    rocmforge::Model::from_engine(engine, None, options).unwrap()
 }
 
 /// The settings of a test's server.
@@ -70,19 +75,17 @@ impl TestServer {
             Some(source) => model.with_chat_template(source).unwrap(),
             None => model,
         };
-        let engine = engine_of(model, setup.engine);
-        let scheduler = Scheduler::start(engine, setup.scheduler).unwrap();
-        let handle = scheduler.handle();
-        let mut models = vec![ModelEntry::loaded("demo", Service::Generate(scheduler))];
+        let model = serving(engine_of(model, setup.engine), setup.scheduler);
+        let handle = model.handle().cloned();
+        let mut models = vec![ModelEntry::loaded("demo", model)];
         if setup.embedder {
             let pooling = Some(Pooling::Mean);
             let options = EngineOptions { pooling, ..EngineOptions::default() };
             let engine = load(&setup.model, options);
-            let embedder = Embedder::start(engine).unwrap();
-            models.push(ModelEntry::loaded("embedder", Service::Embed(embedder)));
+            models.push(ModelEntry::loaded("embedder", serving(engine, setup.scheduler)));
         }
         let mut server = Self::of(models, setup.server);
-        server.handle = Some(handle);
+        server.handle = handle;
         server
     }
 

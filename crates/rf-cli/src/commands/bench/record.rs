@@ -7,10 +7,10 @@ use std::mem;
 use chrono::{SecondsFormat, Utc};
 use clap::ValueEnum;
 use csv::{QuoteStyle, WriterBuilder};
-use rf_device::LayerPlacement;
-use rf_engine::Model;
-use rf_gguf::{Gguf, TensorInfo, file_type_name};
-use rf_graph::KvType;
+use rocmforge::device::LayerPlacement;
+use rocmforge::engine::KvType;
+use rocmforge::engine::Model;
+use rocmforge::gguf::{Gguf, TensorInfo, file_type_name};
 use serde_json::{Map, Value, json};
 
 use crate::version;
@@ -313,11 +313,11 @@ impl Printer {
 /// Architecture, size and mix, as in `qwen2 7B Q4_K - Medium`.
 fn model_type(gguf: &Gguf, parameters: u64) -> String {
     let metadata = gguf.metadata();
-    let text = |key: &str| metadata.get(key).and_then(rf_gguf::Value::as_str);
+    let text = |key: &str| metadata.get(key).and_then(rocmforge::gguf::Value::as_str);
     let architecture = text("general.architecture").unwrap_or("?");
     let label = text("general.size_label").filter(|label| !label.is_empty());
     let size = label.map_or_else(|| size_label(parameters), str::to_owned);
-    let number = metadata.get("general.file_type").and_then(rf_gguf::Value::as_integer);
+    let number = metadata.get("general.file_type").and_then(rocmforge::gguf::Value::as_integer);
     let named = number.and_then(|number| u32::try_from(number).ok()).and_then(file_type_name);
     let largest = || {
         let largest = gguf.tensors().iter().max_by_key(|tensor| tensor.size_bytes());

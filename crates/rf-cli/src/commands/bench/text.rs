@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use rf_engine::sampling::SamplerConfig;
-use rf_engine::{Extras, GenerateOptions, Model, Speculation, SyntheticFeeder};
+use rocmforge::engine::sampling::SamplerConfig;
+use rocmforge::engine::{Extras, GenerateOptions, Model, Speculation, SyntheticFeeder};
 
 use super::record::DraftCounts;
 use crate::commands::answer::flow;

@@ -3,8 +3,8 @@
 use std::env;
 use std::ffi::OsString;
 
-use rf_device::probe::{DeviceReport, PlatformReport};
 use rf_kernels::objects::{self, Choice};
+use rocmforge::device::probe::{DeviceReport, PlatformReport};
 
 use super::check::Check;
 use super::overrides::{self, Code, Situation};

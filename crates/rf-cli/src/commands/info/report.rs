@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use rf_device::{Device, DeviceOptions, Placement};
-use rf_engine::{EngineOptions, Model, Pooling, tokenizer_from_gguf};
 use rf_gguf::{Array, Gguf, TensorInfo, Value, file_type_name};
 use rf_tokenizer::Tokenizer;
+use rocmforge::device::{Device, DeviceOptions, Placement};
+use rocmforge::engine::tokenizer_from_gguf;
+use rocmforge::{Drafts, Loader, Pooling, Purpose, Source};
 use serde::Serialize;
 use serde_json::{Map, json};
 
@@ -178,26 +179,24 @@ impl Report {
         context: Option<usize>,
         compute: &ComputeArgs,
     ) -> Result<()> {
-        let model = match Model::from_gguf(gguf) {
-            Ok(model) => model,
+        let loader = Loader::new(Source::Demo).purpose(Purpose::Texts).drafts(Drafts::Off);
+        let open = match loading::sized(loader, compute, context)?.open_gguf(gguf) {
+            Ok(open) => open,
             Err(error) => {
                 self.add_problem(error.to_string());
                 return Ok(());
             }
         };
+        let model = open.model();
+        loading::warn_of_context(model, context);
         if let Some(error) = model.chat_template_error() {
             self.add_problem(error.to_string());
         }
-        let config = model.config();
-        self.pooling = config.pooling.map(Pooling::name);
-        let options = EngineOptions {
-            pooling: (!config.generates()).then(|| config.default_pooling()),
-            ..loading::engine_options(&model, compute, context)?
-        };
+        self.pooling = model.config().pooling.map(Pooling::name);
         let device =
             DeviceOptions { device: Device::Cpu, cpu: compute.cpu()?, ..Default::default() };
-        match Placement::open(device)?.memory_need(&model, &options) {
-            Ok(need) => {
+        match open.plan(&Placement::open(device)?) {
+            Ok((options, need)) => {
                 self.runnable = true;
                 self.memory = Some(MemoryReport {
                     context_tokens: model.context_tokens(&options),

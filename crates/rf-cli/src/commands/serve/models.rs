@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use rf_engine::EngineOptions;
-use rf_engine::scheduler::{Scheduler, SchedulerOptions};
-use rf_hub::ModelName;
-use rf_server::{Embedder, KeepAlive, LoadError, ModelEntry, ModelKind, Service};
+use rf_server::{KeepAlive, LoadError, ModelEntry, ModelKind};
+use rocmforge::engine::scheduler::SchedulerOptions;
+use rocmforge::gguf::Gguf;
+use rocmforge::hub::ModelName;
+use rocmforge::{Loader, Model, ModelDetails};
 
 use crate::args::{ComputeArgs, TemplateChoice};
 use crate::device::Placement;
 use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
-use crate::loading::{self, Source};
-use crate::{hub, terminal};
+use crate::{hub, loading, terminal};
 
 /// The models, and when they are unloaded.
 #[derive(Debug, Args)]
@@ -128,8 +128,8 @@ fn model_files(folder: &Path) -> Result<Vec<PathBuf>> {
     })?;
     paths.retain(|path| path.extension().is_some_and(|ext| ext == "gguf") && is_first_part(path));
     paths.sort_unstable();
-    let kind = |path: &Path| Ok::<_, anyhow::Error>(ModelKind::of(&rf_gguf::Gguf::open(path)?)?);
-    paths.retain(|path| match kind(path) {
+    let details = |path: &Path| Ok::<_, anyhow::Error>(ModelDetails::of(&Gguf::open(path)?)?);
+    paths.retain(|path| match details(path) {
         Ok(_) => true,
         Err(error) => {
             terminal::warn(format_args!("leaving out {}: {error:#}", path.display()));
@@ -194,9 +194,9 @@ pub(super) fn entries(
 ) -> Result<Vec<ModelEntry>> {
     if settings.is_single && !is_unloaded {
         let loaded = |file: ModelFile| {
-            let service =
+            let model =
                 settings.load(&loading::ModelFile::of_path(file.path), false, &mut |_| ())?;
-            entry(file.names, |name| Ok(ModelEntry::loaded(name, service)))
+            Ok(entry(file.names, |name| ModelEntry::loaded(name, model)))
         };
         return files.into_iter().map(loaded).collect();
     }
@@ -204,27 +204,24 @@ pub(super) fn entries(
     let on_demand = |ModelFile { path, names }: ModelFile| {
         // The header is all that a list of models needs.
         let file = loading::ModelFile::of_path(path);
-        let gguf = file.open()?;
-        let kind = if settings.embeds { ModelKind::Embeddings } else { ModelKind::of(&gguf)? };
+        let details = ModelDetails::of(&file.open()?)?;
+        let kind = if settings.embeds { ModelKind::Embeddings } else { ModelKind::of(&details) };
         let settings = Arc::clone(&settings);
         let load = move |make_room: &mut dyn FnMut(u64)| {
             let loaded = settings.load(&file, true, make_room);
             // A client sees the whole chain.
             loaded.map_err(|error| LoadError::from(anyhow!("{error:#}")))
         };
-        entry(names, |name| Ok(ModelEntry::on_demand(name, kind, &gguf, load)?))
+        Ok(entry(names, |name| ModelEntry::on_demand(name, kind, details, load)))
     };
     files.into_iter().map(on_demand).collect()
 }
 
 /// An entry with all names of a model.
-fn entry(
-    names: Vec<String>,
-    make: impl FnOnce(String) -> Result<ModelEntry>,
-) -> Result<ModelEntry> {
+fn entry(names: Vec<String>, make: impl FnOnce(String) -> ModelEntry) -> ModelEntry {
     let mut names = names.into_iter();
-    let entry = make(names.next().unwrap_or_default())?;
-    Ok(names.fold(entry, ModelEntry::with_alias))
+    let entry = make(names.next().unwrap_or_default());
+    names.fold(entry, ModelEntry::with_alias)
 }
 
 impl Settings {
@@ -234,61 +231,36 @@ impl Settings {
         file: &loading::ModelFile,
         quiet: bool,
         make_room: &mut dyn FnMut(u64),
-    ) -> Result<Service> {
-        let template = Some(&self.template);
-        let source = Source { file, template, quiet };
-        let model = loading::open_model(file, template)?;
-        if let Some(error) = model.chat_template_error() {
+    ) -> Result<Model> {
+        let open = loading::open(self.loader(file)?)?;
+        loading::warn_of_context(open.model(), self.context);
+        self.drafts.note_heads(&open);
+        if let Some(error) = open.model().chat_template_error() {
             terminal::warn(format_args!(
                 "{}: requests of chats fail, so give another one with --chat-template",
                 terminal::shown(&error.to_string())
             ));
         }
-        let options = loading::engine_options(&model, &self.compute, self.context)?;
-        let embeds = self.embeds || !model.config().generates();
-        let pooling = embeds.then(|| model.config().default_pooling());
-        let states = |most| self.placement.states_that_fit(&model, most);
-        let sequences = states(self.scheduler.max_num_seqs)?;
-        let checkpoints = if self.scheduler.prefix_cache { states(MAX_CHECKPOINTS)? } else { 0 };
-        let host_state_bytes = match self.cache_ram {
-            _ if !self.scheduler.prefix_cache => 0,
-            Some(mib) => mib.saturating_mul(1 << 20),
-            None => self.placement.host_state_bytes(&model)?,
-        };
-        let options =
-            EngineOptions { pooling, sequences, checkpoints, host_state_bytes, ..options };
-        let context = model.context_tokens(&options);
-        let drafts = (!embeds).then(|| self.drafts.open(&model)).transpose()?;
-        let options = match &drafts {
-            Some(drafts) => drafts.engine_options(&self.placement, options),
-            None => options,
-        };
-        let drafts = drafts.map(|drafts| drafts.load(&self.placement, context, options));
-        let drafts = drafts.transpose()?;
-        let kv_tokens = match self.kv_size {
-            Some(tokens) => tokens,
-            None if self.is_single && !embeds => {
-                let most_tokens = context.saturating_mul(self.scheduler.max_num_seqs);
-                self.placement.kv_tokens_that_fit(&model, &options, most_tokens)?
-            }
-            None => context.saturating_mul(SHARED_CONTEXTS),
-        };
-        let options = EngineOptions { kv_tokens: Some(kv_tokens), ..options };
-        make_room(self.placement.memory_need(&model, &options)?.total_bytes());
-        let loaded = loading::load(model, &self.placement, options, source)?;
-        let (engine, is_exact) = (loaded.engine, loaded.placement.gpu.is_none());
-        let Some(drafts) = drafts else { return Ok(Service::Embed(Embedder::start(engine)?)) };
-        let speculation = drafts.speculation(&engine, is_exact)?;
-        let scheduler = Scheduler::start_with_drafts(engine, speculation, self.scheduler)?;
-        Ok(Service::Generate(scheduler))
+        Ok(loading::load(&open, &self.placement, quiet, make_room)?.start()?)
+    }
+
+    fn loader(&self, file: &loading::ModelFile) -> Result<Loader> {
+        let mut loader = loading::sized(file.loader(), &self.compute, self.context)?
+            .scheduler(self.scheduler)
+            .shares_memory(!self.is_single);
+        loader = self.drafts.add_to(self.template.add_to(loader))?;
+        if self.embeds {
+            loader = loader.embeddings();
+        }
+        if let Some(tokens) = self.kv_size {
+            loader = loader.kv_tokens(tokens);
+        }
+        if let Some(mib) = self.cache_ram {
+            loader = loader.host_state_bytes(mib.saturating_mul(1 << 20));
+        }
+        Ok(loader)
     }
 }
-
-/// Recurrent states that the prefix cache keeps.
-const MAX_CHECKPOINTS: usize = 64;
-
-/// Contexts that the KV cache of each of several models has room for.
-const SHARED_CONTEXTS: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The states of a response.
 
-use rf_engine::StopReason;
+use rocmforge::engine::StopReason;
 use serde_json::{Value, json};
 
 use crate::access::unique;

@@ -1,6 +1,6 @@
 //! Items: what goes into a response, and what comes out.
 
-use rf_chat::{Answer, Message, MessageCall};
+use rocmforge::messages::{Answer, Message, MessageCall};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The events of a streamed response.
 
-use rf_chat::Delta;
-use rf_engine::StopReason;
+use rocmforge::engine::StopReason;
+use rocmforge::messages::Delta;
 use serde_json::{Value, json};
 
 use super::head::{Head, is_cut_off};
@@ -190,7 +190,8 @@ impl Encoder for Events {
             },
             Update::Finished { reason, .. } => self.reason = reason,
             Update::Ended { usage } => self.end(usage, out),
-            Update::Failed(error) => self.fail(&error, out),
+            Update::Failed(error) => self.fail(&error.into(), out),
+            _ => {}
         }
     }
 }

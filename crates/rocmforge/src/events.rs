@@ -1,7 +1,7 @@
-//! The queue between the thread of the engine and the task of a request.
+//! The queue between the thread of the engine and the reader of an answer.
 //!
-//! Waking a task takes longer than everything else that the server does for a token, and it takes a
-//! core from the computation. A receiver that needs no tokens yet is therefore not woken for them,
+//! Waking a task takes longer than everything else that is done for a token, and it takes a core
+//! from the computation. A receiver that needs no tokens yet is therefore not woken for them,
 //! but for every other event, and when many tokens wait.
 
 use std::collections::VecDeque;

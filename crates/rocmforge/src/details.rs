@@ -1,29 +1,50 @@
-//! Facts about a model file that APIs list, whether the model is loaded or not.
+//! Facts about a model file, whether the model is loaded or not.
 
 use rf_gguf::{Gguf, TensorInfo, Value as Metadatum, file_type_name};
 use rf_model::ModelConfig;
 
-/// Facts from the metadata of a file.
+use crate::error::Error;
+
+/// Facts from the metadata of a file, for lists of models.
 #[derive(Clone, Debug)]
-pub(crate) struct ModelDetails {
-    pub(crate) architecture: String,
-    /// The number of weights.
-    pub(crate) parameters: u64,
+#[non_exhaustive]
+pub struct ModelDetails {
+    /// `general.architecture`.
+    pub architecture: String,
+    /// True if the model generates text; false if it makes embeddings only.
+    pub generates: bool,
+    /// Number of weights.
+    pub parameters: u64,
     /// The format of most weights.
-    pub(crate) quantization: &'static str,
-    pub(crate) file_bytes: u64,
-    pub(crate) license: String,
-    pub(crate) chat_template: String,
+    pub quantization: &'static str,
+    /// Size of the file, in bytes.
+    pub file_bytes: u64,
+    /// `general.license`; empty if the file names none.
+    pub license: String,
+    /// Source of the chat template; empty if the file has none.
+    pub chat_template: String,
     /// True if the vocabulary has tokens to fill the gap between two texts.
-    pub(crate) fills_gaps: bool,
+    pub fills_gaps: bool,
     /// Tokens that the model was trained for.
-    pub(crate) context_length: usize,
-    pub(crate) hidden_size: usize,
-    pub(crate) num_layers: usize,
-    pub(crate) vocab_size: usize,
+    pub context_length: usize,
+    /// Elements of a state.
+    pub hidden_size: usize,
+    /// Number of layers.
+    pub num_layers: usize,
+    /// Number of tokens in the vocabulary.
+    pub vocab_size: usize,
 }
 
 impl ModelDetails {
+    /// Reads the metadata of a file. Its weights are not touched.
+    ///
+    /// # Errors
+    ///
+    /// If the model is not supported.
+    pub fn of(gguf: &Gguf) -> Result<Self, Error> {
+        Ok(Self::new(gguf, &ModelConfig::from_gguf(gguf).map_err(rf_engine::Error::from)?))
+    }
+
     pub(crate) fn new(gguf: &Gguf, config: &ModelConfig) -> Self {
         let value = |key: &str| gguf.metadata().get(key);
         let text =
@@ -33,6 +54,7 @@ impl ModelDetails {
         let gap_keys = ["tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id"];
         Self {
             architecture: text("general.architecture"),
+            generates: config.generates(),
             parameters: gguf.tensors().iter().map(TensorInfo::elements).sum(),
             quantization: file_type.and_then(file_type_name).unwrap_or("unknown"),
             file_bytes: gguf.file_bytes(),

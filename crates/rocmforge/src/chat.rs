@@ -1,0 +1,301 @@
+//! Requests: a conversation to answer, or a text to continue.
+
+use rf_chat::{Conversation, Message, Prompt, Tool, ToolChoice};
+use rf_engine::GenerateOptions;
+use rf_engine::sampling::SamplerConfig;
+use rf_engine::scheduler::Constraint;
+use rf_grammar::Grammar;
+
+use crate::answer::{Answer, AnswerStream};
+use crate::error::Error;
+use crate::generation::Job;
+use crate::model::Model;
+
+/// A conversation with a model, and how to continue it.
+///
+/// ```
+/// # fn main() -> Result<(), rocmforge::Error> {
+/// let model = rocmforge::Model::demo()?;
+/// let mut chat = model.chat().user("Tell me a story about a fox.").max_tokens(8);
+/// let answer = chat.answer()?;
+/// chat = chat.assistant(&answer).user("And then?");
+/// assert!(!chat.answer()?.content.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Chat {
+    model: Model,
+    conversation: Conversation,
+    settings: Settings,
+}
+
+/// A text and how to continue it, without a chat template.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    model: Model,
+    prompt: String,
+    settings: Settings,
+}
+
+/// How to continue a prompt.
+#[derive(Clone, Debug)]
+struct Settings {
+    options: GenerateOptions,
+    grammar: Option<Grammar>,
+    logprobs: Option<usize>,
+    priority: i32,
+}
+
+impl Settings {
+    fn new(model: &Model) -> Self {
+        let sampler = model.sampler().clone();
+        let options = GenerateOptions { sampler, ..GenerateOptions::default() };
+        Self { options, grammar: None, logprobs: None, priority: 0 }
+    }
+}
+
+/// The settings that conversations and texts share.
+macro_rules! settings {
+    () => {
+        /// Generates at most so many tokens. Default: until the model ends or the context is full.
+        #[must_use]
+        pub fn max_tokens(mut self, tokens: usize) -> Self {
+            self.settings.options.max_tokens = Some(tokens);
+            self
+        }
+
+        /// Divides logits by this temperature; 0 always takes the most probable token.
+        #[must_use]
+        pub fn temperature(mut self, temperature: f32) -> Self {
+            self.settings.options.sampler.temperature = temperature;
+            self
+        }
+
+        /// Seeds the random numbers, so that the answer can be repeated.
+        #[must_use]
+        pub fn seed(mut self, seed: u64) -> Self {
+            self.settings.options.sampler.seed = Some(seed);
+            self
+        }
+
+        /// Ends the answer before this text.
+        #[must_use]
+        pub fn stop(mut self, text: impl Into<String>) -> Self {
+            self.settings.options.stop.push(text.into());
+            self
+        }
+
+        /// Replaces all parameters of sampling.
+        #[must_use]
+        pub fn sampler(mut self, config: SamplerConfig) -> Self {
+            self.settings.options.sampler = config;
+            self
+        }
+
+        /// Replaces all options of the generation, sampling included.
+        #[must_use]
+        pub fn options(mut self, options: GenerateOptions) -> Self {
+            self.settings.options = options;
+            self
+        }
+
+        /// Restricts the answer to a JSON schema, a grammar, a regular expression or choices.
+        #[must_use]
+        pub fn grammar(mut self, grammar: Grammar) -> Self {
+            self.settings.grammar = Some(grammar);
+            self
+        }
+
+        /// Returns the log probability of each token, with so many alternatives.
+        #[must_use]
+        pub fn logprobs(mut self, alternatives: usize) -> Self {
+            self.settings.logprobs = Some(alternatives);
+            self
+        }
+
+        /// Starts before requests of a lower priority. Default 0.
+        #[must_use]
+        pub fn priority(mut self, priority: i32) -> Self {
+            self.settings.priority = priority;
+            self
+        }
+
+        /// Starts the answer. It arrives piece by piece, for an iterator or an async stream.
+        ///
+        /// # Errors
+        ///
+        /// If the prompt is invalid or does not fit, an option is invalid, a schema is not
+        /// supported, or too many requests wait.
+        pub fn stream(&self) -> Result<AnswerStream, Error> {
+            let job = self.job()?;
+            Ok(AnswerStream::new(self.model.submit(vec![job])?))
+        }
+
+        /// Waits for the whole answer. It blocks the thread.
+        ///
+        /// # Errors
+        ///
+        /// The errors of [`stream`](Self::stream), and if the model fails.
+        pub fn answer(&self) -> Result<Answer, Error> {
+            self.stream()?.answer()
+        }
+
+        /// The whole answer, for async code. It needs no particular runtime.
+        ///
+        /// # Errors
+        ///
+        /// The errors of [`answer`](Self::answer).
+        pub async fn answer_async(&self) -> Result<Answer, Error> {
+            self.stream()?.answer_async().await
+        }
+    };
+}
+
+impl Chat {
+    pub(crate) fn new(model: Model) -> Self {
+        let settings = Settings::new(&model);
+        Self { model, conversation: Conversation::default(), settings }
+    }
+
+    settings!();
+
+    /// Adds a system message.
+    #[must_use]
+    pub fn system(self, text: impl Into<String>) -> Self {
+        self.message(Message::new("system", text))
+    }
+
+    /// Adds a message of the user.
+    #[must_use]
+    pub fn user(self, text: impl Into<String>) -> Self {
+        self.message(Message::new("user", text))
+    }
+
+    /// Adds an answer of the model, with its reasoning and its tool calls.
+    #[must_use]
+    pub fn assistant(self, answer: &Answer) -> Self {
+        self.message(answer.clone().into())
+    }
+
+    /// Adds the result of a tool call.
+    #[must_use]
+    pub fn tool_result(self, call_id: impl Into<String>, result: impl Into<String>) -> Self {
+        let tool_call_id = Some(call_id.into());
+        self.message(Message { tool_call_id, ..Message::new("tool", result) })
+    }
+
+    /// Adds a message.
+    #[must_use]
+    pub fn message(mut self, message: Message) -> Self {
+        self.conversation.messages.push(message);
+        self
+    }
+
+    /// Offers a tool, which the answer may call.
+    #[must_use]
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.conversation.tools.push(tool);
+        self
+    }
+
+    /// Says which calls the answer may or must have. Default: the model decides.
+    #[must_use]
+    pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
+        self.conversation.tool_choice = choice;
+        self
+    }
+
+    /// Says how much the model reasons, as in `low` or `none`, if its template knows that.
+    #[must_use]
+    pub fn reasoning_effort(mut self, effort: impl Into<String>) -> Self {
+        self.conversation.reasoning_effort = Some(effort.into());
+        self
+    }
+
+    /// Replaces the whole conversation.
+    #[must_use]
+    pub fn conversation(mut self, conversation: Conversation) -> Self {
+        self.conversation = conversation;
+        self
+    }
+
+    /// The messages so far.
+    pub fn messages(&self) -> &[Message] {
+        &self.conversation.messages
+    }
+
+    /// Answers with a value of a Rust type: the schema of the type restricts the answer. It blocks
+    /// the thread.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`answer`](Self::answer), and if the answer is cut off before its end.
+    #[cfg(feature = "schema")]
+    pub fn generate<T>(&self) -> Result<T, Error>
+    where
+        T: schemars::JsonSchema + serde::de::DeserializeOwned,
+    {
+        self.clone().with_schema_of::<T>().answer()?.value()
+    }
+
+    /// [`generate`](Self::generate) for async code.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`generate`](Self::generate).
+    #[cfg(feature = "schema")]
+    pub async fn generate_async<T>(&self) -> Result<T, Error>
+    where
+        T: schemars::JsonSchema + serde::de::DeserializeOwned,
+    {
+        self.clone().with_schema_of::<T>().answer_async().await?.value()
+    }
+
+    #[cfg(feature = "schema")]
+    fn with_schema_of<T: schemars::JsonSchema>(self) -> Self {
+        self.grammar(Grammar::JsonSchema(schemars::schema_for!(T).to_value()))
+    }
+
+    fn job(&self) -> Result<Job, Error> {
+        let prompt = self.model.file().chat_prompt(&self.conversation)?;
+        let constraint = self.constraint(&prompt.prompt)?;
+        let Settings { options, logprobs, priority, .. } = &self.settings;
+        let job = Job::chat(prompt, options.clone());
+        Ok(Job { constraint, logprobs: *logprobs, priority: *priority, ..job })
+    }
+
+    /// The calls that the answer must have, else the form of its content.
+    fn constraint(&self, prompt: &Prompt) -> Result<Option<Box<dyn Constraint>>, Error> {
+        let must_call = matches!(prompt.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
+        if !must_call && self.settings.grammar.is_none() {
+            return Ok(None);
+        }
+        let compiler = self.model.grammar_compiler()?;
+        if let Some(calls) = compiler.compile_calls(prompt, true)? {
+            return Ok(Some(Box::new(calls)));
+        }
+        let Some(grammar) = &self.settings.grammar else { return Ok(None) };
+        Ok(Some(Box::new(compiler.compile_answer(prompt, grammar)?)))
+    }
+}
+
+impl Completion {
+    pub(crate) fn new(model: Model, prompt: String) -> Self {
+        let settings = Settings::new(&model);
+        Self { model, prompt, settings }
+    }
+
+    settings!();
+
+    fn job(&self) -> Result<Job, Error> {
+        let Settings { options, grammar, logprobs, priority } = &self.settings;
+        let ids = self.model.file().text_ids(&self.prompt);
+        let constraint: Option<Box<dyn Constraint>> = match grammar {
+            Some(grammar) => Some(Box::new(self.model.grammar_compiler()?.compile(grammar)?)),
+            None => None,
+        };
+        let job = Job::text(ids, options.clone());
+        Ok(Job { constraint, logprobs: *logprobs, priority: *priority, ..job })
+    }
+}

@@ -1,0 +1,119 @@
+//! Errors.
+
+use std::sync::Arc;
+
+use rf_engine::scheduler::{RequestError, SubmitError};
+
+/// An error of loading a model or of a request.
+///
+/// Messages speak of parameters of this crate. They are fragments without a full stop, so that they
+/// fit after "cannot load the model: ".
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The hub has no such model, or it cannot be downloaded.
+    #[error(transparent)]
+    Hub(#[from] rf_hub::Error),
+    /// The file cannot be read, or is damaged.
+    #[error(transparent)]
+    Gguf(#[from] rf_gguf::Error),
+    /// The model is not supported, or does not fit.
+    #[error(transparent)]
+    Engine(#[from] rf_engine::Error),
+    /// A device cannot be used, or a model cannot be loaded on it.
+    #[error(transparent)]
+    Device(#[from] rf_device::Error),
+    /// The conversation is invalid, or the chat template refuses it.
+    #[error(transparent)]
+    Chat(#[from] rf_chat::Error),
+    /// A schema or a grammar is not supported.
+    #[error(transparent)]
+    Grammar(#[from] rf_grammar::Error),
+    /// A request was refused.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// A request failed while it ran.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The demo model was requested of a program that was built without it.
+    #[error("this program was built without the demo model: name a model file")]
+    WithoutDemoModel,
+    /// The head that predicts further tokens was requested of a model without one.
+    #[error("{}", no_mtp(*heads_in_metadata))]
+    NoMtp {
+        /// Heads that the metadata of the file name. Their tensors are missing.
+        heads_in_metadata: i128,
+    },
+    /// The lengths of drafts contradict each other.
+    #[error(
+        "drafts of {min} to {max} tokens are impossible: the longest draft has at least 1 token"
+    )]
+    DraftLengths {
+        /// The shortest draft, in tokens.
+        min: usize,
+        /// The longest draft, in tokens.
+        max: usize,
+    },
+    /// A text to embed has more tokens than the context.
+    #[error("text {} has {tokens} tokens and there is room for {most}: split it", index + 1)]
+    TextTooLong {
+        /// Index of the text.
+        index: usize,
+        /// Its tokens.
+        tokens: usize,
+        /// The largest number of tokens.
+        most: usize,
+    },
+    /// A text to embed has no tokens.
+    #[error("text {} has no tokens: leave out empty texts", index + 1)]
+    EmptyText {
+        /// Index of the text.
+        index: usize,
+    },
+    /// The model makes embeddings and generates no text.
+    #[error("the model was loaded to embed texts, not to generate: load it without embeddings")]
+    LoadedToEmbed,
+    /// The model generates text and makes no embeddings.
+    #[error("the model was loaded to generate text, not to embed it: load it for embeddings")]
+    LoadedToGenerate,
+    /// The model is an embedder and no reranker.
+    #[error("the model is no reranker: its pooling is not rank")]
+    NoReranker,
+    /// Too many texts wait to be embedded.
+    #[error("the queue is full: {most} requests wait; try again later")]
+    QueueFull {
+        /// The largest number of waiting requests.
+        most: usize,
+    },
+    /// The thread of the model has ended.
+    #[error("the model is shutting down")]
+    ShuttingDown,
+    /// The events of an answer were read too slowly.
+    #[error("the answer was read too slowly: more than {most} tokens were waiting")]
+    TooSlow {
+        /// Events that may wait.
+        most: usize,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(Arc<std::io::Error>),
+    /// A generated text is not the value that was requested: it is cut off, or breaks a rule that
+    /// the schema does not state.
+    #[error("the answer is not the requested value: {source}")]
+    NotTheValue {
+        /// The text.
+        text: String,
+        /// The first difference.
+        source: serde_json::Error,
+    },
+}
+
+fn no_mtp(heads: i128) -> &'static str {
+    if heads > 0 {
+        "the file lacks the tensors of its MTP heads: take drafts from the text, or convert the \
+         model again with them"
+    } else {
+        "the model has no heads that predict several tokens (MTP): take drafts from the text, or \
+         none"
+    }
+}

@@ -1,0 +1,122 @@
+//! Runs GGUF language models on AMD GPUs and on any CPU: load a model, chat with it, stream its
+//! answers, embed texts.
+//!
+//! ```
+//! # fn main() -> Result<(), rocmforge::Error> {
+//! use rocmforge::{Delta, Model};
+//!
+//! let model = Model::demo()?; // or Model::load("Qwen/Qwen3-8B-GGUF:Q4_K_M"), or a path
+//! for delta in model.chat().user("Tell me a story about a fox.").stream()? {
+//!     if let Delta::Content(text) = delta? {
+//!         print!("{text}");
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | task | start at |
+//! |---|---|
+//! | load a model with options | [`Model::loader`], [`Loader`] |
+//! | answer a conversation, with tools or as JSON | [`Model::chat`], [`Chat`] |
+//! | continue a text | [`Model::complete`], [`Completion`] |
+//! | read an answer piece by piece | [`AnswerStream`]: an [`Iterator`] and an async stream |
+//! | a value of a Rust type | [`Chat::generate`] |
+//! | embeddings, reranking | [`Model::embed`], [`Model::rerank`] |
+//! | tokens, perplexity | [`Model::tokenize`], [`Model::perplexity`] |
+//! | prompts that are tokens, several answers, log probabilities | [`Model::submit`], [`Job`] |
+//! | logits, a sampler of one's own, sessions on disk | [`OpenModel::load_on`], [`engine`] |
+//!
+//! A [`Model`] is shared: its clones may be used by any number of threads and tasks, whose requests
+//! are computed in common batches. Blocking calls need no runtime, and async ones any. The folder
+//! `examples` has a program for each task, numbered in the order of reading.
+//!
+//! # Place in the layering
+//!
+//! This crate is what programs depend on, `rf-cli` and `rf-server` among them. It is the only one
+//! that calls `rf-engine`, `rf-device`, `rf-chat`, `rf-grammar` and `rf-hub` together. Their items
+//! are re-exported by the modules [`engine`], [`device`], [`messages`], [`grammar`], [`hub`] and
+//! [`gguf`]. Start reading at [`Loader`], then `sizing` (the memory policy) and `generation` (the
+//! path of every request).
+//!
+//! # Invariants
+//!
+//! - Only the module `sizing` computes the options of an engine.
+//! - An answer does not depend on the other requests that are computed with it.
+//! - Dropping a stream cancels its request. Dropping the last clone of a model ends its thread.
+//! - No input makes a call panic.
+//! - Nothing is printed. Progress and warnings are [`LoadEvent`]s.
+
+/// Compiles the program of the repository's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+mod answer;
+mod block_on;
+mod chat;
+mod details;
+mod drafts;
+mod embedder;
+mod embedding;
+mod error;
+mod events;
+mod generation;
+mod loader;
+mod model;
+mod sizing;
+mod source;
+
+pub use answer::{Answer, AnswerStream, Delta};
+pub use chat::{Chat, Completion};
+pub use details::ModelDetails;
+pub use drafts::Drafts;
+pub use embedding::Ranked;
+pub use error::Error;
+pub use generation::{GeneratedToken, Generation, Job, Observer, PromptLogprobs, Update, Usage};
+pub use loader::{LoadEvent, LoadedModel, Loader, OpenModel, memory_bytes};
+pub use model::{DEMO_TEMPERATURE, Model};
+pub use rf_chat::{Message, Tool, ToolChoice};
+pub use rf_engine::sampling::SamplerConfig;
+pub use rf_engine::{GenerateOptions, Pooling, StopReason, Timings};
+pub use rf_grammar::Grammar;
+pub use sizing::Purpose;
+pub use source::Source;
+
+/// The engine: sequences, logits, sampling, the scheduler, drafts, perplexity.
+pub mod engine {
+    pub use rf_engine::*;
+    pub use rf_graph::{
+        Backend, BackendError, BackendExecutionSummary, Candidate, DType, KvType, MemoryNeed,
+        MemoryUse, OpCost, Progress, ReferenceBackend, Timeline, TrackKind,
+    };
+    pub use rf_model::{Error as ModelError, ModelConfig};
+    pub use rf_tokenizer::{StreamDecoder, VocabConfig};
+}
+
+/// Devices of this machine: selection, placement of layers, diagnosis of GPUs.
+pub mod device {
+    pub use rf_cpu::{CpuBackend, CpuOptions, Isa};
+    pub use rf_device::*;
+}
+
+/// Conversations: messages, tools, chat templates, the parser of answers.
+pub mod messages {
+    pub use rf_chat::*;
+}
+
+/// Structured output: schemas and grammars.
+pub mod grammar {
+    pub use rf_engine::scheduler::{Constraint, ConstraintError, TokenMask};
+    pub use rf_grammar::*;
+}
+
+/// Model files of the Hugging Face hub.
+pub mod hub {
+    pub use rf_hub::*;
+}
+
+/// The container of model files.
+pub mod gguf {
+    pub use rf_gguf::*;
+}

@@ -1,0 +1,506 @@
+//! Loading a model: the options, and the steps from a source to an engine.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rf_device::{DeviceOptions, LayerPlacement, Placement, Warning};
+use rf_engine::sampling::SamplerConfig;
+use rf_engine::scheduler::SchedulerOptions;
+use rf_engine::{Activations, Engine, EngineOptions, Pooling, Speculation, SpeculationOptions};
+use rf_gguf::{Gguf, Value};
+use rf_graph::{Backend, KvType, MemoryNeed, Progress};
+use rf_hub::ModelName;
+
+use crate::drafts::{Drafts, OpenDrafts, mtp_heads};
+use crate::error::Error;
+use crate::model::{DEMO_TEMPERATURE, Model};
+use crate::sizing::{Purpose, TextSizes};
+use crate::source::Source;
+
+/// The options of loading a model. Start with [`Model::loader`] or [`Loader::new`].
+///
+/// ```no_run
+/// use rocmforge::{Drafts, Model};
+///
+/// let model = Model::loader("Qwen/Qwen3-8B-GGUF:Q4_K_M")
+///     .context_tokens(16_384)
+///     .drafts(Drafts::Off)
+///     .load()?;
+/// # Ok::<(), rocmforge::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Loader {
+    pub(crate) source: Source,
+    overrides: Vec<(String, Value)>,
+    template: Option<String>,
+    template_variables: BTreeMap<String, serde_json::Value>,
+    device: DeviceOptions,
+    drafts: Drafts,
+    draft_lengths: SpeculationOptions,
+    pub(crate) sizes: Sizes,
+    pub(crate) sampler: Option<SamplerConfig>,
+    pub(crate) scheduler: SchedulerOptions,
+}
+
+/// The options that decide how much memory the model takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) purpose: Purpose,
+    pub(crate) context_tokens: Option<usize>,
+    pub(crate) batch_tokens: usize,
+    pub(crate) kv_type: Option<KvType>,
+    pub(crate) kv_tokens: Option<usize>,
+    pub(crate) sequences: Option<usize>,
+    pub(crate) host_state_bytes: Option<u64>,
+    pub(crate) shares_memory: bool,
+    pub(crate) embeds: bool,
+    pub(crate) pooling: Option<Pooling>,
+    pub(crate) texts: Option<TextSizes>,
+}
+
+/// A step of loading, for callers that show the progress.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoadEvent<'a> {
+    /// Bytes of a model of the hub are on the disk.
+    Download {
+        /// The model.
+        name: &'a ModelName,
+        /// The cache folder.
+        folder: &'a Path,
+        /// Bytes on the disk, of all files of the model.
+        done_bytes: u64,
+        /// The size of all files of the model.
+        total_bytes: u64,
+    },
+    /// The hub cannot be reached, so a cached model is used without looking for a newer one.
+    HubUnreachable {
+        /// The model.
+        name: &'a ModelName,
+        /// The reason.
+        error: &'a rf_hub::Error,
+    },
+    /// The model is about to take this memory. A caller with several models makes room for it now.
+    MemoryNeed(MemoryNeed),
+    /// An attempt to load the model with this placement begins.
+    Placed(&'a LayerPlacement),
+    /// Weights were loaded.
+    Progress(Progress),
+    /// Not everything went as requested; loading continues in another way.
+    Warning(&'a Warning),
+}
+
+/// A model whose file is open, with its tokenizer and template. Its weights are not loaded.
+#[derive(Clone, Debug)]
+pub struct OpenModel {
+    pub(crate) loader: Loader,
+    pub(crate) model: Arc<rf_engine::Model>,
+    drafts: OpenDrafts,
+}
+
+/// A model with its weights in memory, and no thread: for programs that drive the engine
+/// themselves.
+#[non_exhaustive]
+pub struct LoadedModel {
+    /// The engine.
+    pub engine: Engine,
+    /// The source of drafts, if there is one.
+    pub speculation: Option<Speculation>,
+    /// The backends of the layers.
+    pub layers: LayerPlacement,
+    loader: Loader,
+}
+
+impl Loader {
+    /// Tokens per batch, unless [`batch_tokens`](Self::batch_tokens) says otherwise.
+    pub const DEFAULT_BATCH_TOKENS: usize = 512;
+
+    /// The options of a model for many requests at a time.
+    pub fn new(source: impl Into<Source>) -> Self {
+        let scheduler = SchedulerOptions::default();
+        Self {
+            source: source.into(),
+            overrides: Vec::new(),
+            template: None,
+            template_variables: BTreeMap::new(),
+            device: DeviceOptions::default(),
+            drafts: Drafts::default(),
+            draft_lengths: SpeculationOptions::default(),
+            sizes: Sizes {
+                purpose: Purpose::Requests,
+                context_tokens: None,
+                batch_tokens: Self::DEFAULT_BATCH_TOKENS,
+                kv_type: None,
+                kv_tokens: None,
+                sequences: None,
+                host_state_bytes: None,
+                shares_memory: false,
+                embeds: false,
+                pooling: None,
+                texts: None,
+            },
+            sampler: None,
+            scheduler,
+        }
+    }
+
+    /// Replaces a value of the file's metadata.
+    #[must_use]
+    pub fn metadata(mut self, key: impl Into<String>, value: Value) -> Self {
+        self.overrides.push((key.into(), value));
+        self
+    }
+
+    /// Replaces the chat template of the file by this Jinja source.
+    #[must_use]
+    pub fn chat_template(mut self, source: impl Into<String>) -> Self {
+        self.template = Some(source.into());
+        self
+    }
+
+    /// Gives variables to the chat template for all conversations, such as `enable_thinking`.
+    #[must_use]
+    pub fn template_variables(mut self, variables: BTreeMap<String, serde_json::Value>) -> Self {
+        self.template_variables = variables;
+        self
+    }
+
+    /// The devices, and the layers that each gets. Default: a GPU if one is usable, else the CPU.
+    #[must_use]
+    pub fn device(mut self, options: DeviceOptions) -> Self {
+        self.device = options;
+        self
+    }
+
+    /// Tokens per sequence, prompt and answer together; 0 for the context that the model was
+    /// trained with. Default: that context, at most
+    /// [`EngineOptions::DEFAULT_CONTEXT_TOKENS`](crate::engine::EngineOptions::DEFAULT_CONTEXT_TOKENS).
+    #[must_use]
+    pub fn context_tokens(mut self, tokens: usize) -> Self {
+        self.sizes.context_tokens = Some(tokens);
+        self
+    }
+
+    /// Tokens per batch: longer prompts are computed in chunks, which does not change the answer.
+    #[must_use]
+    pub fn batch_tokens(mut self, tokens: usize) -> Self {
+        self.sizes.batch_tokens = tokens;
+        self
+    }
+
+    /// The storage format of the KV cache. Default: f16, and f32 for embeddings.
+    #[must_use]
+    pub fn kv_type(mut self, kv_type: KvType) -> Self {
+        self.sizes.kv_type = Some(kv_type);
+        self
+    }
+
+    /// Tokens of the KV cache, which all sequences share. Default: what memory allows for the
+    /// [purpose](Self::purpose).
+    #[must_use]
+    pub fn kv_tokens(mut self, tokens: usize) -> Self {
+        self.sizes.kv_tokens = Some(tokens);
+        self
+    }
+
+    /// Sequences that are computed at the same time. Default: 1, and as many as the scheduler
+    /// allows for [`Purpose::Requests`].
+    #[must_use]
+    pub fn sequences(mut self, sequences: usize) -> Self {
+        self.sizes.sequences = Some(sequences);
+        self
+    }
+
+    /// Bytes of host memory for recurrent states that the device has no room for. Default: an
+    /// eighth of what is free, at most 8 GiB.
+    #[must_use]
+    pub fn host_state_bytes(mut self, bytes: u64) -> Self {
+        self.sizes.host_state_bytes = Some(bytes);
+        self
+    }
+
+    /// The use of the model, which decides what the memory beside the weights holds. Default:
+    /// [`Purpose::Requests`].
+    #[must_use]
+    pub fn purpose(mut self, purpose: Purpose) -> Self {
+        self.sizes.purpose = purpose;
+        self
+    }
+
+    /// Leaves memory for other models: the KV cache has room for four contexts.
+    #[must_use]
+    pub fn shares_memory(mut self, shares: bool) -> Self {
+        self.sizes.shares_memory = shares;
+        self
+    }
+
+    /// Makes embeddings instead of text, with the pooling of the file. Models that generate nothing
+    /// do so anyway.
+    #[must_use]
+    pub fn embeddings(mut self) -> Self {
+        self.sizes.embeds = true;
+        self
+    }
+
+    /// Makes embeddings with this pooling, or scores with [`Pooling::Rank`].
+    #[must_use]
+    pub fn pooling(mut self, pooling: Pooling) -> Self {
+        self.sizes.embeds = true;
+        self.sizes.pooling = Some(pooling);
+        self
+    }
+
+    /// Makes the cache as large as these texts need, which are to be embedded. `lengths_tokens` has
+    /// the tokens of each. The context is that of the longest text, unless
+    /// [`context_tokens`](Self::context_tokens) is given.
+    #[must_use]
+    pub fn for_texts(mut self, lengths_tokens: impl IntoIterator<Item = usize>) -> Self {
+        self.sizes.embeds = true;
+        self.sizes.texts = Some(TextSizes::new(lengths_tokens));
+        self
+    }
+
+    /// The source of drafts for speculative decoding.
+    #[must_use]
+    pub fn drafts(mut self, drafts: Drafts) -> Self {
+        self.drafts = drafts;
+        self
+    }
+
+    /// The shortest and the longest draft, in tokens.
+    #[must_use]
+    pub fn draft_lengths(mut self, lengths: SpeculationOptions) -> Self {
+        self.draft_lengths = lengths;
+        self
+    }
+
+    /// The parameters of sampling for requests that give none.
+    #[must_use]
+    pub fn sampler(mut self, config: SamplerConfig) -> Self {
+        self.sampler = Some(config);
+        self
+    }
+
+    /// The limits of the scheduler that requests share.
+    #[must_use]
+    pub fn scheduler(mut self, options: SchedulerOptions) -> Self {
+        self.scheduler = options;
+        self
+    }
+
+    /// Opens the file: reads metadata, tokenizer and template, and checks the draft model.
+    ///
+    /// # Errors
+    ///
+    /// If the model cannot be found, read or supported, or the drafts do not fit it.
+    pub fn open(self, observe: &mut dyn FnMut(LoadEvent<'_>)) -> Result<OpenModel, Error> {
+        let gguf = self.source.open(observe)?;
+        self.open_gguf_with(gguf, observe)
+    }
+
+    /// [`open`](Self::open) with an open container in place of the source.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`open`](Self::open).
+    pub fn open_gguf(self, gguf: Gguf) -> Result<OpenModel, Error> {
+        self.open_gguf_with(gguf, &mut |_| ())
+    }
+
+    fn open_gguf_with(
+        self,
+        mut gguf: Gguf,
+        observe: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> Result<OpenModel, Error> {
+        for (key, value) in &self.overrides {
+            gguf.override_metadata(key, value.clone());
+        }
+        let mut model = rf_engine::Model::from_gguf(gguf)?;
+        if let Some(source) = &self.template {
+            model = model.with_chat_template(source)?;
+        }
+        let model = model.with_template_variables(self.template_variables.clone());
+        let embeds = self.sizes.embeds || !model.config().generates();
+        let wanted = if embeds { &Drafts::Off } else { &self.drafts };
+        let drafts = OpenDrafts::open(wanted, self.draft_lengths, &model, observe)?;
+        Ok(OpenModel { loader: self, model: Arc::new(model), drafts })
+    }
+
+    /// Opens the devices of these options.
+    ///
+    /// # Errors
+    ///
+    /// If the device options contradict each other, or the named GPU cannot be used.
+    pub fn placement(&self) -> Result<Placement, Error> {
+        Ok(Placement::open(self.device)?)
+    }
+
+    /// Loads the model and starts its thread.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`open`](Self::open), and if the model does not fit in memory.
+    pub fn load(self) -> Result<Model, Error> {
+        self.load_with(&mut |_| ())
+    }
+
+    /// [`load`](Self::load) with a callback for the progress.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`load`](Self::load).
+    pub fn load_with(self, observe: &mut dyn FnMut(LoadEvent<'_>)) -> Result<Model, Error> {
+        let placement = self.placement()?;
+        placement.warnings().iter().for_each(|warning| observe(LoadEvent::Warning(warning)));
+        self.open(observe)?.load_on(&placement, observe)?.start()
+    }
+}
+
+impl OpenModel {
+    /// The parsed file: metadata, configuration, tokenizer, chat template.
+    pub fn model(&self) -> &Arc<rf_engine::Model> {
+        &self.model
+    }
+
+    /// True if the model will make embeddings instead of text.
+    pub fn embeds(&self) -> bool {
+        self.loader.sizes.embeds || !self.model.config().generates()
+    }
+
+    /// Heads that predict further tokens (MTP), as the metadata count them. The first one drafts.
+    pub fn mtp_heads(&self) -> i128 {
+        mtp_heads(&self.model)
+    }
+
+    /// Tokens per sequence.
+    pub fn context_tokens(&self) -> usize {
+        self.model.context_tokens(&self.loader.sizes.options(&self.model))
+    }
+
+    /// Changes options that depend on the opened file: the purpose and the sizes. The source, the
+    /// template and the drafts stay as they were opened.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(Loader) -> Loader) -> Self {
+        self.loader = change(self.loader);
+        self
+    }
+
+    /// [`with`](Self::with) for a change that may fail.
+    ///
+    /// # Errors
+    ///
+    /// The error of `change`.
+    pub fn try_with<E>(
+        mut self,
+        change: impl FnOnce(Loader) -> Result<Loader, E>,
+    ) -> Result<Self, E> {
+        self.loader = change(self.loader)?;
+        Ok(self)
+    }
+
+    /// Computes the options of the engine, and the memory that the model takes, without loading it.
+    ///
+    /// # Errors
+    ///
+    /// If an option is invalid, tensors are missing, or a backend does not support the model.
+    pub fn plan(&self, placement: &Placement) -> Result<(EngineOptions, MemoryNeed), Error> {
+        let options = self.engine_options(Some(placement))?;
+        Ok((options, placement.memory_need(&self.model, &options)?))
+    }
+
+    /// Loads the weights on the devices of a placement.
+    ///
+    /// # Errors
+    ///
+    /// If the model does not fit in memory, or a device fails.
+    pub fn load_on(
+        &self,
+        placement: &Placement,
+        observe: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> Result<LoadedModel, Error> {
+        let (drafts, sizes) = (&self.drafts, &self.loader.sizes);
+        // The draft model is loaded first, because the KV cache takes the memory that is left.
+        let context = self.context_tokens();
+        let options = drafts.engine_options(Some(placement), sizes.options(&self.model));
+        let draft = drafts.load(placement, context, &options)?;
+        let options = self.engine_options(Some(placement))?;
+        observe(LoadEvent::MemoryNeed(placement.memory_need(&self.model, &options)?));
+        let loaded = placement.load(&self.model, options, &mut |event| match event {
+            rf_device::LoadEvent::Placed(layers) => observe(LoadEvent::Placed(layers)),
+            rf_device::LoadEvent::Progress(progress) => observe(LoadEvent::Progress(progress)),
+            rf_device::LoadEvent::Warning(warning) => observe(LoadEvent::Warning(warning)),
+            _ => {}
+        })?;
+        let (engine, layers) = (loaded.engine, loaded.placement);
+        let speculation = drafts.speculation(&engine, draft, layers.gpu.is_none())?;
+        Ok(LoadedModel { engine, speculation, layers, loader: self.loader.clone() })
+    }
+
+    /// Loads the weights on one backend, without a choice of devices. A draft model is not loaded.
+    ///
+    /// # Errors
+    ///
+    /// If the model does not fit in memory, or the backend fails.
+    pub fn load_on_backend(
+        &self,
+        backend: &dyn Backend,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<LoadedModel, Error> {
+        let options = self.engine_options(None)?;
+        let engine = Engine::load(Arc::clone(&self.model), backend, options, progress)?;
+        let speculation = match &self.drafts {
+            drafts if drafts.has_model() || self.embeds() => None,
+            drafts => drafts.speculation(&engine, None, true)?,
+        };
+        let layers = LayerPlacement { backends: backend.name().to_owned(), ..Default::default() };
+        Ok(LoadedModel { engine, speculation, layers, loader: self.loader.clone() })
+    }
+
+    /// Loads the model on a backend to observe the inputs of its matrices, for an importance matrix.
+    ///
+    /// # Errors
+    ///
+    /// If the model does not fit in memory, or the backend fails.
+    pub fn activations(
+        &self,
+        backend: &dyn Backend,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Activations, Error> {
+        let options = self.loader.sizes.options(&self.model);
+        Ok(Activations::load(&self.model, backend, &options, progress)?)
+    }
+
+    fn engine_options(&self, placement: Option<&Placement>) -> Result<EngineOptions, Error> {
+        let reserve = |options| self.drafts.engine_options(placement, options);
+        self.loader.sizes.plan(&self.model, placement, &self.loader.scheduler, &reserve)
+    }
+}
+
+impl LoadedModel {
+    /// Starts the thread that serves requests.
+    ///
+    /// # Errors
+    ///
+    /// If a limit of the scheduler is 0, or the thread cannot be started.
+    pub fn start(self) -> Result<Model, Error> {
+        let Loader { source, sampler, scheduler, .. } = self.loader;
+        let default = || match source {
+            Source::Demo => SamplerConfig { temperature: DEMO_TEMPERATURE, ..Default::default() },
+            _ => SamplerConfig::default(),
+        };
+        let requests = (scheduler, sampler.unwrap_or_else(default));
+        Model::new(self.engine, self.speculation, self.layers, requests)
+    }
+
+    /// Memory of the model and of its draft model, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        memory_bytes(&self.engine, self.speculation.as_ref())
+    }
+}
+
+/// Memory of a model and of its draft model, in bytes.
+pub fn memory_bytes(engine: &Engine, speculation: Option<&Speculation>) -> u64 {
+    let draft = speculation.and_then(Speculation::draft_engine);
+    engine.memory().total_bytes() + draft.map_or(0, |draft| draft.memory().total_bytes())
+}

@@ -1,0 +1,235 @@
+//! A loaded model, which many callers share.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rf_device::LayerPlacement;
+use rf_engine::sampling::SamplerConfig;
+use rf_engine::scheduler::{Handle, Scheduler, SchedulerOptions};
+use rf_engine::{DecodeOptions, EncodeOptions, Engine, PerplexityScore, Speculation};
+use rf_grammar::GrammarCompiler;
+
+use crate::chat::{Chat, Completion};
+use crate::details::ModelDetails;
+use crate::embedder::Embedder;
+use crate::error::Error;
+use crate::generation::{Generation, Job, Update};
+use crate::loader::Loader;
+use crate::source::Source;
+
+/// A loaded model, which any number of threads and tasks use at the same time: their requests share
+/// batches. Clones are cheap. The model is unloaded when its last clone is dropped.
+#[derive(Clone)]
+pub struct Model {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    file: Arc<rf_engine::Model>,
+    service: Service,
+    layers: LayerPlacement,
+    sampler: SamplerConfig,
+    /// Made for the first request that needs it, because it takes time and memory.
+    compiler: Mutex<Option<Arc<GrammarCompiler>>>,
+}
+
+/// The thread of the model.
+enum Service {
+    Generate { handle: Handle, _scheduler: Scheduler },
+    Embed(Embedder),
+}
+
+/// The temperature of the demo model: with the usual 0.8, a model this small confuses names.
+pub const DEMO_TEMPERATURE: f32 = 0.5;
+
+impl Model {
+    /// Loads a model with default options: a path, or `OWNER/REPO[:QUANT]` of the hub. See
+    /// [`Source`].
+    ///
+    /// # Errors
+    ///
+    /// If the model cannot be found, is not supported, or does not fit in memory.
+    pub fn load(source: impl Into<Source>) -> Result<Self, Error> {
+        Loader::new(source).load()
+    }
+
+    /// Loads the built-in demo model, which writes short stories.
+    ///
+    /// # Errors
+    ///
+    /// If this crate was built without the feature `demo-model`, or memory is short.
+    pub fn demo() -> Result<Self, Error> {
+        Loader::new(Source::Demo).load()
+    }
+
+    /// The options of loading a model.
+    pub fn loader(source: impl Into<Source>) -> Loader {
+        Loader::new(source)
+    }
+
+    /// Starts the thread of an engine that the caller loaded.
+    ///
+    /// # Errors
+    ///
+    /// If a limit of the scheduler is 0, or the thread cannot be started.
+    pub fn from_engine(
+        engine: Engine,
+        speculation: Option<Speculation>,
+        options: SchedulerOptions,
+    ) -> Result<Self, Error> {
+        let sampler = SamplerConfig::default();
+        Self::new(engine, speculation, LayerPlacement::default(), (options, sampler))
+    }
+
+    pub(crate) fn new(
+        engine: Engine,
+        speculation: Option<Speculation>,
+        layers: LayerPlacement,
+        (options, sampler): (SchedulerOptions, SamplerConfig),
+    ) -> Result<Self, Error> {
+        let file = Arc::clone(engine.model());
+        let service = if engine.pooling().is_some() {
+            Service::Embed(Embedder::start(engine)?)
+        } else {
+            let scheduler = Scheduler::start_with_drafts(engine, speculation, options)?;
+            let handle = scheduler.handle();
+            Service::Generate { handle, _scheduler: scheduler }
+        };
+        let inner = Inner { file, service, layers, sampler, compiler: Mutex::new(None) };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// A conversation with the model.
+    pub fn chat(&self) -> Chat {
+        Chat::new(self.clone())
+    }
+
+    /// The continuation of a text, without a chat template.
+    pub fn complete(&self, prompt: impl Into<String>) -> Completion {
+        Completion::new(self.clone(), prompt.into())
+    }
+
+    /// Submits prompts that are tokens already. All have the same number of choices.
+    ///
+    /// # Errors
+    ///
+    /// If a prompt does not fit, an option is invalid, or too many requests wait.
+    pub fn submit(&self, jobs: Vec<Job>) -> Result<Generation, Error> {
+        Generation::submit(self, jobs)
+    }
+
+    /// The tokens of a text, without marks of its beginning or end.
+    pub fn tokenize(&self, text: &str) -> Vec<u32> {
+        let options = EncodeOptions { add_special: false, parse_special: false };
+        self.inner.file.tokenizer().encode(text, options)
+    }
+
+    /// The text of tokens. Control tokens are left out.
+    ///
+    /// # Errors
+    ///
+    /// If an id is not in the vocabulary.
+    pub fn detokenize(&self, ids: &[u32]) -> Result<String, Error> {
+        let text = self.inner.file.tokenizer().decode(ids, DecodeOptions::default());
+        Ok(text.map_err(rf_engine::Error::from)?)
+    }
+
+    /// Measures how well the model predicts a text: the sum of the negative log-likelihoods of all
+    /// tokens but the first one. The text fits into the context.
+    ///
+    /// # Errors
+    ///
+    /// If the text has fewer than two tokens, is longer than the context, or the request fails.
+    pub fn perplexity(&self, text: &str) -> Result<PerplexityScore, Error> {
+        let prompt = self.inner.file.text_ids(text);
+        if prompt.len() < 2 {
+            let (name, value) = ("number of tokens", prompt.len());
+            let reason = "it must be at least 2";
+            return Err(rf_engine::Error::InvalidOption { name, value, reason }.into());
+        }
+        let options = rf_engine::GenerateOptions { max_tokens: Some(0), ..Default::default() };
+        let job = Job { prompt_logprobs: Some(0), ..Job::text(prompt, options) };
+        let mut generation = self.submit(vec![job])?;
+        let mut score = PerplexityScore::default();
+        while let Some(update) = generation.wait() {
+            match update {
+                Update::Prompt { prompt, .. } => {
+                    score.tokens = prompt.rest.len();
+                    score.nll_sum = prompt.rest.iter().map(|token| -f64::from(token.logprob)).sum();
+                }
+                Update::Failed(error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(score)
+    }
+
+    /// The parsed file: metadata, configuration, tokenizer, chat template.
+    pub fn file(&self) -> &Arc<rf_engine::Model> {
+        &self.inner.file
+    }
+
+    /// Facts for lists of models.
+    pub fn details(&self) -> ModelDetails {
+        ModelDetails::new(self.inner.file.gguf(), self.inner.file.config())
+    }
+
+    /// The backends of the layers.
+    pub fn layers(&self) -> &LayerPlacement {
+        &self.inner.layers
+    }
+
+    /// The parameters of sampling for requests that give none.
+    pub fn sampler(&self) -> &SamplerConfig {
+        &self.inner.sampler
+    }
+
+    /// The scheduler's handle, with its limits and statistics; `None` for a model that embeds.
+    pub fn handle(&self) -> Option<&Handle> {
+        match &self.inner.service {
+            Service::Generate { handle, .. } => Some(handle),
+            Service::Embed(_) => None,
+        }
+    }
+
+    /// Tokens per request, prompt and answer together, or per text.
+    pub fn context_tokens(&self) -> usize {
+        match &self.inner.service {
+            Service::Generate { handle, .. } => handle.max_sequence_tokens(),
+            Service::Embed(embedder) => embedder.context_tokens(),
+        }
+    }
+
+    /// The compiler of schemas and grammars for the model's vocabulary.
+    ///
+    /// # Errors
+    ///
+    /// If the vocabulary cannot be constrained.
+    pub fn grammar_compiler(&self) -> Result<Arc<GrammarCompiler>, Error> {
+        let mut compiler = self.inner.compiler.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(compiler) = &*compiler {
+            return Ok(Arc::clone(compiler));
+        }
+        let new = Arc::new(GrammarCompiler::new(self.inner.file.tokenizer())?);
+        Ok(Arc::clone(compiler.insert(new)))
+    }
+
+    pub(crate) fn embedder(&self) -> Result<&Embedder, Error> {
+        match &self.inner.service {
+            Service::Generate { .. } => Err(Error::LoadedToGenerate),
+            Service::Embed(embedder) => Ok(embedder),
+        }
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let layers = &self.inner.layers.backends;
+        f.debug_struct("Model").field("backends", layers).finish_non_exhaustive()
+    }
+}
+
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Model>();
+};

@@ -1,0 +1,149 @@
+//! The sizing policy: how much memory a model takes beside its weights. This is the only place that
+//! computes [`EngineOptions`].
+
+use rf_device::Placement;
+use rf_engine::scheduler::SchedulerOptions;
+use rf_engine::{EngineOptions, Model};
+use rf_graph::KvType;
+
+use crate::error::Error;
+use crate::loader::Sizes;
+
+/// The use of a model, which decides what the memory beside the weights holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// Texts that do not continue each other, one at a time or a known number of
+    /// [sequences](crate::Loader::sequences). The KV cache has one context for each.
+    Texts,
+    /// One conversation, which may return to earlier turns: the states of these are kept.
+    Chat,
+    /// Many requests at a time. The KV cache takes the memory that is left, prompts that begin
+    /// alike are computed once, and requests share batches.
+    Requests,
+}
+
+/// Recurrent states of earlier turns that a chat keeps.
+const CHAT_CHECKPOINTS: usize = 8;
+/// Recurrent states that the prefix cache of many requests keeps.
+const MAX_CHECKPOINTS: usize = 64;
+/// Contexts that the KV cache has room for if the model shares its memory with others.
+const SHARED_CONTEXTS: usize = 4;
+/// Tokens per page for embeddings: short texts leave most of a larger page empty.
+const TEXT_PAGE_TOKENS: usize = 16;
+
+/// The lengths of texts that are to be embedded.
+#[derive(Clone, Debug)]
+pub(crate) struct TextSizes {
+    lengths_tokens: Vec<usize>,
+}
+
+impl TextSizes {
+    pub(crate) fn new(lengths_tokens: impl IntoIterator<Item = usize>) -> Self {
+        Self { lengths_tokens: lengths_tokens.into_iter().collect() }
+    }
+
+    fn longest(&self) -> usize {
+        self.lengths_tokens.iter().copied().max().unwrap_or(1)
+    }
+
+    /// Tokens of the pages that all texts take together.
+    fn in_pages(&self) -> usize {
+        self.lengths_tokens.iter().map(|length| length.next_multiple_of(TEXT_PAGE_TOKENS)).sum()
+    }
+
+    /// Checks that every text has tokens, and fits into a context of `most` tokens.
+    fn check(&self, most: usize) -> Result<(), Error> {
+        for (index, &tokens) in self.lengths_tokens.iter().enumerate() {
+            match tokens {
+                0 => return Err(Error::EmptyText { index }),
+                tokens if tokens > most => return Err(Error::TextTooLong { index, tokens, most }),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Sizes {
+    /// The options that do not depend on the memory of a device.
+    pub(crate) fn options(&self, model: &Model) -> EngineOptions {
+        let config = model.config();
+        let embeds = self.embeds || !config.generates();
+        let longest = self.texts.as_ref().map(TextSizes::longest);
+        let default_kv_type = if self.texts.is_some() { KvType::F32 } else { KvType::F16 };
+        let default = EngineOptions::default();
+        EngineOptions {
+            context_tokens: match self.context_tokens {
+                Some(0) => Some(config.context_length),
+                given => given.or(longest),
+            },
+            batch_tokens: self.batch_tokens,
+            // A cache of texts lasts for a batch, so its size matters less than its precision.
+            page_tokens: if self.texts.is_some() { TEXT_PAGE_TOKENS } else { default.page_tokens },
+            kv_type: self.kv_type.unwrap_or(default_kv_type),
+            sequences: self.sequences.unwrap_or(1),
+            pooling: embeds.then(|| self.pooling.unwrap_or_else(|| config.default_pooling())),
+            ..default
+        }
+    }
+
+    /// The options of the engine. `with_drafts` adds the room for drafts. Without a placement, no
+    /// memory is known, so nothing is larger than it must be.
+    pub(crate) fn plan(
+        &self,
+        model: &Model,
+        placement: Option<&Placement>,
+        scheduler: &SchedulerOptions,
+        with_drafts: &dyn Fn(EngineOptions) -> EngineOptions,
+    ) -> Result<EngineOptions, Error> {
+        let options = self.options(model);
+        let context = model.context_tokens(&options);
+        if let Some(texts) = &self.texts {
+            let most = model.config().max_context_length.map_or(context, |most| context.min(most));
+            texts.check(most)?;
+            let kv_tokens = context.max(texts.in_pages().min(2 * options.batch_tokens));
+            return Ok(EngineOptions { kv_tokens: Some(kv_tokens), ..options });
+        }
+        let states_that_fit = |most| match placement {
+            Some(placement) => placement.states_that_fit(model, most),
+            None => Ok(1),
+        };
+        let (sequences, most_checkpoints) = match self.purpose {
+            Purpose::Texts => (options.sequences, 0),
+            Purpose::Chat => (options.sequences, CHAT_CHECKPOINTS),
+            Purpose::Requests => {
+                let most = self.sequences.unwrap_or(scheduler.max_num_seqs);
+                (states_that_fit(most)?, if scheduler.prefix_cache { MAX_CHECKPOINTS } else { 0 })
+            }
+        };
+        let checkpoints = match most_checkpoints {
+            0 => 0,
+            most => states_that_fit(most)?,
+        };
+        let host_state_bytes = match (self.host_state_bytes, placement) {
+            _ if most_checkpoints == 0 => 0,
+            (Some(bytes), _) => bytes,
+            (None, Some(placement)) => placement.host_state_bytes(model)?,
+            (None, None) => 0,
+        };
+        let options = EngineOptions { sequences, checkpoints, host_state_bytes, ..options };
+        let options = with_drafts(options);
+        let kv_tokens = match (self.kv_tokens, self.purpose, placement) {
+            (Some(tokens), ..) => tokens,
+            // Every sequence has pages of its own.
+            (None, Purpose::Texts | Purpose::Chat, _) | (None, _, None) => {
+                context.next_multiple_of(options.page_tokens.max(1)).saturating_mul(sequences)
+            }
+            (None, Purpose::Requests, Some(placement)) => {
+                if self.shares_memory || options.pooling.is_some() {
+                    context.saturating_mul(SHARED_CONTEXTS)
+                } else {
+                    let most_tokens = context.saturating_mul(scheduler.max_num_seqs);
+                    placement.kv_tokens_that_fit(model, &options, most_tokens)?
+                }
+            }
+        };
+        Ok(EngineOptions { kv_tokens: Some(kv_tokens), ..options })
+    }
+}

@@ -1,0 +1,59 @@
+//! The numbered examples run on the demo model and end well. `cargo test` builds them.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The folder of the compiled examples: beside the folder of this test.
+fn folder() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(|deps| deps.parent()).unwrap().join("examples")
+}
+
+/// Runs an example, and returns its standard output.
+fn output_of(example: &str) -> String {
+    let program = folder().join(example);
+    let output = Command::new(&program).output();
+    let output = output.unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{example}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_numbered_example_runs() {
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let names = std::fs::read_dir(sources).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names.len(), 10, "{names:?}");
+    for (number, name) in (1..).zip(&names) {
+        assert!(name.starts_with(&format!("{number:02}_")), "{name}");
+        let output = output_of(name.strip_suffix(".rs").unwrap());
+        assert!(!output.trim().is_empty(), "{name} prints nothing");
+    }
+}
+
+#[test]
+fn a_tool_is_called_and_its_result_is_answered() {
+    let output = output_of("03_tools");
+    assert!(output.starts_with("the model calls weather with {\"town\":"), "{output}");
+    assert!(output.contains("then it says: "), "{output}");
+}
+
+#[test]
+fn both_ways_of_streaming_give_the_same_answer() {
+    let output = output_of("02_streaming");
+    let answers: Vec<&str> = output.split_inclusive(" tokens]").map(str::trim).collect();
+    let [blocking, asynchronous, ""] = answers[..] else { panic!("{output}") };
+    assert_eq!(blocking, asynchronous);
+}
+
+/// The first program of the crate's README is a doc test. The README of the repository has the same.
+#[test]
+fn the_readme_of_the_repository_has_the_tested_program() {
+    let folder = env!("CARGO_MANIFEST_DIR");
+    let read = |path: &str| std::fs::read_to_string(format!("{folder}/{path}")).unwrap();
+    let own = read("README.md");
+    let program = own.split("```rust,no_run\n").nth(1).and_then(|rest| rest.split("```").next());
+    assert!(read("../../README.md").contains(program.unwrap()));
+}
