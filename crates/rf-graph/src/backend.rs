@@ -1,17 +1,15 @@
-//! The contract between graphs and backends: programs and executors.
+//! The contract between graphs and backends: what compiles programs, and what runs them.
 
 use rf_kv::{CopyPage, PageGroup, PageId};
 
 use crate::batch::Batch;
 use crate::error::BackendError;
 use crate::fuse::{Fusions, fuse};
-use crate::graph::Graph;
-use crate::kv::KvLayout;
 use crate::memory::{MemoryNeed, MemoryUse};
 use crate::op_cost::Peak;
 use crate::output::Output;
+use crate::program::Program;
 use crate::telemetry::Telemetry;
-use crate::weight::Weight;
 
 /// A device with the code that executes graphs on it.
 pub trait Backend: Send + Sync {
@@ -159,22 +157,6 @@ pub trait Executor: Send {
     fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
         Vec::new()
     }
-}
-
-/// A graph with its weights, KV cache and batch limits: the input of [`Backend::compile`]. Weights
-/// are shared, so a clone is cheap.
-#[derive(Clone, Debug)]
-pub struct Program {
-    /// Ops and values.
-    pub graph: Graph,
-    /// Weights by [`WeightId::index`](crate::WeightId::index).
-    pub weights: Vec<Weight>,
-    /// Shape of the KV cache.
-    pub kv: KvLayout,
-    /// Largest number of tokens of a batch.
-    pub max_batch_tokens: usize,
-    /// Largest number of output rows of a batch.
-    pub max_output_rows: usize,
 }
 
 impl Program {

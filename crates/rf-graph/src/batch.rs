@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use rf_kv::{PageCounts, PageGroup, PageId};
 
-use crate::backend::Program;
 use crate::error::BackendError;
 use crate::input::Input;
+use crate::program::Program;
 use crate::value::RowKind;
 
 /// The input of one step: tokens of one or several sequences.

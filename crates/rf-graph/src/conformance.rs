@@ -21,7 +21,7 @@ use std::thread::{self, ScopedJoinHandle};
 
 use rf_quant::DType;
 
-use crate::backend::{Backend, Program};
+use crate::backend::Backend;
 use crate::batch::Batch;
 use crate::case::{Bound, Case, CaseBatch};
 use crate::error::BackendError;
@@ -30,6 +30,7 @@ use crate::graph::Graph;
 use crate::kv::KvType;
 use crate::op::{Op, Projection};
 use crate::output::Output;
+use crate::program::Program;
 use crate::reference::ReferenceBackend;
 
 /// Runs a case on a backend.

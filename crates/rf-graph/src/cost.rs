@@ -2,7 +2,6 @@
 
 use rf_quant::DType;
 
-use crate::backend::Program;
 use crate::batch::Batch;
 use crate::graph::Graph;
 use crate::kv::KvLayout;
@@ -10,6 +9,7 @@ use crate::op::{
     Attention, Combine, Epilogue, ExpertProjection, Op, Operand, Prologue, Rope, RopeAppend,
 };
 use crate::op_cost::OpCost;
+use crate::program::Program;
 use crate::value::{ValueId, WeightId};
 
 /// The sizes that costs of a program's ops depend on. They outlive the program itself.

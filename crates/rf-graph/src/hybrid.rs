@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use rf_kv::{CopyPage, PageGroup, PageId};
 
-use crate::backend::{Backend, Executor, Program, Progress};
+use crate::backend::{Backend, Executor, Progress};
 use crate::batch::Batch;
 use crate::error::BackendError;
 use crate::fuse::Fusions;
 use crate::input::{Input, QueuedRows};
 use crate::memory::{MemoryNeed, MemoryUse};
 use crate::output::Output;
+use crate::program::Program;
 use crate::split::{Layout, Side, Split, Turn, split};
 use crate::telemetry::Telemetry;
 

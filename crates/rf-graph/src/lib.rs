@@ -81,13 +81,14 @@ mod op;
 mod op_cost;
 mod output;
 mod plan;
+mod program;
 pub mod reference;
 mod split;
 mod telemetry;
 mod value;
 mod weight;
 
-pub use backend::{Backend, Executor, Program, Progress};
+pub use backend::{Backend, Executor, Progress};
 pub use batch::{Batch, BatchLimits, Span};
 pub use cost::Costs;
 pub use error::BackendError;
@@ -107,6 +108,7 @@ pub use op::{
 pub use op_cost::{OpCost, Peak};
 pub use output::{Candidate, Output, OutputRows};
 pub use plan::Plan;
+pub use program::Program;
 pub use reference::ReferenceBackend;
 pub use rf_quant::DType;
 pub use split::{Layout, Side, Split, SplitError, Turn, split};

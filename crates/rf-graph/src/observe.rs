@@ -2,9 +2,9 @@
 
 use std::mem::discriminant;
 
-use crate::backend::Program;
 use crate::graph::Graph;
 use crate::op::{ExpertMatMul, Function, MatMul, Op, Prologue};
+use crate::program::Program;
 use crate::value::{ValueId, WeightId};
 
 /// A program with a stage for each observation.

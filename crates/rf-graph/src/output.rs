@@ -55,7 +55,7 @@ impl<'a> Output<'a> {
         Self { stage: None, rows: OutputRows::TopK { k, best }, queued: None }
     }
 
-    /// The same of another stage.
+    /// Requests these rows of a stage, which need not be the last one.
     #[must_use]
     pub fn of_stage(self, stage: usize) -> Self {
         Self { stage: Some(stage), ..self }

@@ -5,9 +5,9 @@ mod part;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::backend::Program;
 use crate::graph::{Graph, Stage};
 use crate::op::{Op, Operand};
+use crate::program::Program;
 use crate::value::{RowKind, ValueId};
 use part::{Caches, Part};
 

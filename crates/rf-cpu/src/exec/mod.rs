@@ -19,8 +19,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use memmap2::MmapMut;
 use rf_graph::{
-    BackendError, Batch, BatchLimits, Costs, Executor, Graph, MemoryUse, NonFiniteWeight, Output,
-    Plan, Program, Progress, Rope, RowKind, Span, Stage, Telemetry, ValueId, WeightId,
+    BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Graph, MemoryUse,
+    NonFiniteWeight, Output, Plan, Program, Progress, Rope, RowKind, Span, Stage, Telemetry,
+    Timeline, ValueId, WeightId,
 };
 use rf_kv::{CopyPage, PageGroup, PageId};
 
@@ -245,6 +246,34 @@ impl Executor for CpuExecutor {
 
     fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
         vec![self]
+    }
+}
+
+impl Telemetry for CpuExecutor {
+    fn profile(&mut self, on: bool) {
+        self.profile = on.then(|| Profile::new(self.steps.len()));
+    }
+
+    fn record_timeline(&mut self, max_events: usize) -> bool {
+        let members = self.scratch.len();
+        let Some(profile) = &mut self.profile else { return false };
+        profile.record_timeline(max_events, members);
+        true
+    }
+
+    fn timeline(&mut self) -> Option<Timeline> {
+        self.profile.as_ref()?.timeline(self.name(), &self.graph, &self.costs)
+    }
+
+    fn summary(&mut self) -> Option<BackendExecutionSummary> {
+        Some(self.profile.as_ref()?.summary(self.name(), &self.graph))
+    }
+}
+
+impl CpuExecutor {
+    /// The name of the backend, for reports.
+    fn name(&self) -> String {
+        format!("CPU ({})", crate::machine::description(self.isa, self.scratch.len()))
     }
 }
 

@@ -10,11 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rf_graph::{
-    BackendExecutionSummary, Batch, Costs, Graph, OpCost, Telemetry, Timeline, TimelineEvent,
-    TimelineTrack, TrackKind,
+    BackendExecutionSummary, Batch, Costs, Graph, OpCost, Timeline, TimelineEvent, TimelineTrack,
+    TrackKind,
 };
-
-use super::CpuExecutor;
 
 /// Sums over all batches since the profile was created.
 pub(super) struct Profile {
@@ -69,36 +67,8 @@ pub(super) struct Stopwatch<'a> {
     start: Instant,
 }
 
-impl Telemetry for CpuExecutor {
-    fn profile(&mut self, on: bool) {
-        self.profile = on.then(|| Profile::new(self.steps.len()));
-    }
-
-    fn record_timeline(&mut self, max_events: usize) -> bool {
-        let members = self.scratch.len();
-        let Some(profile) = &mut self.profile else { return false };
-        profile.record_timeline(max_events, members);
-        true
-    }
-
-    fn timeline(&mut self) -> Option<Timeline> {
-        self.profile.as_ref()?.timeline(self.name(), &self.graph, &self.costs)
-    }
-
-    fn summary(&mut self) -> Option<BackendExecutionSummary> {
-        Some(self.profile.as_ref()?.summary(self.name(), &self.graph))
-    }
-}
-
-impl CpuExecutor {
-    /// The name of the backend, for reports.
-    fn name(&self) -> String {
-        format!("CPU ({})", crate::machine::description(self.isa, self.scratch.len()))
-    }
-}
-
 impl Profile {
-    fn new(steps: usize) -> Self {
+    pub(super) fn new(steps: usize) -> Self {
         Self {
             made: Instant::now(),
             mark_ns: AtomicU64::new(0),
@@ -114,7 +84,7 @@ impl Profile {
     }
 
     /// Starts to record a timeline.
-    fn record_timeline(&mut self, max_events: usize, members: usize) {
+    pub(super) fn record_timeline(&mut self, max_events: usize, members: usize) {
         let lane = || Lane { laps: Vec::new(), max_laps: max_events / members.max(1) };
         self.lanes = (0..members).map(|_| Mutex::new(lane())).collect();
         *self.dropped_batches.get_mut() = 0;
@@ -141,7 +111,7 @@ impl Profile {
     }
 
     /// Summarises the profile. `graph` is the graph of the steps.
-    fn summary(&self, backend: String, graph: &Graph) -> BackendExecutionSummary {
+    pub(super) fn summary(&self, backend: String, graph: &Graph) -> BackendExecutionSummary {
         let load = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
         let batches = load(&self.batches);
         let mut summary = BackendExecutionSummary {
@@ -161,7 +131,12 @@ impl Profile {
     }
 
     /// The recorded timeline, if recording is on.
-    fn timeline(&self, backend: String, graph: &Graph, costs: &Costs) -> Option<Timeline> {
+    pub(super) fn timeline(
+        &self,
+        backend: String,
+        graph: &Graph,
+        costs: &Costs,
+    ) -> Option<Timeline> {
         if self.lanes.is_empty() {
             return None;
         }

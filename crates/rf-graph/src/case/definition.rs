@@ -8,10 +8,10 @@ use rf_quant::DType;
 use super::bound::Bound;
 use super::net::{Net, Values};
 use super::schedule::{CaseBatch, Schedule};
-use crate::backend::Program;
 use crate::cost::Costs;
 use crate::kv::{KvLayout, KvType};
 use crate::op_cost::OpCost;
+use crate::program::Program;
 use crate::value::ValueId;
 
 /// A program, its batches in order, and the error bound of its results.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use super::definition::Case;
 use super::schedule::CaseBatch;
 use super::speed;
-use crate::backend::{Backend, Executor, Program};
+use crate::backend::{Backend, Executor};
 use crate::error::BackendError;
 use crate::op_cost::Peak;
 use crate::output::Output;
+use crate::program::Program;
 use crate::telemetry::Telemetry;
 
 /// A compiled case with a full cache, ready to run its timed batch.

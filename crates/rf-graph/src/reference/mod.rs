@@ -5,7 +5,7 @@ mod cache;
 mod ops;
 mod recurrent;
 
-use crate::backend::{Backend, Executor, Program, Progress};
+use crate::backend::{Backend, Executor, Progress};
 use crate::batch::{Batch, BatchLimits};
 use crate::error::BackendError;
 use crate::fuse::Fusions;
@@ -13,6 +13,7 @@ use crate::graph::Stage;
 use crate::memory::{MemoryNeed, MemoryUse};
 use crate::output::Output;
 use crate::plan::Plan;
+use crate::program::Program;
 use crate::value::ValueId;
 use cache::Cache;
 use ops::Run;

@@ -1,13 +1,13 @@
 //! The formula of each op, and its application to a batch.
 
 use super::cache::Cache;
-use crate::backend::Program;
 use crate::batch::{Batch, Span};
 use crate::error::BackendError;
 use crate::op::{
     Activation, Attention, Combine, Epilogue, ExpertMatMul, ExpertProjection, Function,
     GateFunction, Op, Prologue, Rope, RopeAppend, Router, RowNorm,
 };
+use crate::program::Program;
 use crate::value::{ValueId, WeightId};
 use crate::weight::Weight;
 

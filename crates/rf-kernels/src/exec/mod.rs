@@ -28,8 +28,8 @@ mod work;
 use std::sync::Arc;
 
 use rf_graph::{
-    BackendError, Batch, BatchLimits, Costs, Executor, MemoryUse, Output, OutputRows, Plan,
-    Program, Progress, Telemetry,
+    BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, MemoryUse, Output,
+    OutputRows, Plan, Program, Progress, Telemetry, Timeline,
 };
 use rf_hip::Stream;
 use rf_kv::{CopyPage, PageGroup, PageId};
@@ -42,6 +42,7 @@ use hand_over::HandOvers;
 use kv::KvMemory;
 use launches::{Key, output_shape};
 use padding::Padding;
+use profile::Profile;
 use program::DeviceProgram;
 use replay::KeptSteps;
 use results::Results;
@@ -272,7 +273,7 @@ impl Executor for GpuExecutor {
     }
 
     fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
-        vec![&mut self.runner]
+        vec![self]
     }
 
     fn memory(&self) -> MemoryUse {
@@ -287,5 +288,27 @@ impl Executor for GpuExecutor {
             states_bytes: self.runner.kv.states_bytes() as u64,
             buffers_bytes: buffers as u64,
         }
+    }
+}
+
+impl Telemetry for GpuExecutor {
+    fn profile(&mut self, on: bool) {
+        let info = self.runner.gpu.context().info();
+        self.runner.profile =
+            on.then(|| Profile::new(format!("GPU ({}, {})", info.name, info.arch)));
+    }
+
+    fn record_timeline(&mut self, max_events: usize) -> bool {
+        let Some(profile) = &mut self.runner.profile else { return false };
+        profile.record_timeline(max_events);
+        true
+    }
+
+    fn timeline(&mut self) -> Option<Timeline> {
+        self.runner.profile.as_ref()?.timeline()
+    }
+
+    fn summary(&mut self) -> Option<BackendExecutionSummary> {
+        Some(self.runner.profile.as_ref()?.summary())
     }
 }

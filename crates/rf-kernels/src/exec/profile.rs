@@ -9,12 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rf_graph::{
-    BackendExecutionSummary, Batch, Costs, Graph, OpCost, Telemetry, Timeline, TimelineEvent,
-    TimelineTrack, TrackKind,
+    BackendExecutionSummary, Batch, Costs, Graph, OpCost, Timeline, TimelineEvent, TimelineTrack,
+    TrackKind,
 };
 use rf_hip::{Event, Stream};
 
-use super::run::Runner;
 use crate::error::Error;
 use crate::launch::Recording;
 
@@ -49,15 +48,20 @@ struct Record {
     queued: Vec<Range<Instant>>,
 }
 
-impl Telemetry for Runner {
-    fn profile(&mut self, on: bool) {
-        let info = self.gpu.context().info();
-        self.profile = on.then(|| Profile::new(format!("GPU ({}, {})", info.name, info.arch)));
+impl Profile {
+    /// An empty profile of a backend.
+    pub(super) fn new(backend: String) -> Self {
+        let summary = BackendExecutionSummary { backend, ..BackendExecutionSummary::default() };
+        Self { summary, events: Vec::new(), copies: Copies::default(), timeline: None }
     }
 
-    fn record_timeline(&mut self, max_events: usize) -> bool {
-        let Some(profile) = &mut self.profile else { return false };
-        profile.timeline = Some(Record {
+    pub(super) fn summary(&self) -> BackendExecutionSummary {
+        self.summary.clone()
+    }
+
+    /// Starts to record a timeline.
+    pub(super) fn record_timeline(&mut self, max_events: usize) {
+        self.timeline = Some(Record {
             max_events,
             dropped_batches: 0,
             ops: Vec::new(),
@@ -65,19 +69,18 @@ impl Telemetry for Runner {
             transfers: Vec::new(),
             queued: Vec::new(),
         });
-        true
     }
 
-    fn timeline(&mut self) -> Option<Timeline> {
-        let Profile { timeline, summary, .. } = self.profile.as_ref()?;
-        let record = timeline.as_ref()?;
+    /// The timeline, if one is recorded.
+    pub(super) fn timeline(&self) -> Option<Timeline> {
+        let record = self.timeline.as_ref()?;
         let track = |name: &str, kind, events: &Vec<TimelineEvent>| TimelineTrack {
             name: name.to_owned(),
             kind,
             events: events.clone(),
         };
         Some(Timeline {
-            backend: summary.backend.clone(),
+            backend: self.summary.backend.clone(),
             tracks: vec![
                 track("launches", TrackKind::Launches, &record.launches),
                 track("ops", TrackKind::Ops, &record.ops),
@@ -85,18 +88,6 @@ impl Telemetry for Runner {
             ],
             dropped_batches: record.dropped_batches,
         })
-    }
-
-    fn summary(&mut self) -> Option<BackendExecutionSummary> {
-        Some(self.profile.as_ref()?.summary.clone())
-    }
-}
-
-impl Profile {
-    /// An empty profile of a backend.
-    fn new(backend: String) -> Self {
-        let summary = BackendExecutionSummary { backend, ..BackendExecutionSummary::default() };
-        Self { summary, events: Vec::new(), copies: Copies::default(), timeline: None }
     }
 
     /// Starts a batch, with its upload.
