@@ -321,6 +321,24 @@ fn bad_templates_are_errors() {
     }
 }
 
+#[test]
+#[expect(clippy::unwrap_used, reason = "a broken file fails the test")]
+fn templates_of_real_files_render() {
+    for (file, expected) in [
+        (
+            "vocabs/ggml-vocab-qwen2.gguf",
+            "<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n",
+        ),
+        ("vocabs/ggml-vocab-phi-3.gguf", "<|user|>\nBye<|end|>\n<|assistant|>\n"),
+        ("models/stories-7m-Q4_0.gguf", "<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n"),
+    ] {
+        let Some(path) = rf_testing::shared(file) else { continue };
+        let gguf = rf_gguf::Gguf::open(&path).unwrap();
+        let text = prompt(gguf.metadata().str("tokenizer.chat_template").unwrap().unwrap());
+        assert!(text.ends_with(expected), "{file}: {text}");
+    }
+}
+
 /// A question, a call with reasoning, and the tool's answer.
 fn tool_conversation() -> Vec<Message> {
     let call = MessageCall {

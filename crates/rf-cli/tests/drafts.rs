@@ -5,7 +5,6 @@
 mod program;
 
 use std::fs;
-use std::path::Path;
 
 use program::{demo_model, finish};
 use serde_json::Value;

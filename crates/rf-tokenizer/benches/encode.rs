@@ -12,7 +12,7 @@ use rf_tokenizer::{EncodeOptions, Tokenizer, VocabConfig};
 fn vocabularies() -> Vec<(&'static str, VocabConfig)> {
     let mut all = vec![("stories-7m", fixtures::demo())];
     for name in ["llama-bpe", "qwen2", "gpt-2", "deepseek-llm", "llama-spm"] {
-        if let Some(path) = fixtures::shared(&format!("vocabs/ggml-vocab-{name}.gguf")) {
+        if let Some(path) = rf_testing::shared(&format!("vocabs/ggml-vocab-{name}.gguf")) {
             all.push((name, fixtures::from_gguf(&path)));
         }
     }
