@@ -15,8 +15,8 @@ use rf_graph::{
 use rf_kv::CopyPage;
 
 use crate::support::{
-    ENGINE, SCHEDULER, VOCAB_SIZE, alone, ask, cpu, end, engine, greedy, prompt, sampled, submit,
-    tiny, with_sampler,
+    ENGINE, SCHEDULER, alone, ask, cpu, end, engine, greedy, prompt, sampled, submit, tiny,
+    with_sampler,
 };
 
 /// Faults to inject into the executor, and counts of its calls.
