@@ -2,7 +2,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `ROCFORGE_KERNEL_TARGETS` | `all`, `none` or a list such as `gfx1100,sm_80`; unset or `default`: RDNA 2 to 4 and NVIDIA with `--release`, otherwise gfx1100 and NVIDIA |
+//! | `ROCFORGE_KERNEL_TARGETS` | `release` (RDNA 2 to 4 and NVIDIA), `all`, `none`, or a list such as `gfx1100,sm_80`; unset or `machine`: the cards of this machine |
 //! | `ROCFORGE_CLANG` | the clang to use, version 19 or newer; unset: see [`Compiler::find`] |
 //!
 //! The crate builds without a compiler: the sources are always embedded, and `objects` reports
@@ -81,8 +81,12 @@ fn compile<'a>(
     };
     directive("rerun-if-changed", &compiler.path().display().to_string())?;
 
-    let optimised = env::var("PROFILE").is_ok_and(|profile| profile == "release");
-    let supported = compiler.supported_targets(selection, optimised)?;
+    let supported = compiler.supported_targets(selection)?;
+    if supported.targets.is_empty() && *selection == Selection::Machine {
+        let note = "built on a machine without a GPU: set ROCFORGE_KERNEL_TARGETS to release, or \
+                    to the architecture of a card";
+        return Ok((Vec::new(), note.to_owned()));
+    }
     let objects = compile_all(&compiler, cache, sources, &supported.targets, threads())?;
     print_objects(&objects)?;
     let names: Vec<_> = supported.targets.iter().map(|target| target.name).collect();

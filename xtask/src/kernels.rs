@@ -35,7 +35,7 @@ const MOST_PACKED_BYTES: usize = 2_000_000;
 #[derive(Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Options {
-    /// Build for these targets: all, default, or a list such as `gfx1100,sm_80`
+    /// Build for these targets: all, release, machine, or a list such as `gfx1100,sm_80`
     #[arg(long, value_name = "LIST", default_value = "all")]
     targets: Selection,
     /// Print registers, LDS and waves per SIMD of every kernel
@@ -67,7 +67,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let program = env::current_exe().context("path of this program")?;
     let cache = Cache::open(program.parent().context("path of this program")?)?;
 
-    let supported = compiler.supported_targets(&options.targets, true)?;
+    let supported = compiler.supported_targets(&options.targets)?;
     for skipped in &supported.unsupported {
         writeln!(out, "skipped: {}: {}", skipped.target.name, skipped.message)?;
     }

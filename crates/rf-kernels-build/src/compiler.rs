@@ -108,13 +108,9 @@ impl Compiler {
     ///
     /// [`Error::UnsupportedTarget`] if `selection` names the target; otherwise the compiler cannot
     /// be started, or temporary files cannot be written.
-    pub fn supported_targets(
-        &self,
-        selection: &Selection,
-        optimised: bool,
-    ) -> Result<SupportedTargets, Error> {
+    pub fn supported_targets(&self, selection: &Selection) -> Result<SupportedTargets, Error> {
         let mut supported = SupportedTargets { targets: Vec::new(), unsupported: Vec::new() };
-        for target in selection.targets(optimised) {
+        for target in selection.targets() {
             match self.probe(target)? {
                 None => supported.targets.push(target),
                 Some(message) if matches!(selection, Selection::Named(_)) => {

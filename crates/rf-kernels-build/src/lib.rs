@@ -31,7 +31,7 @@
 //!
 //! let sources = Sources::read(Path::new("kernels"))?;
 //! let compiler = Compiler::find()?;
-//! let supported = compiler.supported_targets(&Selection::Default, true)?;
+//! let supported = compiler.supported_targets(&Selection::Release)?;
 //! let cache = Cache::open(Path::new("target/release"))?;
 //! for object in compile_all(&compiler, &cache, &sources, &supported.targets, 4)? {
 //!     println!("{} for {}: {}", object.unit.name, object.target.name, object.path.display());
@@ -43,6 +43,7 @@ mod compile;
 mod compiler;
 mod delta;
 mod error;
+mod machine;
 mod selection;
 mod sources;
 mod targets;

@@ -2,16 +2,16 @@
 
 use std::str::FromStr;
 
-use crate::{
-    Error, Target,
-    targets::{DefaultIn, TARGETS},
-};
+use crate::{Error, Target, machine, targets::TARGETS};
 
-/// The targets to build, parsed from `all`, `none`, `default` or names separated by commas.
+/// The targets to build, parsed from `machine`, `release`, `all`, `none` or names separated by
+/// commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// The default targets of the build profile.
-    Default,
+    /// The cards of the machine that builds, so that a build from a checkout is short.
+    Machine,
+    /// What a program for other machines needs: every target of RDNA 2 to 4 and of NVIDIA.
+    Release,
     /// Every target that the compiler supports.
     All,
     /// No target.
@@ -23,14 +23,15 @@ pub enum Selection {
 impl FromStr for Selection {
     type Err = Error;
 
-    /// Parses a selection; an empty text means [`Selection::Default`].
+    /// Parses a selection; an empty text means [`Selection::Machine`].
     ///
     /// # Errors
     ///
     /// [`Error::UnknownTarget`]
     fn from_str(text: &str) -> Result<Self, Error> {
         match text.trim() {
-            "" | "default" => Ok(Self::Default),
+            "" | "machine" => Ok(Self::Machine),
+            "release" => Ok(Self::Release),
             "all" => Ok(Self::All),
             "none" => Ok(Self::None),
             list => {
@@ -42,16 +43,11 @@ impl FromStr for Selection {
 }
 
 impl Selection {
-    /// The selected targets; those of [`Selection::Default`] depend on whether the build is
-    /// `optimised`.
-    pub fn targets(&self, optimised: bool) -> Vec<&'static Target> {
-        let is_default = |target: &&Target| match target.default_in {
-            DefaultIn::EveryBuild => true,
-            DefaultIn::OptimisedBuilds => optimised,
-            DefaultIn::NoBuild => false,
-        };
+    /// The selected targets.
+    pub fn targets(&self) -> Vec<&'static Target> {
         match self {
-            Self::Default => TARGETS.iter().filter(is_default).collect(),
+            Self::Machine => machine::targets(),
+            Self::Release => TARGETS.iter().filter(|target| target.in_release).collect(),
             Self::All => TARGETS.iter().collect(),
             Self::None => Vec::new(),
             Self::Named(targets) => targets.clone(),
@@ -68,25 +64,26 @@ fn find(name: &str) -> Result<&'static Target, Error> {
 mod tests {
     use super::*;
 
-    fn names(text: &str, optimised: bool) -> Vec<&'static str> {
+    fn names(text: &str) -> Vec<&'static str> {
         let selection: Selection = text.parse().unwrap();
-        selection.targets(optimised).iter().map(|target| target.name).collect()
+        selection.targets().iter().map(|target| target.name).collect()
     }
 
     #[test]
-    fn defaults_depend_on_the_profile() {
-        assert_eq!(names("", false), ["gfx1100", "sm_80"]);
-        // Without gfx9, which has no target by default.
+    fn words_select_targets() {
+        // Without gfx9, which is built on request only.
         let all: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
-        let is_default = |name: &&str| !name.starts_with("gfx9");
-        assert_eq!(names("default", true), all.into_iter().filter(is_default).collect::<Vec<_>>());
-        assert_eq!(names("all", false).len(), TARGETS.len());
-        assert_eq!(names("none", true), [""; 0]);
+        let is_released = |name: &&str| !name.starts_with("gfx9");
+        assert_eq!(names("release"), all.into_iter().filter(is_released).collect::<Vec<_>>());
+        assert_eq!(names("all").len(), TARGETS.len());
+        assert_eq!(names("none"), [""; 0]);
+        assert_eq!("".parse::<Selection>().unwrap(), Selection::Machine);
+        assert_eq!(names("machine"), names(""));
     }
 
     #[test]
     fn lists_keep_their_order_and_ignore_spaces_and_empty_items() {
-        assert_eq!(names(" sm_80 , gfx1030,, ", true), ["sm_80", "gfx1030"]);
+        assert_eq!(names(" sm_80 , gfx1030,, "), ["sm_80", "gfx1030"]);
     }
 
     #[test]

@@ -9,7 +9,8 @@ pub struct Target {
     /// The compiler's name for the architecture: `gfx1100`, `gfx11-generic`, `sm_80`.
     pub name: &'static str,
     isa: Isa,
-    pub(crate) default_in: DefaultIn,
+    /// True if programs for other machines have it.
+    pub(crate) in_release: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,44 +23,37 @@ enum Isa {
     Ptx,
 }
 
-/// The builds that include a target by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DefaultIn {
-    /// Every build: emulators and test machines run these targets.
-    EveryBuild,
-    /// Optimised builds, which are carried to other machines.
-    OptimisedBuilds,
-    /// No build; the target must be selected.
-    NoBuild,
+const fn released(name: &'static str, isa: Isa) -> Target {
+    Target { name, isa, in_release: true }
 }
 
-const fn target(name: &'static str, isa: Isa, default_in: DefaultIn) -> Target {
-    Target { name, isa, default_in }
+const fn on_request(name: &'static str, isa: Isa) -> Target {
+    Target { name, isa, in_release: false }
 }
 
-/// An optimised build covers RDNA 2 to 4 and NVIDIA. Besides the generic targets, which ROCm before
-/// 6.4 does not load, it has the architectures of most cards exactly. In PTX for `sm_90` kernels
-/// start before the previous one ends; that for `sm_90a` runs on compute capability 9.0 alone and
-/// uses its matrix unit. Any other build covers what its tests can run, to be short.
+/// A release covers RDNA 2 to 4 and NVIDIA. Besides the generic targets, which ROCm before 6.4 does
+/// not load, it has the architectures of most cards exactly. In PTX for `sm_90` kernels start before
+/// the previous one ends; that for `sm_90a` runs on compute capability 9.0 alone and uses its matrix
+/// unit.
 pub(crate) const TARGETS: [Target; 18] = [
-    target("gfx9-generic", Isa::GfxGeneric, DefaultIn::NoBuild),
-    target("gfx90a", Isa::Gfx, DefaultIn::NoBuild),
-    target("gfx942", Isa::Gfx, DefaultIn::NoBuild),
-    target("gfx10-3-generic", Isa::GfxGeneric, DefaultIn::OptimisedBuilds),
-    target("gfx1030", Isa::Gfx, DefaultIn::OptimisedBuilds),
-    target("gfx11-generic", Isa::GfxGeneric, DefaultIn::OptimisedBuilds),
-    target("gfx1100", Isa::Gfx, DefaultIn::EveryBuild),
-    target("gfx1101", Isa::Gfx, DefaultIn::OptimisedBuilds),
-    target("gfx1102", Isa::Gfx, DefaultIn::OptimisedBuilds),
-    target("gfx1103", Isa::Gfx, DefaultIn::OptimisedBuilds),
-    target("gfx1150", Isa::Gfx, DefaultIn::OptimisedBuilds),
-    target("gfx1151", Isa::Gfx, DefaultIn::OptimisedBuilds),
-    target("gfx12-generic", Isa::GfxGeneric, DefaultIn::OptimisedBuilds),
-    target("gfx1200", Isa::Gfx, DefaultIn::OptimisedBuilds),
-    target("gfx1201", Isa::Gfx, DefaultIn::OptimisedBuilds),
-    target("sm_80", Isa::Ptx, DefaultIn::EveryBuild),
-    target("sm_90", Isa::Ptx, DefaultIn::OptimisedBuilds),
-    target("sm_90a", Isa::Ptx, DefaultIn::OptimisedBuilds),
+    on_request("gfx9-generic", Isa::GfxGeneric),
+    on_request("gfx90a", Isa::Gfx),
+    on_request("gfx942", Isa::Gfx),
+    released("gfx10-3-generic", Isa::GfxGeneric),
+    released("gfx1030", Isa::Gfx),
+    released("gfx11-generic", Isa::GfxGeneric),
+    released("gfx1100", Isa::Gfx),
+    released("gfx1101", Isa::Gfx),
+    released("gfx1102", Isa::Gfx),
+    released("gfx1103", Isa::Gfx),
+    released("gfx1150", Isa::Gfx),
+    released("gfx1151", Isa::Gfx),
+    released("gfx12-generic", Isa::GfxGeneric),
+    released("gfx1200", Isa::Gfx),
+    released("gfx1201", Isa::Gfx),
+    released("sm_80", Isa::Ptx),
+    released("sm_90", Isa::Ptx),
+    released("sm_90a", Isa::Ptx),
 ];
 
 impl Target {

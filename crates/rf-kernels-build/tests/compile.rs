@@ -40,7 +40,7 @@ impl Project {
     fn build(&self, targets: &str) -> Result<Vec<Outcome>, Error> {
         let sources = Sources::read(self.directory.path())?;
         let selection: Selection = targets.parse()?;
-        let targets = self.compiler.supported_targets(&selection, false)?.targets;
+        let targets = self.compiler.supported_targets(&selection)?.targets;
         let objects = compile_all(&self.compiler, &self.cache(), &sources, &targets, 3)?;
         for object in &objects {
             assert_eq!(fs::read(&object.path).unwrap(), fs::read(&object.unit.path).unwrap());
@@ -103,7 +103,7 @@ fn unsupported_targets_are_errors_only_where_named() {
     let project = Project::new(&[]);
     let error = project.build("gfx942").unwrap_err();
     assert!(matches!(&error, Error::UnsupportedTarget { target: "gfx942", .. }), "{error}");
-    let all = project.compiler.supported_targets(&Selection::All, false).unwrap();
+    let all = project.compiler.supported_targets(&Selection::All).unwrap();
     let unsupported: Vec<_> =
         all.unsupported.iter().map(|one| (one.target.name, &*one.message)).collect();
     assert_eq!(unsupported, [("gfx942", "error: unknown target gfx942")]);

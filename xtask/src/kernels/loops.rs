@@ -48,7 +48,7 @@ pub(super) fn print(
     let mut sources = Sources::read(&worktree.join("kernels"))?;
     sources.retain(|unit| units.contains(&*unit.name));
     let selection: Selection = Vec::from_iter(targets).join(",").parse()?;
-    let targets = build.compiler.supported_targets(&selection, true)?.targets;
+    let targets = build.compiler.supported_targets(&selection)?.targets;
     let objects = compile_all(build.compiler, build.cache, &sources, &targets, build.threads)?;
     let before = instructions::count(build.compiler, &objects)?;
 

@@ -1,0 +1,189 @@
+//! Every way into the engine gives the same answer: the library, `rf-cli run`, and the server, with
+//! and without drafts, for one model of each kind.
+
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+#[path = "../../rf-server/tests/fixed/mod.rs"]
+mod fixed;
+mod program;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use program::{finish, rf_cli};
+use rocmforge::device::{Device, DeviceOptions};
+use rocmforge::{Drafts, GenerateOptions, Loader, Model, SamplerConfig, Tool};
+use serde_json::{Value, json};
+
+/// A dense model, one with windows, one with experts, a recurrent one, and one with latent attention.
+const MODELS: [&str; 5] =
+    ["smollm3", "gemma3_linear", "gptoss_mxfp4", "granitehybrid", "deepseek2_mla"];
+const PROMPT: &str = "abcabcabcabc";
+const TOKENS: usize = 24;
+
+/// A server on a free port, which ends with this value.
+struct Serve {
+    child: Child,
+    address: String,
+}
+
+impl Serve {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let all = [&["serve", "--port", "0"], arguments].concat();
+        let mut child = rf_cli(folder, &all).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("http://") {
+            line.clear();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the server ended");
+        }
+        let address = line.trim().rsplit_once("http://").unwrap().1.to_owned();
+        // A pipe that nobody reads would block the log.
+        std::thread::spawn(move || stderr.read_to_end(&mut Vec::new()));
+        Self { child, address }
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let body = body.to_string();
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        )
+        .unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{reply}");
+        serde_json::from_str(body).unwrap()
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn load(path: &Path, drafts: Drafts) -> Model {
+    let device = DeviceOptions { device: Device::Cpu, ..DeviceOptions::default() };
+    Loader::new(path).device(device).drafts(drafts).load().unwrap()
+}
+
+#[test]
+fn greedy_text_and_log_probabilities_are_the_same_at_every_door() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in MODELS {
+        let path = rf_testing::golden_model(name);
+        let file = path.to_str().unwrap();
+        let mut texts = Vec::new();
+        for (drafts, spec) in [(Drafts::Off, "off"), (Drafts::Ngram, "ngram")] {
+            let options = GenerateOptions {
+                sampler: SamplerConfig { temperature: 0.0, ..SamplerConfig::default() },
+                max_tokens: Some(TOKENS),
+                ignore_eos: true,
+                ..GenerateOptions::default()
+            };
+            let model = load(&path, drafts);
+            let answer = model.complete(PROMPT).options(options).logprobs(2).answer().unwrap();
+            assert_eq!(answer.tokens.len(), TOKENS, "{name}");
+            let library: Vec<f32> = answer.tokens.iter().map(|token| token.logprob).collect();
+
+            let run =
+                ["run", "-m", file, "--raw", "--json", "--temp", "0", "-n", "24", "--ignore-eos"];
+            let run = finish(folder.path(), &[&run[..], &["--spec", spec, PROMPT]].concat()).json();
+            let ids: Vec<u64> = answer.tokens.iter().map(|token| u64::from(token.id)).collect();
+            assert_eq!(run["ids"], json!(ids), "{name} {spec}");
+            assert_eq!(run["text"], answer.content, "{name} {spec}");
+
+            let server = Serve::start(folder.path(), &["-m", file, "--spec", spec]);
+            let reply = server.post(
+                "/v1/completions",
+                &json!({
+                    "prompt": PROMPT, "temperature": 0, "max_tokens": TOKENS, "ignore_eos": true,
+                    "logprobs": 2,
+                }),
+            );
+            let choice = &reply["choices"][0];
+            assert_eq!(choice["text"], answer.content, "{name} {spec}");
+            let served = choice["logprobs"]["token_logprobs"].as_array().unwrap();
+            let served: Vec<f32> =
+                served.iter().map(|number| number.as_f64().unwrap() as f32).collect();
+            assert_eq!(served, library, "{name} {spec}");
+            texts.push(answer.content);
+        }
+        assert_eq!(texts[0], texts[1], "{name}: drafts change the text");
+    }
+}
+
+/// A model that reasons, says a sentence, and calls a tool.
+fn reasoner(folder: &Path) -> std::path::PathBuf {
+    let path = folder.join("fixed.gguf");
+    let template = "{% for message in messages %}{{ message.content }}{{ message.reasoning_content }}\
+        {% endfor %}{{ tools }}<|answer|>{# <tool_call> <think> #}";
+    let answer = "<think>\nHm.\n</think>\nLet me look.\n<tool_call>\n{\"name\": \"weather\", \
+        \"arguments\": {\"town\": \"Oslo\"}}\n</tool_call>";
+    fixed::write(&path, template, &[("<|answer|>", answer)]).unwrap();
+    path
+}
+
+fn weather() -> Value {
+    let town = json!({ "type": "object", "properties": { "town": { "type": "string" } } });
+    json!({ "type": "function", "function": { "name": "weather", "parameters": town } })
+}
+
+#[test]
+fn reasoning_and_tool_calls_are_the_same_at_every_door() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = reasoner(folder.path());
+    let file = path.to_str().unwrap();
+    std::fs::write(folder.path().join("tools.json"), json!([weather()]).to_string()).unwrap();
+
+    let model = load(&path, Drafts::Off);
+    let tool = Tool::from_json(&weather()).unwrap();
+    let answer = model.chat().user("Hi").tool(tool).answer().unwrap();
+    assert_eq!(answer.reasoning.trim(), "Hm.");
+    assert_eq!(answer.content.trim(), "Let me look.");
+    let [call] = &answer.calls[..] else { panic!("{answer:?}") };
+    assert_eq!((call.name.as_str(), call.complete), ("weather", true));
+
+    let tools = ["run", "-m", file, "--tools", "tools.json", "Hi"];
+    let shown = finish(folder.path(), &tools);
+    let lines: Vec<&str> = shown.stdout.lines().filter(|line| !line.is_empty()).collect();
+    let [content, printed] = lines[..] else { panic!("{}", shown.stdout) };
+    assert_eq!(content.trim(), "Let me look.");
+    let printed: Value = serde_json::from_str(printed).unwrap();
+    assert_eq!(printed["function"]["name"], "weather");
+    assert_eq!(printed["function"]["arguments"], call.arguments);
+    assert!(shown.stderr.contains("Hm."), "{}", shown.stderr);
+    let json = finish(folder.path(), &[&tools[..], &["--json"]].concat()).json();
+    assert_eq!(json["tool_calls"][0]["function"], printed["function"]);
+    assert_eq!(json["reasoning"], answer.reasoning);
+
+    let server = Serve::start(folder.path(), &["-m", file]);
+    let messages = json!([{ "role": "user", "content": "Hi" }]);
+    let body = json!({ "messages": messages, "tools": [weather()] });
+    let message = server.post("/v1/chat/completions", &body)["choices"][0]["message"].take();
+    assert_eq!(message["tool_calls"][0]["function"], printed["function"]);
+    assert_eq!(message["reasoning_content"], answer.reasoning);
+    assert_eq!(message["content"], answer.content);
+}
+
+#[test]
+fn bad_files_of_tools_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for (text, problem) in
+        [("{", "is not JSON"), ("{}", "is not a list"), (r#"[{"type": "function"}]"#, "tool 1")]
+    {
+        std::fs::write(folder.path().join("tools.json"), text).unwrap();
+        let run = finish(folder.path(), &["run", "--tools", "tools.json", "Hi"]);
+        assert_eq!(run.code, Some(2), "{}", run.stderr);
+        assert!(run.stderr.contains("--tools") && run.stderr.contains(problem), "{}", run.stderr);
+    }
+}
