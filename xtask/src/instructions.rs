@@ -19,8 +19,11 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
-use self::callgrind::{Functions, dumps};
-use crate::snapshot::Snapshot;
+use self::callgrind::{Counts, Functions, dumps};
+use crate::{
+    revision,
+    snapshot::{Change, Snapshot},
+};
 
 const SNAPSHOT: &str = "benchmarks/instructions/avx2.toml";
 
@@ -35,9 +38,6 @@ const ISA: &str = "avx2";
 
 /// The function whose callees are counted.
 const COUNTED: &str = "instructions::counted";
-
-/// The instructions of workloads, by function.
-type Counts = BTreeMap<String, Functions>;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -81,7 +81,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     }
     if !comparison.grown.is_empty() {
         // What grew is a finding even if the older program cannot be built.
-        if let Err(error) = functions::print(root, &comparison.grown, &counts, &mut out) {
+        if let Err(error) = print_functions(root, &comparison.grown, &counts, &mut out) {
             writeln!(out, "no functions to compare with: {error:#}")?;
         }
     }
@@ -97,6 +97,20 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     }
     writeln!(out, "instructions: {} workloads, {findings} findings", counts.len())?;
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints the functions of the workloads that grew, in the commit that last wrote the snapshot,
+/// which is built and counted, and in this checkout.
+fn print_functions(
+    root: &Path,
+    grown: &[Change<'_>],
+    counts: &Counts,
+    out: &mut impl Write,
+) -> Result<()> {
+    let commit = revision::last_change(root, SNAPSHOT)?;
+    let worktree = revision::checkout(root, &commit)?;
+    let before = count(&worktree, &build(&worktree)?)?;
+    functions::print(grown, (&commit, &before), counts, out)
 }
 
 /// The reason why this machine cannot count instructions, or `None`.

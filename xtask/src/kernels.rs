@@ -25,7 +25,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use rf_kernels_build::{Cache, Compiler, ObjectFile, Selection, Sources, compile_all, packed};
 
-use self::{catalogue::Catalogue, instructions::Counted, report::Report};
+use self::{catalogue::Catalogue, instructions::Counted, loops::Build, report::Report};
 use crate::snapshot::Snapshot;
 
 /// The most bytes of an AMD target's code, packed alone. PTX is text and larger.
@@ -114,14 +114,6 @@ fn check_resources(
         Some((committed, current)) => Ok(resources::differences(&committed, &current)),
         None => Ok(Vec::new()),
     }
-}
-
-/// What it takes to compile the kernels of another revision.
-struct Build<'a> {
-    root: &'a Path,
-    compiler: &'a Compiler,
-    cache: &'a Cache,
-    threads: usize,
 }
 
 /// Compares the instruction counts of hot kernels with the snapshot, or writes it. Prints the loops

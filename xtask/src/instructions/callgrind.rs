@@ -16,6 +16,9 @@ pub(super) type Functions = BTreeMap<String, u64>;
 const FREE_LISTS: [&str; 6] =
     ["_int_", "malloc_consolidate", "sysmalloc", "systrim", "tcache_", "unlink_chunk"];
 
+/// The instructions of workloads, by function.
+pub(super) type Counts = BTreeMap<String, Functions>;
+
 /// The instructions of each dump in `output`, by function. A call counts for its callee.
 pub(super) fn dumps(output: &str) -> Vec<Functions> {
     let mut dumps: Vec<Functions> = Vec::new();

@@ -1,37 +1,34 @@
 //! The functions of workloads that grew, in the snapshot's revision and in the checkout.
 
-use std::{collections::BTreeSet, io::Write, path::Path};
+use std::{collections::BTreeSet, io::Write};
 
 use anyhow::{Result, ensure};
 
-use super::{Counts, SNAPSHOT, build, callgrind::Functions, count};
-use crate::{revision, snapshot::Change};
+use super::callgrind::{Counts, Functions};
+use crate::snapshot::Change;
 
 /// The most functions of a workload that are printed.
 const MAX_FUNCTIONS: usize = 8;
 
-/// Prints the functions of the workloads in `grown`, those with the largest differences. `counts`
-/// is the checkout's. The commit that last wrote the snapshot is built and counted.
+/// Prints the functions of the workloads in `grown`, those with the largest differences, in a
+/// commit and in the checkout.
 ///
 /// # Errors
 ///
-/// That commit is not available, does not build or cannot be counted.
+/// Both have the same functions.
 pub(super) fn print(
-    root: &Path,
     grown: &[Change<'_>],
+    (commit, before): (&str, &Counts),
     counts: &Counts,
     out: &mut impl Write,
 ) -> Result<()> {
-    let commit = revision::last_change(root, SNAPSHOT)?;
     writeln!(out, "functions of workloads that grew, counted in {commit} and in this checkout")?;
-    let worktree = revision::checkout(root, &commit)?;
-    let before = count(&worktree, &build(&worktree)?)?;
     let mut differs = false;
     for change in grown {
         let none = Functions::new();
         let was = before.get(change.name).unwrap_or(&none);
         let is = counts.get(change.name).unwrap_or(&none);
-        let lines = side_by_side(&commit, was, is);
+        let lines = side_by_side(commit, was, is);
         differs |= lines.len() > 1;
         writeln!(out, "\n{change}")?;
         for line in lines {

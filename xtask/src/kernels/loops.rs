@@ -3,15 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write,
+    path::Path,
 };
 
 use anyhow::{Result, ensure};
-use rf_kernels_build::{Selection, Sources, compile_all};
+use rf_kernels_build::{Cache, Compiler, Selection, Sources, compile_all};
 
-use super::{
-    Build,
-    instructions::{self, Classes, Counted},
-};
+use super::instructions::{self, Classes, Counted};
 use crate::{
     revision,
     snapshot::{Change, template},
@@ -19,6 +17,14 @@ use crate::{
 
 /// The most kernels that are printed: a change of a shared header may let all of them grow.
 const MAX_PRINTED: usize = 12;
+
+/// The tools that compile the kernels of another revision.
+pub(super) struct Build<'a> {
+    pub(super) root: &'a Path,
+    pub(super) compiler: &'a Compiler,
+    pub(super) cache: &'a Cache,
+    pub(super) threads: usize,
+}
 
 /// Prints the loops of the kernels in `grown`, of a template and target the one that grew most.
 /// `counted` is the code of the checkout. The code of the commit that last wrote the snapshot is

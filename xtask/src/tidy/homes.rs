@@ -78,8 +78,17 @@ const FOLDERS: [(&str, Code); 4] = [
 const FOR_PROGRAMS: [&str; 4] = ["anyhow", "clap", "ctrlc", "indicatif"];
 
 /// The modules of xtask, which check the repository. No library needs them.
-const TASKS: [&str; 7] =
-    ["bench", "emulate", "estimates", "instructions", "kernels", "main", "tidy"];
+const TASKS: [&str; 9] = [
+    "bench",
+    "emulate",
+    "estimates",
+    "instructions",
+    "kernels",
+    "main",
+    "revision",
+    "snapshot",
+    "tidy",
+];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
