@@ -28,9 +28,11 @@ mod launch;
 mod pack;
 mod system;
 
-pub mod objects;
 #[macro_use]
-pub mod params;
+mod params;
+
+pub mod counted;
+pub mod objects;
 pub mod selftest;
 pub mod tune;
 pub mod tuning;

@@ -1,6 +1,6 @@
 //! The choices of a launch that depend on the card.
 //!
-//! The formulas of [`params`](crate::params) choose the waves, tiles and divisions of a launch. A
+//! The formulas of `params` choose the waves, tiles and divisions of a launch. A
 //! [`Tuning`] replaces some of these choices by values that were measured on a card, see
 //! [`tune`](crate::tune). A choice changes the order of sums, and [`Knob::PrefillBits`] the
 //! rounding of operands; results stay within the bounds of the conformance cases with any choice.

@@ -13,10 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use rf_kernels::params::{
-    Activations, Address, Launch, MAX_PROJECTIONS, MatmulDevice, MatmulParams, MatvecGluParams,
-    MatvecParams, Projection, Weight,
-};
+use rf_kernels::counted::{CountedLaunch, CountedMatmul};
 use rf_kernels_build::ObjectFile;
 use rf_quant::DType;
 use serde::{Deserialize, Serialize};
@@ -26,9 +23,6 @@ const VARIABLE: &str = "ROCFORGE_RDNA_EMU";
 const TARGET: &str = "gfx1100";
 const DRIVER: &str = "benchmarks/isa/count_kernels.py";
 const ANCHORS: &str = "benchmarks/isa/llama-cpp.toml";
-
-/// The upper half of an address that the driver replaces; the lower half is an offset.
-const MARK: u64 = 0xb0ff_e000;
 
 /// The columns of the table, with the instruction classes of `count.py` that each one sums.
 const SHOWN: [(&str, &[&str]); 6] = [
@@ -56,12 +50,9 @@ struct Anchors {
 
 /// One kernel on the shape of its anchor.
 struct Case {
-    what: &'static str,
+    matmul: CountedMatmul,
     dtype: DType,
-    kilo_weights: f64,
-    launch: Launch,
-    params: Vec<u8>,
-    arena_bytes: u64,
+    launch: CountedLaunch,
 }
 
 /// A launch, as the driver reads it.
@@ -110,139 +101,53 @@ pub(super) fn run(
 /// Every kind of matmul in every format that has an anchor.
 fn cases(anchors: &Anchors) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
-    for (names, case) in [
-        (&anchors.decode, decode as fn(DType) -> Case),
-        (&anchors.gate_and_up, gate_and_up),
-        (&anchors.eight_columns, eight_columns),
-        (&anchors.prefill, prefill),
+    for matmul in [
+        CountedMatmul::Decode,
+        CountedMatmul::GateAndUp,
+        CountedMatmul::EightColumns,
+        CountedMatmul::Prefill,
     ] {
-        for name in names.keys() {
+        for name in anchors.of(matmul).keys() {
             let dtype = DType::ALL.into_iter().find(|dtype| dtype.to_string() == *name);
-            cases.push(case(dtype.with_context(|| format!("{ANCHORS}: no format {name}"))?));
+            let dtype = dtype.with_context(|| format!("{ANCHORS}: no format {name}"))?;
+            cases.push(Case::new(matmul, dtype));
         }
     }
     Ok(cases)
 }
 
-fn decode(dtype: DType) -> Case {
-    matvec("decode", dtype, 1)
-}
-
-fn eight_columns(dtype: DType) -> Case {
-    matvec("8 columns", dtype, 8)
-}
-
-fn only(projection: Projection) -> [Projection; MAX_PROJECTIONS] {
-    let mut projections = [Projection::default(); MAX_PROJECTIONS];
-    projections[0] = projection;
-    projections
-}
-
-fn matvec(what: &'static str, dtype: DType, tokens: u32) -> Case {
-    let (rows, columns) = (256, 4096);
-    let device = MatmulDevice::new(1, TARGET);
-    let mut arena = Arena::default();
-    let params = MatvecParams {
-        projections: only(arena.projection(rows, columns, tokens)),
-        x_q8: arena.activations(tokens, columns),
-        num_projections: 1,
-        columns,
-        tokens,
-        ..MatvecParams::default()
-    }
-    .with_waves(&[dtype], device);
-    let launch = params.launch(&[dtype], device);
-    Case::new(what, dtype, rows * columns, launch, &params, &arena)
-}
-
-fn gate_and_up(dtype: DType) -> Case {
-    let (rows, columns) = (256, 4096);
-    let device = MatmulDevice::new(1, TARGET);
-    let mut arena = Arena::default();
-    let params = MatvecGluParams {
-        gate: arena.weight(rows, columns),
-        up: arena.weight(rows, columns),
-        x_q8: arena.activations(1, columns),
-        out_q8: arena.activations(1, rows),
-        rows,
-        columns,
-        tokens: 1,
-        ..MatvecGluParams::default()
-    }
-    .with_waves(dtype, device);
-    let launch = params.launch(dtype, device);
-    Case::new("gate and up", dtype, 2 * rows * columns, launch, &params, &arena)
-}
-
-fn prefill(dtype: DType) -> Case {
-    let (rows, columns, tokens) = (128, 2048, 128);
-    let mut arena = Arena::default();
-    let params = MatmulParams {
-        projections: only(arena.projection(rows, columns, tokens)),
-        x_q8: arena.activations(tokens, columns),
-        num_projections: 1,
-        columns,
-        tokens,
-        ..MatmulParams::default()
-    };
-    // With one compute unit the largest tile is selected, as for a model's matrices on a device.
-    let launch = params.launch(dtype, MatmulDevice::new(1, TARGET));
-    Case::new("prefill", dtype, rows * columns, launch, &params, &arena)
-}
-
-/// Assigns offsets in the memory that the driver allocates.
-#[derive(Default)]
-struct Arena {
-    bytes: u64,
-}
-
-impl Arena {
-    fn place(&mut self, num_bytes: u32) -> Address {
-        let offset = self.bytes;
-        self.bytes += u64::from(num_bytes).next_multiple_of(4096);
-        MARK << 32 | offset
-    }
-
-    /// A matrix. Each plane is large enough for every format, including the rows after the last
-    /// one.
-    fn weight(&mut self, rows: u32, columns: u32) -> Weight {
-        const SPARE_ROWS: u32 = 8;
-        let mut plane = || self.place((rows + SPARE_ROWS) * columns);
-        Weight { low: plane(), high: plane(), scale: plane(), super_scale: plane() }
-    }
-
-    fn projection(&mut self, rows: u32, columns: u32, tokens: u32) -> Projection {
-        let weight = self.weight(rows, columns);
-        Projection { weight, out: self.place(4 * rows * tokens), rows, ..Projection::default() }
-    }
-
-    fn activations(&mut self, rows: u32, columns: u32) -> Activations {
-        Activations { q: self.place(rows * columns), meta: self.place(rows * columns / 4) }
+impl Anchors {
+    fn of(&self, matmul: CountedMatmul) -> &BTreeMap<String, f64> {
+        match matmul {
+            CountedMatmul::Decode => &self.decode,
+            CountedMatmul::GateAndUp => &self.gate_and_up,
+            CountedMatmul::EightColumns => &self.eight_columns,
+            CountedMatmul::Prefill => &self.prefill,
+        }
     }
 }
 
 impl Case {
-    fn new(
-        what: &'static str,
-        dtype: DType,
-        weights: u32,
-        launch: Launch,
-        params: &impl bytemuck::Pod,
-        arena: &Arena,
-    ) -> Self {
-        let params = bytemuck::bytes_of(params).to_vec();
-        let kilo_weights = f64::from(weights) / 1024.0;
-        Self { what, dtype, kilo_weights, launch, params, arena_bytes: arena.bytes }
+    fn new(matmul: CountedMatmul, dtype: DType) -> Self {
+        Self { matmul, dtype, launch: matmul.launch(dtype, TARGET) }
+    }
+
+    fn what(&self) -> &'static str {
+        match self.matmul {
+            CountedMatmul::Decode => "decode",
+            CountedMatmul::GateAndUp => "gate and up",
+            CountedMatmul::EightColumns => "8 columns",
+            CountedMatmul::Prefill => "prefill",
+        }
     }
 
     /// The launch, with the code object that contains the kernel.
     fn job<'a>(&'a self, objects: &'a [ObjectFile<'_>]) -> Result<Job<'a>> {
-        let Launch { kernel, grid, block, .. } = self.launch;
+        let CountedLaunch { kernel, grid, block, arena_bytes, .. } = self.launch;
         for object in objects.iter().filter(|object| object.target.name == TARGET) {
             let kernels = super::metadata::kernels(&fs::read(&object.path)?)?;
             if kernels.iter().any(|there| there.name == kernel) {
-                let (object, params, arena_bytes) =
-                    (&*object.path, &*self.params, self.arena_bytes);
+                let (object, params) = (&*object.path, &*self.launch.params);
                 return Ok(Job { object, kernel, grid, block, params, arena_bytes });
             }
         }
@@ -256,31 +161,26 @@ impl Case {
         counts: &Counts,
         out: &mut impl Write,
     ) -> Result<Vec<String>> {
-        let name = self.dtype.to_string();
+        let (what, name) = (self.what(), self.dtype.to_string());
+        let kilo_weights = f64::from(self.launch.num_weights) / 1024.0;
         let per_kilo = |classes: &[&str]| {
             let sum: u64 = classes.iter().filter_map(|class| counts.get(*class)).sum();
-            sum as f64 / self.kilo_weights
+            sum as f64 / kilo_weights
         };
-        let all = counts.values().sum::<u64>() as f64 / self.kilo_weights;
-        let table = match self.what {
-            "decode" => &anchors.decode,
-            "gate and up" => &anchors.gate_and_up,
-            "8 columns" => &anchors.eight_columns,
-            _ => &anchors.prefill,
-        };
-        let anchor = table.get(&name).copied().unwrap_or(f64::NAN);
-        write!(out, "{:<12} {name:<6} {all:>6.0} {anchor:>10.0} {:>6.2}", self.what, all / anchor)?;
+        let all = counts.values().sum::<u64>() as f64 / kilo_weights;
+        let anchor = anchors.of(self.matmul).get(&name).copied().unwrap_or(f64::NAN);
+        write!(out, "{what:<12} {name:<6} {all:>6.0} {anchor:>10.0} {:>6.2}", all / anchor)?;
         for (_, classes) in SHOWN {
             write!(out, " {:>7.1}", per_kilo(classes))?;
         }
         let mut findings = Vec::new();
-        let mut compare = |what: &str, ours: f64, theirs: f64| {
+        let mut compare = |unit: &str, ours: f64, theirs: f64| {
             if ours > theirs {
-                let what = format!("{} {name}: {ours:.2} {what}", self.what);
-                findings.push(format!("{what}, {theirs:.2} in llama.cpp"));
+                let ours = format!("{what} {name}: {ours:.2} {unit}");
+                findings.push(format!("{ours}, {theirs:.2} in llama.cpp"));
             }
         };
-        if self.what == "prefill" {
+        if self.matmul == CountedMatmul::Prefill {
             let ours = per_kilo(&["VALU"]) / per_kilo(&["WMMA"]);
             let theirs = anchors.prefill_valu_per_wmma.get(&name).copied().unwrap_or(f64::NAN);
             write!(out, "   VALU per WMMA {ours:.2}, llama.cpp {theirs:.2}, {:.2}", ours / theirs)?;
@@ -346,19 +246,8 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_offsets_within_the_arena() {
-        for case in cases(&anchors()).unwrap() {
-            let words = case.params.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
-            let offsets: Vec<_> =
-                words.filter(|word| word >> 32 == MARK).map(|word| word & 0xffff_ffff).collect();
-            assert!(offsets.len() >= 7, "{}", case.launch.kernel);
-            assert!(offsets.iter().all(|&offset| offset < case.arena_bytes));
-        }
-    }
-
-    #[test]
     fn more_than_llama_cpp_is_a_finding() {
-        let case = decode(DType::Q4_0);
+        let case = Case::new(CountedMatmul::Decode, DType::Q4_0);
         let of = |instructions: u64| {
             let counts = Counts::from([("VALU".to_owned(), instructions * 1024)]);
             case.print(&anchors(), &counts, &mut Vec::new()).unwrap()

@@ -54,7 +54,7 @@ const HOMES: &[Home] = &[
     ),
     home("xtask", "rf_emu", &["cost"], "estimated times to print and to compare"),
     home("xtask", "rf_kernels_build", &[], "compiles kernels"),
-    home("xtask", "rf_kernels", &["params"], "sizes of kernel parameters"),
+    home("xtask", "rf_kernels", &["counted"], "launches whose instructions are counted"),
     home("xtask", "rf_quant", &["DType"], "names of formats"),
 ];
 

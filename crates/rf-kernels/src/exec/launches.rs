@@ -126,7 +126,7 @@ impl StepPlaces<'_> {
         for (part, end) in cuts.iter().enumerate() {
             let (from, to) = (self.step.stamp(part), self.step.stamp(part + 1));
             let params = PassStampParams { from, to };
-            ops.insert(end - 1, params.launch(), params);
+            ops.insert(end - 1, PassStampParams::launch(), params);
         }
 
         let tuning = &self.program.analysis.matmul_device.tuning;

@@ -67,12 +67,17 @@ params! {
 
 impl AttentionParams {
     /// The window of attention that is not causal.
-    pub const BOTH_DIRECTIONS: u32 = u32::MAX;
+    pub(crate) const BOTH_DIRECTIONS: u32 = u32::MAX;
 
     /// Sets the query heads of a workgroup, and the number of splits that fills the device once,
     /// for at most `context` visible keys and at most `max_splits` partial results.
     #[must_use]
-    pub fn with_splits(self, context: usize, device: MatmulDevice, max_splits: usize) -> Self {
+    pub(crate) fn with_splits(
+        self,
+        context: usize,
+        device: MatmulDevice,
+        max_splits: usize,
+    ) -> Self {
         // Workgroups that registers allow at once. More would be a second round that is nearly
         // empty.
         let at_once = match device.matrix_unit {
@@ -127,12 +132,12 @@ impl AttentionParams {
 
     /// Returns true if a prefill kernel has heads of this size. Otherwise spans of any length use
     /// the decode kernel.
-    pub fn has_prefill(head_dim: usize) -> bool {
+    pub(crate) fn has_prefill(head_dim: usize) -> bool {
         PREFILL.iter().all(|sizes| sizes.iter().any(|size| head_dim <= size.head_dim as usize))
     }
 
     /// The launch for spans of few tokens.
-    pub fn decode_launch(&self) -> Launch {
+    pub(crate) fn decode_launch(&self) -> Launch {
         let heads = self.heads_together.clamp(1, self.heads_per_kv());
         let size = match self.cache.head_dim {
             0..=64 => 0,
@@ -150,7 +155,7 @@ impl AttentionParams {
     /// this total number of tokens. Workgroups beyond the last tile return at once. On NVIDIA wide
     /// kernels compute long spans where they have a workgroup for three quarters of the compute
     /// units.
-    pub fn prefill_launch(&self, device: MatmulDevice) -> Launch {
+    pub(crate) fn prefill_launch(&self, device: MatmulDevice) -> Launch {
         let kv_type = self.cache.kv_type as usize % 4;
         let sizes = &PREFILL[kv_type];
         let size = sizes.iter().find(|size| self.cache.head_dim <= size.head_dim);

@@ -40,12 +40,12 @@ params! {
 
 impl EmbedParams {
     /// The launch without a norm.
-    pub fn embed(&self, table: DType) -> Launch {
+    pub(crate) fn embed(&self, table: DType) -> Launch {
         Launch::linear(kernel_name!(table, "embed_", "_f32"), self.rows as usize, EMBED_THREADS)
     }
 
     /// The launch with the norm.
-    pub fn embed_rms_norm(&self, table: DType) -> Launch {
+    pub(crate) fn embed_rms_norm(&self, table: DType) -> Launch {
         Launch::linear(
             kernel_name!(table, "embed_rms_norm_", "_f32_q8"),
             self.rows as usize,
@@ -55,7 +55,7 @@ impl EmbedParams {
 }
 
 /// Threads of a workgroup that embeds and normalises a row: two vectors of four columns each.
-pub fn embed_rms_norm_threads(columns: u32) -> u32 {
+pub(crate) fn embed_rms_norm_threads(columns: u32) -> u32 {
     columns.div_ceil(8).next_multiple_of(32).clamp(32, 1024)
 }
 

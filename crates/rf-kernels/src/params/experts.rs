@@ -10,10 +10,10 @@ const GROUP_THREADS: u32 = 256;
 const EXPERT_THREADS: u32 = 128;
 
 /// Largest number of groups of experts: the kernel has a lane for each.
-pub const MAX_EXPERT_GROUPS: usize = 32;
+pub(crate) const MAX_EXPERT_GROUPS: usize = 32;
 
 /// Largest number of experts that compute a token: the kernel has a lane for each.
-pub const MAX_SLOTS: usize = 32;
+pub(crate) const MAX_SLOTS: usize = 32;
 
 params! {
     /// Selection and weighting of the experts of each token, [`rf_graph::Router`]. A shared expert
@@ -70,7 +70,7 @@ params! {
         tile_slots: u32,
     }
 
-    /// The outputs of the experts and their weights p = route[t][used + s], slots s in order: the
+    /// The outputs of the experts and their weights `p = route[t][used + s]`, slots s in order: the
     /// kernels `combine_*` and `scale_*`.
     struct ExpertRowsParams {
         /// `[tokens, used · columns]`.
@@ -94,7 +94,7 @@ params! {
 
 impl RouteParams {
     /// The launch: a wave per token.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         let groups = self.tokens.div_ceil(EXPERT_THREADS / 32);
         Launch::linear("route_f32", groups as usize, EXPERT_THREADS)
     }
@@ -102,19 +102,19 @@ impl RouteParams {
 
 impl GroupExpertsParams {
     /// The launch: a workgroup per expert.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         Launch::linear("group_experts", self.experts as usize, GROUP_THREADS)
     }
 }
 
 impl ExpertRowsParams {
     /// The launch of the weighted sum.
-    pub fn combine(&self) -> Launch {
+    pub(crate) fn combine(&self) -> Launch {
         self.by_column("combine_experts_f32")
     }
 
     /// The launch that weights each slot.
-    pub fn scale(&self) -> Launch {
+    pub(crate) fn scale(&self) -> Launch {
         self.by_column("scale_experts_f32")
     }
 

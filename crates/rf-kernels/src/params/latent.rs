@@ -4,7 +4,7 @@ use super::table::params;
 use super::{Batch, KvCache, Launch};
 
 /// Largest size of a key of latent attention.
-pub const MAX_LATENT_HEAD_DIM: usize = 576;
+pub(crate) const MAX_LATENT_HEAD_DIM: usize = 576;
 
 /// Threads of a workgroup: eight waves.
 const THREADS: u32 = 256;
@@ -72,20 +72,20 @@ params! {
 
 impl LatentParams {
     /// Floats of the partial results of any launch: sums.
-    pub const fn partial_floats(latent_dim: usize) -> usize {
+    pub(crate) const fn partial_floats(latent_dim: usize) -> usize {
         MAX_PARTIAL_GROUPS * TILE * latent_dim.next_multiple_of(4)
     }
 
     /// Floats of the partial results of any launch: statistics.
-    pub const STATISTIC_FLOATS: usize = MAX_PARTIAL_GROUPS * TILE * 2;
+    pub(crate) const STATISTIC_FLOATS: usize = MAX_PARTIAL_GROUPS * TILE * 2;
 
     /// Counters of any launch: tiles with several splits.
-    pub const MAX_ARRIVALS: usize = MAX_PARTIAL_GROUPS / 2;
+    pub(crate) const MAX_ARRIVALS: usize = MAX_PARTIAL_GROUPS / 2;
 
     /// Sets the number of splits that gives every compute unit two workgroups, for `tokens` tokens
     /// of at most `context` keys.
     #[must_use]
-    pub fn with_splits(self, tokens: usize, context: usize, compute_units: usize) -> Self {
+    pub(crate) fn with_splits(self, tokens: usize, context: usize, compute_units: usize) -> Self {
         let tiles = self.tiles(tokens).max(1);
         let wanted = (2 * compute_units).div_ceil(tiles).min(context.div_ceil(MIN_SPLIT_KEYS));
         let splits = wanted.min(MAX_SPLITS).min(MAX_PARTIAL_GROUPS / tiles);
@@ -94,7 +94,7 @@ impl LatentParams {
 
     /// The launch for `tokens` tokens. The number of workgroups suffices for any lengths of spans
     /// with this total number of tokens. Workgroups beyond the last tile return at once.
-    pub fn launch(&self, tokens: usize) -> Launch {
+    pub(crate) fn launch(&self, tokens: usize) -> Launch {
         let size = usize::from(self.cache.head_dim > 128);
         let kernel = KERNELS[self.cache.kv_type as usize % 4][size];
         let grid = [self.splits, self.tiles(tokens) as u32, 1];
@@ -121,7 +121,7 @@ const KERNELS: [[&str; 2]; 4] = latent_kernels!("f32", "f16", "q8_0", "fp8");
 
 impl LatentAppendParams {
     /// The launch: a wave per 32 elements; tokens in y.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         let groups = self.cache.head_dim.div_ceil(32).div_ceil(APPEND_WAVES);
         let block = [APPEND_WAVES * 32, 1, 1];
         let grid = [groups, self.batch.num_tokens, 1];

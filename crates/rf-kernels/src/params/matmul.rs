@@ -51,8 +51,8 @@ params! {
     ///
     /// With groups, the rows of x are slots of a mixture of experts. A projection has the matrices
     /// of all experts one below the other, with `rows` of one expert and a bias `[experts, rows]`.
-    /// The groups are those of a tile of the kernel's width. Slot s reads row s / `slots_per_row` of
-    /// x and writes row s of out.
+    /// The groups are those of a tile of the kernel's width. Slot s reads row s / `slots_per_row`
+    /// of x and writes row s of out.
     ///
     /// With several parts, workgroup z of a tile of rows sums part z of the columns, and the last
     /// one adds the sums in the order of the parts. There is one tile of tokens then.
@@ -106,34 +106,34 @@ params! {
 
 impl ExpertGroups {
     /// Entries of the list of tiles. Expert `e` starts at entry `⌊first slot / tile⌋ + e`.
-    pub fn num_tiles(slots: usize, experts: usize, tile_slots: u32) -> usize {
+    pub(crate) fn num_tiles(slots: usize, experts: usize, tile_slots: u32) -> usize {
         slots / tile_slots as usize + experts
     }
 }
 
 /// The projections that a launch can have.
-pub const MAX_PROJECTIONS: usize = 4;
+pub(crate) const MAX_PROJECTIONS: usize = 4;
 
 /// The device properties that the choice of a tile depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MatmulDevice {
+pub(crate) struct MatmulDevice {
     /// Number of compute units.
-    pub compute_units: usize,
+    pub(crate) compute_units: usize,
     /// The matrix units that the code for the device uses.
-    pub matrix_unit: MatrixUnit,
+    pub(crate) matrix_unit: MatrixUnit,
     /// f16 matmuls use `wgmma`: the code is for `sm_90a`.
-    pub has_wgmma: bool,
+    pub(crate) has_wgmma: bool,
     /// The most LDS of a workgroup.
-    pub lds_bytes: u32,
+    pub(crate) lds_bytes: u32,
     /// The most tokens of a skinny matmul, at most [`FEW_TOKENS`].
-    pub few_tokens: usize,
+    pub(crate) few_tokens: usize,
     /// Choices that replace those of the formulas.
-    pub tuning: Tuning,
+    pub(crate) tuning: Tuning,
 }
 
 /// A kind of matrix unit; all but `None` are `RF_MATRIX_UNIT` of `rf/matmul_tile.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MatrixUnit {
+pub(crate) enum MatrixUnit {
     /// None: dot products of four int8.
     None,
     /// RDNA 3: int8 and f16 at the same speed.
@@ -147,7 +147,7 @@ pub enum MatrixUnit {
 impl MatmulDevice {
     /// A device with this number of compute units and code for an architecture such as `gfx1100` or
     /// `sm_90`, and with the most LDS that devices of its kind have.
-    pub fn new(compute_units: usize, arch: &str) -> Self {
+    pub(crate) fn new(compute_units: usize, arch: &str) -> Self {
         let matrix_unit = match arch {
             arch if arch.starts_with("gfx11") => MatrixUnit::Rdna3,
             arch if arch.starts_with("gfx12") => MatrixUnit::Rdna4,
@@ -178,7 +178,7 @@ impl MatmulDevice {
     }
 
     /// Floats of the partial sums of any matmul.
-    pub fn partial_floats(self) -> usize {
+    pub(crate) fn partial_floats(self) -> usize {
         let slim = SLIM.map(|tile| {
             let (rows, tokens) = tile.extent(false);
             self.compute_units * (tile.groups_per_unit() * rows * tokens) as usize
@@ -191,7 +191,7 @@ impl MatmulDevice {
     }
 
     /// Counters of any matmul: tiles whose columns are divided.
-    pub fn arrivals(self) -> usize {
+    pub(crate) fn arrivals(self) -> usize {
         let slim = SLIM.map(TileSize::groups_per_unit).into_iter().max().unwrap_or(0);
         let slim = self.compute_units * slim as usize / 2;
         slim.max(self.half_arrivals()).max(self.skinny_arrivals())
@@ -200,18 +200,18 @@ impl MatmulDevice {
 
 /// Largest number of tokens of a matmul whose time is that of loading and unpacking its weights.
 /// More have tiles.
-pub const FEW_TOKENS: usize = 64;
+pub(crate) const FEW_TOKENS: usize = 64;
 
 /// The same where `wgmma` multiplies: unpacked weights go to LDS once for 64 tokens, while a skinny
 /// matmul reads the operands of every 16 × 16 products from registers.
 const WGMMA_FEW_TOKENS: usize = 32;
 
 /// Tokens of the smallest tile.
-pub const SMALLEST_TILE: u32 = 32;
+pub(crate) const SMALLEST_TILE: u32 = 32;
 
 /// The part of the output that a workgroup computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TileSize {
+pub(crate) enum TileSize {
     /// 128 rows by 128 tokens; floats: by 64.
     Wide,
     /// 64 rows by 64 tokens; not for floats.
@@ -237,7 +237,7 @@ const MIN_PART_COLUMNS: u32 = 256;
 
 impl TileSize {
     /// Rows and tokens of a tile, as in `rf/matmul.h` and `rf/matmul_float.h`.
-    pub fn extent(self, float: bool) -> (u32, u32) {
+    pub(crate) fn extent(self, float: bool) -> (u32, u32) {
         match self {
             Self::Wide if float => (128, 64),
             Self::Wide => (128, 128),
@@ -288,7 +288,7 @@ fn kernel_of(dtype: DType, tile: TileSize) -> &'static str {
 
 impl MatmulParams {
     /// The launch; all projections have the format `dtype`.
-    pub fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
+    pub(crate) fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
         let tile = self.tile_of(dtype, device);
         let (_, tokens) = tile.extent(dtype.is_float());
         self.launch_tiles(dtype, device, tile, self.tokens.div_ceil(tokens))
@@ -298,7 +298,12 @@ impl MatmulParams {
     /// `scratch` are the addresses of partial sums and of arrivals. The number of parts depends on
     /// the matrices and the tile, but not on the number of tokens in a tile.
     #[must_use]
-    pub fn divided(self, dtype: DType, device: MatmulDevice, scratch: (Address, Address)) -> Self {
+    pub(crate) fn divided(
+        self,
+        dtype: DType,
+        device: MatmulDevice,
+        scratch: (Address, Address),
+    ) -> Self {
         let (tile, float) = (self.tile_of(dtype, device), dtype.is_float());
         if !(SLIM.contains(&tile) || float && tile == TileSize::Narrow) {
             return self;
@@ -323,7 +328,7 @@ impl MatmulParams {
     }
 
     /// The launch of a matmul of `experts` experts, whose slots are grouped for this tile.
-    pub fn launch_experts(
+    pub(crate) fn launch_experts(
         &self,
         dtype: DType,
         device: MatmulDevice,
@@ -335,7 +340,12 @@ impl MatmulParams {
     }
 
     /// The tile for a matmul of this many experts, by the mean number of slots of an expert.
-    pub fn tile_of_experts(&self, dtype: DType, device: MatmulDevice, experts: usize) -> TileSize {
+    pub(crate) fn tile_of_experts(
+        &self,
+        dtype: DType,
+        device: MatmulDevice,
+        experts: usize,
+    ) -> TileSize {
         let mean = self.tokens.div_ceil(experts.max(1) as u32);
         self.tile(dtype.is_float(), mean, device.compute_units)
     }

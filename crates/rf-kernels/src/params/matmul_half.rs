@@ -82,7 +82,7 @@ impl MatmulDevice {
     /// On RDNA 4 int8 is faster where unpacking to f16 and to int8 take about as long: a
     /// multiplication of 16 × 16 × 16 takes 16 cycles in f16 and 8 in int8, and int8 needs about 8
     /// vector instructions more for scales of 32 columns, 11 or more with minima or scales of 16.
-    pub fn halves(self, dtype: DType, columns: usize) -> bool {
+    pub(crate) fn halves(self, dtype: DType, columns: usize) -> bool {
         let is_half = match (dtype.family(), self.tuned(Knob::PrefillBits, dtype)) {
             (Family::Float, _) => dtype != DType::F32 && columns.is_multiple_of(32),
             (_, Some(bits)) => bits == 16,
@@ -119,7 +119,7 @@ impl MatmulParams {
     ///
     /// Every workgroup computes the same number of whole tiles, and some or all of them share those
     /// that are left.
-    pub fn halves(
+    pub(crate) fn halves(
         self,
         dtype: DType,
         device: MatmulDevice,

@@ -71,7 +71,7 @@ params! {
     /// With a route, a matmul of the selected experts: a projection has the matrices of all experts
     /// one below the other, with `rows` of one expert and a bias `[experts, rows]`, and the
     /// "tokens" are slots: token t has `used` slots. Slot s of token t is multiplied by the expert
-    /// route[t][s].
+    /// `route[t][s]`.
     struct MatvecParams {
         /// The first [`num_projections`](Self::num_projections) entries are used.
         projections: [Projection; MAX_PROJECTIONS],
@@ -202,11 +202,11 @@ params! {
 
 impl MatvecSumParams {
     /// Largest number of parts.
-    pub const MAX_PARTS: usize = 4;
+    pub(crate) const MAX_PARTS: usize = 4;
 
     /// Divides the slots over as many workgroups as the device holds at once.
     #[must_use]
-    pub fn divided(self, compute_units: usize) -> Self {
+    pub(crate) fn divided(self, compute_units: usize) -> Self {
         let places = compute_units * (WAVES_PER_UNIT / BLOCK_WAVES) as usize;
         let parts = places / (self.projection.rows / BLOCK).max(1) as usize;
         let most = Self::MAX_PARTS.min(self.used as usize);
@@ -214,7 +214,7 @@ impl MatvecSumParams {
     }
 
     /// The launch: 32 rows and a part of the slots per workgroup.
-    pub fn launch(&self, dtype: DType) -> Launch {
+    pub(crate) fn launch(&self, dtype: DType) -> Launch {
         let kernel = kernel_name!(dtype, "matvec_sum_", "_q8_f32_n1");
         let grid = [self.projection.rows / BLOCK, self.parts, 1];
         Launch { kernel, grid, block: [32 * BLOCK_WAVES, 1, 1], lds_bytes: 0 }
@@ -223,7 +223,7 @@ impl MatvecSumParams {
 
 impl RouterParams {
     /// The launch: a workgroup per row.
-    pub fn launch(&self, dtype: DType) -> Launch {
+    pub(crate) fn launch(&self, dtype: DType) -> Launch {
         let kernel = kernel_name!(dtype, "router_", "_f32_n1");
         Launch::linear(kernel, self.rows as usize, 32 * WAVES)
     }
@@ -231,7 +231,7 @@ impl RouterParams {
 
 impl MatvecParams {
     /// The launch; `dtypes` are the formats of the projections.
-    pub fn launch(&self, dtypes: &[DType], device: MatmulDevice) -> Launch {
+    pub(crate) fn launch(&self, dtypes: &[DType], device: MatmulDevice) -> Launch {
         let (first, columns) = (dtypes[0], self.columns_at_once());
         let kernel = if is_mixed(dtypes) {
             mixed_kernel(dtypes, columns)
@@ -268,7 +268,7 @@ impl MatvecParams {
     /// exactly one block of rows. Kernels for several formats, several tokens or floats have
     /// a fixed number.
     #[must_use]
-    pub fn with_waves(self, dtypes: &[DType], device: MatmulDevice) -> Self {
+    pub(crate) fn with_waves(self, dtypes: &[DType], device: MatmulDevice) -> Self {
         let (first, columns) = (dtypes[0], self.columns_at_once());
         let is_fixed = is_mixed(dtypes) || first.is_float() || columns > 1;
         let tuned = device.tuned(Knob::MatvecWaves, first).filter(|_| !is_fixed);
@@ -284,7 +284,7 @@ impl MatvecParams {
 impl MatmulDevice {
     /// The most rows of x that have the matrix-vector kernels with epilogues for weights of a
     /// format. On matrix units of AMD, 2 columns take as long as 16.
-    pub fn fused_matvec_tokens(self, dtype: DType) -> usize {
+    pub(crate) fn fused_matvec_tokens(self, dtype: DType) -> usize {
         match self.matrix_unit {
             _ if dtype.is_float() => 1,
             MatrixUnit::None => self.matvec_tokens(dtype).min(FUSED_TOKENS as usize),
@@ -308,13 +308,13 @@ impl MatmulDevice {
 
     /// Returns true if projections of several formats have a kernel for this many rows of x, where
     /// each of these has a matrix-vector kernel.
-    pub fn mixes_matvec(self, rows: usize, dtype: DType) -> bool {
+    pub(crate) fn mixes_matvec(self, rows: usize, dtype: DType) -> bool {
         rows <= self.fused_matvec_tokens(dtype).min(MIXED_TOKENS)
     }
 
     /// The most rows of x for matrix-vector kernels with weights of a format, where there is no
     /// kernel for few rows on matrix units.
-    pub fn matvec_tokens(self, dtype: DType) -> usize {
+    pub(crate) fn matvec_tokens(self, dtype: DType) -> usize {
         let is_tuned = self.matrix_unit == MatrixUnit::None && !dtype.is_float();
         let tuned = self.tuned(Knob::MatvecTokens, dtype).filter(|_| is_tuned);
         tuned.map_or(MAX_TOKENS, |tokens| tokens as usize)
@@ -372,7 +372,7 @@ fn rows_per_wave(dtypes: &[DType], columns: u32, device: MatmulDevice) -> u32 {
 
 impl MatvecGluParams {
     /// The launch: 32 outputs of all tokens or of a slot per workgroup.
-    pub fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
+    pub(crate) fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
         let kernel = match self.tokens {
             2 if self.route == 0 => kernel_name!(dtype, "matvec_glu_", "_q8_n2"),
             3 | 4 if self.route == 0 => kernel_name!(dtype, "matvec_glu_", "_q8_n4"),
@@ -386,7 +386,7 @@ impl MatvecGluParams {
     /// Sets the number of waves of a workgroup: twice as many for few outputs of one token, if the
     /// device holds all waves at once.
     #[must_use]
-    pub fn with_waves(self, dtype: DType, device: MatmulDevice) -> Self {
+    pub(crate) fn with_waves(self, dtype: DType, device: MatmulDevice) -> Self {
         if self.route == 0 && self.tokens > 1 {
             return Self { waves: WAVES, ..self };
         }

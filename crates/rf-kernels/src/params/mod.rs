@@ -39,52 +39,58 @@ mod step;
 mod table;
 mod weight;
 
-pub use attention::AttentionParams;
+pub(crate) use attention::AttentionParams;
 pub(crate) use attention::MIN_SPLIT_KEYS;
-pub use batch::{Batch, KvCache, Span};
-pub use embed::{EmbedParams, embed_rms_norm_threads};
-pub use experts::{
+pub(crate) use batch::{Batch, KvCache, Span};
+pub(crate) use embed::{EmbedParams, embed_rms_norm_threads};
+pub(crate) use experts::{
     ExpertRowsParams, GroupExpertsParams, MAX_EXPERT_GROUPS, MAX_SLOTS, RouteParams,
 };
-pub use latent::{LatentAppendParams, LatentParams, MAX_LATENT_HEAD_DIM};
-pub use matmul::{
+pub(crate) use latent::{LatentAppendParams, LatentParams, MAX_LATENT_HEAD_DIM};
+pub(crate) use matmul::{
     ExpertGroups, ExpertTile, FEW_TOKENS, MAX_PROJECTIONS, MatmulDevice, MatmulParams, MatrixUnit,
-    Projection, SMALLEST_TILE, TileSize,
+    Projection, SMALLEST_TILE,
 };
-pub use matvec::{MatvecGluParams, MatvecParams, MatvecSumParams, NormIn, NormOut, RouterParams};
-pub use recurrent::{CausalConvParams, MAX_KEY_DIM, MAX_TAPS, RecurrenceParams, State};
-pub use rope::{KvAppendParams, MAX_HEAD_DIM, NewHeads, RopeAppendParams, RopeParams, RopeTable};
+pub(crate) use matvec::{
+    MatvecGluParams, MatvecParams, MatvecSumParams, NormIn, NormOut, RouterParams,
+};
+pub(crate) use recurrent::{CausalConvParams, MAX_KEY_DIM, MAX_TAPS, RecurrenceParams, State};
+pub(crate) use rope::{
+    KvAppendParams, MAX_HEAD_DIM, NewHeads, RopeAppendParams, RopeParams, RopeTable,
+};
 pub(crate) use row_ops::{
     RowMemory, activation_number, record_glu, record_rms_norm, record_row_op,
 };
-pub use rows::{
+pub(crate) use rows::{
     CopyRowsParams, GATED_NORM_GROUP, GluParams, GroupNormParams, JoinParams, MapParams, Operand,
     PairParams, QuantizeParams, RmsNormParams, rms_norm_threads,
 };
-pub use sampling::{ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, top_k_parts};
-pub use skinny::{SkinnyEpilogue, SkinnyParams};
-pub use step::{CopyBytesParams, LoadRowsParams, LoadStepParams, PassStampParams, StoreRowsParams};
-pub use weight::{Activations, Halves, Weight};
+pub(crate) use sampling::{ArgmaxParams, MAX_TOP_K, TopKParams, argmax_parts, top_k_parts};
+pub(crate) use skinny::{SkinnyEpilogue, SkinnyParams};
+pub(crate) use step::{
+    CopyBytesParams, LoadRowsParams, LoadStepParams, PassStampParams, StoreRowsParams,
+};
+pub(crate) use weight::{Activations, Halves, Weight};
 
 /// An address in device memory.
-pub type Address = u64;
+pub(crate) type Address = u64;
 
 /// A kernel and its launch geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Launch {
+pub(crate) struct Launch {
     /// Symbol of the kernel.
-    pub kernel: &'static str,
+    pub(crate) kernel: &'static str,
     /// Workgroups in x, y and z.
-    pub grid: [u32; 3],
+    pub(crate) grid: [u32; 3],
     /// Threads of a workgroup in x, y and z.
-    pub block: [u32; 3],
+    pub(crate) block: [u32; 3],
     /// Dynamic LDS in bytes, in addition to the static LDS of the kernel.
-    pub lds_bytes: u32,
+    pub(crate) lds_bytes: u32,
 }
 
 impl Launch {
     /// A launch of `groups` workgroups of `threads`.
-    pub fn linear(kernel: &'static str, groups: usize, threads: u32) -> Self {
+    pub(crate) fn linear(kernel: &'static str, groups: usize, threads: u32) -> Self {
         Self { kernel, grid: [groups as u32, 1, 1], block: [threads, 1, 1], lds_bytes: 0 }
     }
 }

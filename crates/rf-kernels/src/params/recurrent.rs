@@ -4,10 +4,10 @@ use super::table::params;
 use super::{Batch, Launch};
 
 /// Largest number of taps of a convolution.
-pub const MAX_TAPS: usize = 4;
+pub(crate) const MAX_TAPS: usize = 4;
 
 /// Largest number of rows of the state of a head.
-pub const MAX_KEY_DIM: usize = 256;
+pub(crate) const MAX_KEY_DIM: usize = 256;
 
 /// Threads of a workgroup.
 const THREADS: u32 = 128;
@@ -101,7 +101,7 @@ params! {
 
 impl CausalConvParams {
     /// The launch for spans of at most `longest_span` tokens.
-    pub fn launch(&self, longest_span: usize) -> Launch {
+    pub(crate) fn launch(&self, longest_span: usize) -> Launch {
         let chunks = (longest_span as u32).div_ceil(CONV_TOKENS);
         let grid = [self.width.div_ceil(THREADS), chunks, self.batch.num_spans];
         Launch { kernel: "causal_conv_f32", grid, block: [THREADS, 1, 1], lds_bytes: 0 }
@@ -110,12 +110,12 @@ impl CausalConvParams {
 
 impl RecurrenceParams {
     /// The launch of a delta rule.
-    pub fn delta_net(&self) -> Launch {
+    pub(crate) fn delta_net(&self) -> Launch {
         self.by_column(["delta_net_f32_d128", "delta_net_f32_d256"])
     }
 
     /// The launch of a state space.
-    pub fn state_space(&self) -> Launch {
+    pub(crate) fn state_space(&self) -> Launch {
         self.by_column(["state_space_f32_d128", "state_space_f32_d256"])
     }
 

@@ -4,7 +4,7 @@ use super::table::params;
 use super::{Batch, KvCache, Launch};
 
 /// Largest head size of the kernels.
-pub const MAX_HEAD_DIM: usize = 512;
+pub(crate) const MAX_HEAD_DIM: usize = 512;
 
 /// Waves of a workgroup; each computes one head or several.
 const HEAD_WAVES: u32 = 4;
@@ -91,14 +91,14 @@ params! {
 
 impl RopeParams {
     /// The launch.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         by_head("rope_f32", self.num_heads, &self.batch)
     }
 }
 
 impl KvAppendParams {
     /// The launch.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         by_head("kv_append_f32", 2 * self.cache.num_kv_heads, &self.batch)
     }
 }
@@ -113,7 +113,7 @@ impl NewHeads {
 
 impl RopeAppendParams {
     /// The launch: a wave has several heads where these consist of whole chunks.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         let heads = self.num_heads + 2 * self.cache.num_kv_heads;
         let head_dim = self.cache.head_dim;
         if !self.heads.has_whole_chunks() || !head_dim.is_multiple_of(CHUNK) {

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::launch::LaunchList;
 
-/// Functions of [`MapParams`] after the activation functions: `RfFunction` of `kernels/include/rf/params/numbers.h`.
+/// Functions of [`MapParams`] after the activation functions: `RfFunction` of
+/// `kernels/include/rf/params/numbers.h`.
 const SCALE: u32 = 3;
 const SOFTCAP: u32 = 4;
 const SIGMOID_GATE: u32 = 5;

@@ -188,16 +188,16 @@ params! {
 impl Operand {
     /// The operand from a row of `columns` columns on. It has no form f32.
     #[must_use]
-    pub fn from_row(self, row: usize, columns: usize) -> Self {
-        let q8 = if self.q8.q == 0 { self.q8 } else { self.q8.from_row(row, columns) };
-        let f16 = if self.f16.x == 0 { self.f16 } else { self.f16.from_row(row, columns) };
+    pub(crate) fn at_row(self, row: usize, columns: usize) -> Self {
+        let q8 = if self.q8.q == 0 { self.q8 } else { self.q8.at_row(row, columns) };
+        let f16 = if self.f16.x == 0 { self.f16 } else { self.f16.at_row(row, columns) };
         Self { q8, f32: 0, f16 }
     }
 }
 
 impl QuantizeParams {
     /// The launch.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         if self.out.f16.x != 0 {
             return Launch::linear("halve_f32_f16", self.rows as usize, WHOLE_ROW_THREADS);
         }
@@ -207,25 +207,25 @@ impl QuantizeParams {
 
 impl RmsNormParams {
     /// The launch.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         Launch::linear("rms_norm_f32_q8", self.rows as usize, self.threads)
     }
 }
 
 /// Threads of a workgroup that normalises a row: one per vector for up to 64 rows, where latency
 /// matters, and a quarter of that for more rows, which fill the device.
-pub fn rms_norm_threads(columns: u32, rows: u32) -> u32 {
+pub(crate) fn rms_norm_threads(columns: u32, rows: u32) -> u32 {
     let vectors = columns.div_ceil(VECTOR);
     let threads = if rows <= 64 { vectors } else { vectors.div_ceil(4) };
     threads.next_multiple_of(32).clamp(32, 1024)
 }
 
 /// Columns of a group of the norm in [`GluParams`]: those of a wave.
-pub const GATED_NORM_GROUP: usize = 32 * VECTOR as usize;
+pub(crate) const GATED_NORM_GROUP: usize = 32 * VECTOR as usize;
 
 impl GluParams {
     /// The launch.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         if self.out.f16.x != 0 {
             return Launch::linear("glu_f32_f16", self.rows as usize, WHOLE_ROW_THREADS);
         }
@@ -239,12 +239,12 @@ impl GluParams {
 
 impl GroupNormParams {
     /// The launch of an RMSNorm.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         self.by_group("rms_norm_f32")
     }
 
     /// The launch of a layer norm: `out = (x − mean) / √(var + eps) · weight (+ bias)`.
-    pub fn layer_norm(&self) -> Launch {
+    pub(crate) fn layer_norm(&self) -> Launch {
         self.by_group("layer_norm_f32")
     }
 
@@ -257,12 +257,12 @@ impl GroupNormParams {
 
 impl PairParams {
     /// The launch of sums.
-    pub fn add(&self) -> Launch {
+    pub(crate) fn add(&self) -> Launch {
         self.by_element("add_f32")
     }
 
     /// The launch of products.
-    pub fn mul(&self) -> Launch {
+    pub(crate) fn mul(&self) -> Launch {
         self.by_element("mul_f32")
     }
 
@@ -275,21 +275,21 @@ impl PairParams {
 
 impl MapParams {
     /// The launch.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         by_row("map_f32", self.columns, self.rows)
     }
 }
 
 impl CopyRowsParams {
     /// The launch.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         by_row("copy_rows_f32", self.columns, self.rows)
     }
 }
 
 impl JoinParams {
     /// The launch.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         by_row("join_groups_f32", self.groups * (self.a_part + self.b_part), self.rows)
     }
 }

@@ -4,7 +4,7 @@ use super::Launch;
 use super::table::params;
 
 /// Largest `k` of [`TopKParams`].
-pub const MAX_TOP_K: u32 = 256;
+pub(crate) const MAX_TOP_K: u32 = 256;
 
 /// Threads of a workgroup of [`ArgmaxParams`].
 const ARGMAX_THREADS: u32 = 256;
@@ -74,26 +74,26 @@ params! {
 
 impl ArgmaxParams {
     /// The launch: parts of rows in x, rows in y.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         by_part("argmax_f32", self.parts, self.rows, ARGMAX_THREADS)
     }
 }
 
 /// Workgroups per row of [`ArgmaxParams`]: about eight logits per thread.
-pub fn argmax_parts(vocab_size: u32) -> u32 {
+pub(crate) fn argmax_parts(vocab_size: u32) -> u32 {
     vocab_size.div_ceil(8 * ARGMAX_THREADS).clamp(1, 64)
 }
 
 impl TopKParams {
     /// The launch: parts of rows in x, rows in y.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         by_part("top_k_f32", self.parts, self.rows, TOP_K_THREADS)
     }
 }
 
 /// Workgroups per row of [`TopKParams`]: four logits per thread, but at most 64 workgroups, the
 /// limit of the workgroup that merges the parts.
-pub fn top_k_parts(vocab_size: u32) -> u32 {
+pub(crate) fn top_k_parts(vocab_size: u32) -> u32 {
     vocab_size.div_ceil(4 * TOP_K_THREADS).clamp(1, 64)
 }
 

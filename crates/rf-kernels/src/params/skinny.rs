@@ -11,7 +11,7 @@ use crate::tuning::Knob;
 
 /// The work of a skinny matmul after its sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SkinnyEpilogue {
+pub(crate) enum SkinnyEpilogue {
     /// Nothing: the outputs of the projections.
     None,
     /// Also the operand of the matmuls after an RMS norm, without the factor of a row.
@@ -92,7 +92,7 @@ const MIN_WAVE_BLOCKS: u32 = 8;
 impl MatmulDevice {
     /// Returns true if matmuls of 2 to [`FEW_TOKENS`] tokens with weights of this format have f16
     /// operands.
-    pub fn is_skinny(self, dtype: DType, columns: usize) -> bool {
+    pub(crate) fn is_skinny(self, dtype: DType, columns: usize) -> bool {
         let is_half = match dtype.family() {
             Family::Float => dtype != DType::F32 && columns.is_multiple_of(32),
             _ => true,
@@ -151,7 +151,7 @@ impl SkinnyParams {
     /// Sets the epilogue, and divides the columns such that the workgroups fill the device. All
     /// projections have the format `dtype`.
     #[must_use]
-    pub fn with_epilogue(
+    pub(crate) fn with_epilogue(
         self,
         epilogue: SkinnyEpilogue,
         dtype: DType,
@@ -194,7 +194,7 @@ impl SkinnyParams {
     }
 
     /// The launch; all projections have the format `dtype`.
-    pub fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
+    pub(crate) fn launch(&self, dtype: DType, device: MatmulDevice) -> Launch {
         let kernel = match Self::kernel_tokens(self.tokens, device) {
             8 => kernel_name!(dtype, "matmul_skinny8_", "_f16_f32"),
             16 => kernel_name!(dtype, "matmul_skinny16_", "_f16_f32"),

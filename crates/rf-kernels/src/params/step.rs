@@ -80,46 +80,46 @@ params! {
 
 impl LoadStepParams {
     /// Workgroups of the launch: the arrays of a step of decode are read at once.
-    pub const GROUPS: u32 = 4;
+    pub(crate) const GROUPS: u32 = 4;
 
     /// Words that the kernel reads of every block.
-    pub const READ_WORDS: usize = 2 + 2 * (Self::GROUPS * THREADS) as usize;
+    pub(crate) const READ_WORDS: usize = 2 + 2 * (Self::GROUPS * THREADS) as usize;
 
     /// The launch.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         Launch::linear("load_step_u32", self.groups as usize, THREADS)
     }
 }
 
 impl LoadRowsParams {
     /// The launch: 1024 pairs per workgroup.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         Launch::linear("load_rows_f32", self.pairs.div_ceil(4 * THREADS) as usize, THREADS)
     }
 }
 
 impl StoreRowsParams {
     /// The number of workgroups, each of which has a stamp, for `count` elements.
-    pub fn groups(count: usize) -> usize {
+    pub(crate) fn groups(count: usize) -> usize {
         count.div_ceil(STORED_ROWS_PER_GROUP as usize).max(1)
     }
 
     /// The launch.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         Launch::linear("store_rows_f32", Self::groups(self.count as usize), THREADS)
     }
 }
 
 impl PassStampParams {
     /// The launch.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch() -> Launch {
         Launch::linear("pass_stamp", 1, 64)
     }
 }
 
 impl CopyBytesParams {
     /// The launch: 16 KiB per workgroup.
-    pub fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         let groups = self.vectors.div_ceil(u64::from(4 * THREADS));
         Launch::linear("copy_bytes", groups as usize, THREADS)
     }

@@ -21,9 +21,9 @@ macro_rules! params {
             $(#[doc = $doc])+
             #[repr(C)]
             #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-            pub struct $name {$(
+            pub(crate) struct $name {$(
                 $(#[doc = $field_doc])+
-                pub $field: $crate::params::table::host_type!($type $($pointee)*),
+                pub(crate) $field: $crate::params::table::host_type!($type $($pointee)*),
             )+}
         )+
 
@@ -185,10 +185,10 @@ mod tests {
     }
 
     fn header(name: &str, structs: &[Struct]) -> String {
-        let mut text = format!(
-            "// Generated from crates/rf-kernels/src/params/{name}.rs by `cargo test -p rf-kernels`: do \
-             not edit.\n#pragma once\n\n#include \"rf/params/numbers.h\"\n"
-        );
+        let mut text =
+            format!("// Generated from crates/rf-kernels/src/params/{name}.rs: do not edit.\n");
+        text.push_str("// `cargo test -p rf-kernels params` writes it.\n#pragma once\n\n");
+        text.push_str("#include \"rf/params/numbers.h\"\n");
         for other in includes(name, structs) {
             writeln!(text, "#include \"rf/params/{other}.h\"").unwrap();
         }

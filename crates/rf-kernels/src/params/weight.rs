@@ -48,12 +48,12 @@ impl Halves {
     /// The same with columns in their own order, for weights of 16 bits, which `wgmma` takes as
     /// they are stored.
     #[must_use]
-    pub fn natural(self) -> Self {
+    pub(crate) fn natural(self) -> Self {
         Self { x: self.x | Self::NATURAL, ..self }
     }
 
     /// Returns true if the columns are in their own order.
-    pub fn is_natural(self) -> bool {
+    pub(crate) fn is_natural(self) -> bool {
         self.x & Self::NATURAL != 0
     }
 
@@ -65,7 +65,7 @@ impl Halves {
 
     /// The activations from a row of `columns` columns on.
     #[must_use]
-    pub fn from_row(self, row: usize, columns: usize) -> Self {
+    pub(crate) fn at_row(self, row: usize, columns: usize) -> Self {
         let scale = row * size_of::<f32>();
         Self { x: self.x + (2 * row * columns) as Address, scale: self.scale + scale as Address }
     }
@@ -74,7 +74,7 @@ impl Halves {
 impl Activations {
     /// The activations from a row of `columns` columns on.
     #[must_use]
-    pub fn from_row(self, row: usize, columns: usize) -> Self {
+    pub(crate) fn at_row(self, row: usize, columns: usize) -> Self {
         let meta = row * columns / 16 * size_of::<f32>();
         Self { q: self.q + (row * columns) as Address, meta: self.meta + meta as Address }
     }

@@ -1,4 +1,5 @@
-// Generated from crates/rf-kernels/src/params/experts.rs by `cargo test -p rf-kernels`: do not edit.
+// Generated from crates/rf-kernels/src/params/experts.rs: do not edit.
+// `cargo test -p rf-kernels params` writes it.
 #pragma once
 
 #include "rf/params/numbers.h"
@@ -81,7 +82,7 @@ static_assert(__builtin_offsetof(RfGroupExpertsParams, experts) == 28);
 static_assert(__builtin_offsetof(RfGroupExpertsParams, used) == 32);
 static_assert(__builtin_offsetof(RfGroupExpertsParams, tile_slots) == 36);
 
-// The outputs of the experts and their weights p = route[t][used + s], slots s in order: the
+// The outputs of the experts and their weights `p = route[t][used + s]`, slots s in order: the
 // kernels `combine_*` and `scale_*`.
 struct RfExpertRowsParams {
     // `[tokens, used · columns]`.

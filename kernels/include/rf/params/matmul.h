@@ -1,4 +1,5 @@
-// Generated from crates/rf-kernels/src/params/matmul.rs by `cargo test -p rf-kernels`: do not edit.
+// Generated from crates/rf-kernels/src/params/matmul.rs: do not edit.
+// `cargo test -p rf-kernels params` writes it.
 #pragma once
 
 #include "rf/params/numbers.h"
@@ -63,8 +64,8 @@ static_assert(__builtin_offsetof(RfExpertGroups, slots) == 8);
 //
 // With groups, the rows of x are slots of a mixture of experts. A projection has the matrices
 // of all experts one below the other, with `rows` of one expert and a bias `[experts, rows]`.
-// The groups are those of a tile of the kernel's width. Slot s reads row s / `slots_per_row` of
-// x and writes row s of out.
+// The groups are those of a tile of the kernel's width. Slot s reads row s / `slots_per_row`
+// of x and writes row s of out.
 //
 // With several parts, workgroup z of a tile of rows sums part z of the columns, and the last
 // one adds the sums in the order of the parts. There is one tile of tokens then.

@@ -1,4 +1,5 @@
-// Generated from crates/rf-kernels/src/params/matvec.rs by `cargo test -p rf-kernels`: do not edit.
+// Generated from crates/rf-kernels/src/params/matvec.rs: do not edit.
+// `cargo test -p rf-kernels params` writes it.
 #pragma once
 
 #include "rf/params/numbers.h"
@@ -42,7 +43,7 @@ static_assert(__builtin_offsetof(RfNormIn, eps) == 12);
 // With a route, a matmul of the selected experts: a projection has the matrices of all experts
 // one below the other, with `rows` of one expert and a bias `[experts, rows]`, and the
 // "tokens" are slots: token t has `used` slots. Slot s of token t is multiplied by the expert
-// route[t][s].
+// `route[t][s]`.
 struct RfMatvecParams {
     // The first `num_projections` entries are used.
     RfProjection projections[4];

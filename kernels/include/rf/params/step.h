@@ -1,4 +1,5 @@
-// Generated from crates/rf-kernels/src/params/step.rs by `cargo test -p rf-kernels`: do not edit.
+// Generated from crates/rf-kernels/src/params/step.rs: do not edit.
+// `cargo test -p rf-kernels params` writes it.
 #pragma once
 
 #include "rf/params/numbers.h"

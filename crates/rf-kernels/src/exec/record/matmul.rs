@@ -177,7 +177,7 @@ impl Recorder<'_> {
             for first in (0..rows).step_by(MAX_GRID) {
                 let params = QuantizeParams {
                     x: operand.f32 + (4 * first * form.columns) as Address,
-                    out: operand.from_row(first, form.columns),
+                    out: operand.at_row(first, form.columns),
                     columns: form.columns as u32,
                     rows: (rows - first).min(MAX_GRID) as u32,
                 };
