@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::scheduler::{RequestError, SubmitError};
+use crate::scheduler::SubmitError;
 
 /// Errors of loading and generation.
 #[derive(Debug, thiserror::Error)]
@@ -106,9 +106,12 @@ pub enum Error {
     /// A scheduler refused the request.
     #[error(transparent)]
     Refused(SubmitError),
-    /// A scheduler could not serve the request.
+    /// A failure of a batch, which several requests share.
     #[error(transparent)]
-    Failed(RequestError),
+    Shared(Arc<Self>),
+    /// Code that serves a request panicked.
+    #[error("the request failed because of an internal error: {0}")]
+    Panicked(String),
     /// The thread of the scheduler cannot be started.
     #[error("cannot start the thread of the scheduler: {0}")]
     Thread(std::io::Error),
@@ -151,18 +154,6 @@ impl From<SubmitError> for Error {
             SubmitError::UnknownToken { id, vocab_size } => Self::UnknownToken { id, vocab_size },
             SubmitError::Sampling(error) => Self::Sampling(error),
             error => Self::Refused(error),
-        }
-    }
-}
-
-impl From<RequestError> for Error {
-    fn from(error: RequestError) -> Self {
-        match error {
-            RequestError::Engine(error) => Arc::try_unwrap(error)
-                .unwrap_or_else(|error| Self::Failed(RequestError::Engine(error))),
-            RequestError::Sampling(error) => Self::Sampling(error),
-            RequestError::Constraint(error) => Self::Constraint(error),
-            error @ RequestError::Panicked(_) => Self::Failed(error),
         }
     }
 }

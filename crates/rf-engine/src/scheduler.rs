@@ -63,6 +63,7 @@ mod stats;
 mod step;
 mod step_scheduler;
 mod submission;
+mod submit_error;
 mod waiting;
 mod worker;
 
@@ -79,7 +80,7 @@ pub use self::options::SchedulerOptions;
 pub use self::request::{Request, RequestId};
 pub use self::stats::{FinishedCounts, SchedulerStats};
 pub use self::step_scheduler::StepScheduler;
-pub use self::submission::SubmitError;
+pub use self::submit_error::SubmitError;
 pub use crate::sampling::TokenLogprob;
 
 use self::worker::{Sinks, Worker};

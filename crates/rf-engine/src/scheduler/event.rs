@@ -4,13 +4,12 @@ use std::any::Any;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::engine::Engine;
 use crate::error::Error;
 use crate::generation::StopReason;
 use crate::sampling::{self, TokenLogprob};
 use crate::scheduler::constraint::ConstraintError;
 use crate::scheduler::request::RequestId;
-use crate::scheduler::step_scheduler::StepScheduler;
+use crate::scheduler::stats::SchedulerStats;
 use crate::session::Session;
 use crate::timings::Timings;
 
@@ -34,8 +33,9 @@ pub(super) trait Observer {
     /// Takes an event. `Break` cancels the request.
     fn event(&mut self, id: RequestId, event: Event) -> ControlFlow<()>;
 
-    /// The pages of ended requests are free, and their last events are next.
-    fn before_last_events(&mut self, _steps: &StepScheduler, _engine: &Engine) {}
+    /// The pages of ended requests are free, and their last events are next. The statistics are
+    /// without the requests that have not started.
+    fn before_last_events(&mut self, _stats_of_started: &dyn Fn() -> SchedulerStats) {}
 }
 
 impl<F: FnMut(RequestId, Event) -> ControlFlow<()>> Observer for F {
@@ -120,6 +120,17 @@ pub enum RequestError {
 impl From<Error> for RequestError {
     fn from(error: Error) -> Self {
         Self::Engine(Arc::new(error))
+    }
+}
+
+impl From<RequestError> for Error {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Engine(error) => Arc::try_unwrap(error).unwrap_or_else(Self::Shared),
+            RequestError::Sampling(error) => Self::Sampling(error),
+            RequestError::Constraint(error) => Self::Constraint(error),
+            RequestError::Panicked(message) => Self::Panicked(message),
+        }
     }
 }
 

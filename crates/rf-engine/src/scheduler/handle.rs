@@ -11,7 +11,8 @@ use crate::scheduler::event::Sink;
 use crate::scheduler::options::SchedulerOptions;
 use crate::scheduler::request::{Request, RequestId};
 use crate::scheduler::stats::SchedulerStats;
-use crate::scheduler::submission::{Limits, Submission, SubmitError};
+use crate::scheduler::submission::{Limits, Submission};
+use crate::scheduler::submit_error::SubmitError;
 
 /// Submits requests to a scheduler, from any thread. Clones are cheap.
 #[derive(Clone, Debug)]

@@ -17,7 +17,8 @@ use crate::scheduler::request::{Request, RequestId};
 use crate::scheduler::sequence::Sequence;
 use crate::scheduler::stats::SchedulerStats;
 use crate::scheduler::step::{self, Chooser, Computed};
-use crate::scheduler::submission::{ActiveRequest, End, Limits, Submission, SubmitError};
+use crate::scheduler::submission::{ActiveRequest, End, Limits, Submission};
+use crate::scheduler::submit_error::SubmitError;
 use crate::scheduler::waiting::Waiting;
 use crate::session::Session;
 use crate::speculation::Speculation;
@@ -46,8 +47,11 @@ use crate::speculation::Speculation;
 /// let mut texts = vec![String::new(); 3];
 /// while !steps.is_idle() {
 ///     steps.step(&mut engine, None, &mut |_, event| {
-///         if let Event::Token { choice, text, .. } | Event::Finished { choice, text, .. } = event {
-///             texts[choice] += &text;
+///         match event {
+///             Event::Token { choice, text, .. } | Event::Finished { choice, text, .. } => {
+///                 texts[choice] += &text;
+///             }
+///             _ => {}
 ///         }
 ///         ControlFlow::Continue(())
 ///     });
@@ -162,11 +166,16 @@ impl StepScheduler {
 
     /// The state after the last step.
     pub fn stats(&self, engine: &Engine) -> SchedulerStats {
+        SchedulerStats { waiting: self.waiting.len(), ..self.stats_of_started(engine) }
+    }
+
+    /// As [`stats`](Self::stats), without the requests that have not started.
+    fn stats_of_started(&self, engine: &Engine) -> SchedulerStats {
         let pool = engine.kv_stats();
         let states = engine.kv_stats_of(PageGroup::State);
         SchedulerStats {
             running: self.running.len(),
-            waiting: self.waiting.len(),
+            waiting: self.waiting.num_preempted(),
             kv_pages_total: pool.total_pages,
             kv_pages_used: pool.used_pages,
             host_states: states.stored,
@@ -192,11 +201,6 @@ impl StepScheduler {
     /// The options, as far as the engine can use them.
     pub(super) fn options(&self) -> &SchedulerOptions {
         &self.options
-    }
-
-    /// The number of sequences that wait and whose request has started.
-    pub(super) fn num_preempted(&self) -> usize {
-        self.waiting.num_preempted()
     }
 
     /// Adds a request that was checked.
@@ -238,7 +242,7 @@ impl StepScheduler {
                 gone.push(id);
                 self.clear(id);
             }
-            observer.before_last_events(self, engine);
+            observer.before_last_events(&|| self.stats_of_started(engine));
             for (id, event) in std::mem::take(&mut self.last_events) {
                 gone.push(id);
                 let is_active = self.requests.get(&id).is_some_and(|request| request.end.is_none());

@@ -108,9 +108,7 @@ impl Observer for Sinks {
         sent
     }
 
-    fn before_last_events(&mut self, steps: &StepScheduler, engine: &Engine) {
-        // Handles count the requests that have not started, also those in the inbox.
-        let waiting = steps.num_preempted();
-        self.shared.publish(&SchedulerStats { waiting, ..steps.stats(engine) });
+    fn before_last_events(&mut self, stats_of_started: &dyn Fn() -> SchedulerStats) {
+        self.shared.publish(&stats_of_started());
     }
 }

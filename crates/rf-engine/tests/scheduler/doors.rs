@@ -8,7 +8,9 @@ use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{
     Event, Request, Scheduler, SchedulerOptions, StepScheduler, SubmitError, TokenLogprob,
 };
-use rf_engine::{Engine, EngineOptions, Extras, GenerateOptions, Speculation, StopReason, Timings};
+use rf_engine::{
+    Engine, EngineOptions, Error, Extras, GenerateOptions, Speculation, StopReason, Timings,
+};
 
 use crate::constraints::{Fault, Phrases, phrases};
 use crate::drafts::{engine, fixed};
@@ -294,4 +296,23 @@ fn several_choices_need_no_thread() {
     let stats = steps.stats(&engine);
     assert_eq!((stats.running, stats.waiting, stats.kv_pages_used), (0, 0, 0));
     assert_eq!((stats.finished.length, stats.finished.cancelled), (4, 2));
+}
+
+#[test]
+fn a_fault_of_a_constraint_is_the_error_of_a_generation() {
+    let mut engine = engine(&tiny(), ENGINE);
+    let mut session = engine.session();
+    let ids = prompt(1, 20);
+    let mut fails = |fault| {
+        let constraint = Some(Phrases::boxed(&phrases(), false, fault));
+        let extras = Extras { constraint, ..Extras::default() };
+        let go_on = &mut |_: &str| ControlFlow::Continue(());
+        engine.generate_with(&mut session, &ids, &greedy(20), extras, go_on).unwrap_err()
+    };
+    assert!(matches!(fails(Fault::ErrorInAllowed), Error::Constraint(_)));
+    assert!(matches!(fails(Fault::NothingAllowed), Error::Sampling(_)));
+    let panicked = fails(Fault::PanicInAccept);
+    assert!(matches!(&panicked, Error::Panicked(message) if message == "a bug in accept"));
+    assert_eq!((session.len(), engine.kv_stats().used_pages), (0, 0));
+    assert_eq!(alone(&mut engine, &ids, &greedy(5)).ids.len(), 5);
 }
