@@ -23,10 +23,8 @@ pub(crate) fn content(
 ) -> Result<Option<String>, Error> {
     let mut writer = Writer::new(prompt, tokenizer);
     let reasoning = writer.reasoning(prompt);
-    let header = match prompt.in_content {
-        true => String::new(),
-        false => writer.text(prompt.format.before_content()),
-    };
+    let header = if prompt.in_content { "" } else { prompt.format.before_content() };
+    let header = writer.text(header);
     if reasoning.is_empty() && header.is_empty() {
         return Ok(None);
     }
