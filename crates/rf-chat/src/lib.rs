@@ -3,9 +3,9 @@
 //!
 //! A library without HTTP and without a model, above rf-tokenizer and rf-template. Start reading at
 //! [`Conversation::prompt`], which renders a conversation, and [`OutputParser`], which reads the
-//! answer while it is generated. [`ChatPrompt`] has all that a generation needs of both. A format of
-//! tool calls is one row of `format/table.rs`: how a template shows it, how it is read, and how a
-//! grammar writes it ([`CallSyntax`]).
+//! answer while it is generated. [`ChatPrompt`] has all that a generation needs of both. A format
+//! of tool calls is one row of `format/table.rs`: how a template shows it, how it is read, and how
+//! a grammar writes it ([`CallSyntax`]).
 //!
 //! Invariants:
 //!
