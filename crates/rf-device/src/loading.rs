@@ -243,7 +243,7 @@ pub(crate) mod tests {
                 writer.add(key, value.clone()).unwrap();
             }
         }
-        writer.add_tensor("token_embd.weight", &[32, 512], DType::F32).unwrap();
+        writer.add_tensor("token_embd.weight", &[32, 272], DType::F32).unwrap();
         writer.add_tensor("output_norm.weight", &[32], DType::F32).unwrap();
         for (name, shape) in [
             ("attn_norm.weight", &[32][..]),

@@ -1,8 +1,6 @@
 //! Embeddings and scores: batches do not change them, and engines do only what they were loaded
 //! for.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
 use rf_engine::{Engine, EngineOptions, Error, Feed, Model, Outputs, Pooling};
 use rf_graph::KvType;
 use rf_testing::engine::{cpu, golden as open};

@@ -1,7 +1,7 @@
 //! Every supported architecture against the logits, embeddings or scores of its golden models, on
 //! the reference backend.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
 
 use rf_gguf::Gguf;
 use rf_graph::{

@@ -18,7 +18,11 @@
 //! # Ok::<(), &str>(())
 //! ```
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "functions of tests: damaged test data end a test"
+)]
 
 #[cfg(feature = "engine")]
 mod backend;
