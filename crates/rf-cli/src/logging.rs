@@ -1,5 +1,7 @@
 //! Log events of the library crates on stderr, filtered by `RUST_LOG`.
 
+mod queue;
+
 use std::{env, fmt};
 
 use tracing::{Event, Level, Subscriber};
@@ -9,6 +11,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Layer};
 
+pub(crate) use self::queue::Queue;
 use crate::terminal::{self, Palette};
 
 /// The filter without `RUST_LOG`: warnings of our own crates, whose names share this prefix, and
@@ -36,7 +39,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(|| queue::LineWriter)
         .with_ansi(false)
         .event_format(LineFormat)
         // Such errors are printed on stderr, too, and panic if that fails, as on a full disk.

@@ -40,9 +40,18 @@ impl Serve {
     }
 
     /// Sends SIGTERM and waits. Returns the exit code and what was logged.
-    fn terminate(mut self) -> (Option<i32>, String) {
+    fn terminate(self) -> (Option<i32>, String) {
+        self.signal("-TERM");
+        self.end()
+    }
+
+    fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    /// Waits for the end. Returns the exit code and what was logged.
+    fn end(mut self) -> (Option<i32>, String) {
         let mut log = String::new();
         self.stderr.read_to_string(&mut log).unwrap();
         (self.child.wait().unwrap().code(), log)
@@ -63,7 +72,7 @@ fn sigterm_lets_an_answer_end_and_no_key_is_logged() {
     let request = |headers: &str, body: &str| {
         let length = body.len();
         format!(
-            "POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
+            "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
         )
     };
     let body =
@@ -88,7 +97,7 @@ fn request(path: &str, body: &str) -> String {
     let method = if body.is_empty() { "GET" } else { "POST" };
     let length = body.len();
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
     )
 }
 
@@ -121,6 +130,59 @@ fn a_killed_server_starts_again_at_its_address() {
     assert_eq!(again.address, server.address);
     assert_eq!(completion(&again), text);
     assert_eq!(again.terminate().0, Some(0));
+}
+
+/// A request that takes long, once its answer has begun.
+fn begin(server: &Serve, max_tokens: usize) -> TcpStream {
+    let body = format!(
+        r#"{{"prompt":"Once","max_tokens":{max_tokens},"ignore_eos":true,"stream":true,"n":8}}"#
+    );
+    let mut stream = server.send(&request("/v1/completions", &body));
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    stream
+}
+
+#[test]
+fn a_second_signal_ends_the_server_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::start(folder.path(), &["--drain-timeout", "600"]);
+    let stream = begin(&server, 100_000);
+    let started = std::time::Instant::now();
+    server.signal("-INT");
+    // Signals that come before the first one is read are one.
+    while TcpStream::connect(&server.address).is_ok() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    server.signal("-INT");
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0));
+    assert!(log.contains("a second signal"), "{log}");
+    assert!(started.elapsed() < std::time::Duration::from_mins(1), "{:?}", started.elapsed());
+    drop(stream);
+}
+
+#[test]
+fn a_hangup_lets_an_answer_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::start(folder.path(), &[]);
+    let stream = begin(&server, 200);
+    server.signal("-HUP");
+    assert_eq!(server.end().0, Some(0));
+    assert!(rest(stream).contains("[DONE]"));
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::start(folder.path(), &[]);
+    // A pipe has room for 64 KiB, which is about 500 lines.
+    for _ in 0..1200 {
+        let answer = rest(server.send(&request("/health", "")));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    assert_eq!(server.terminate().0, Some(0));
 }
 
 #[test]

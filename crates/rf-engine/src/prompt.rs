@@ -1,6 +1,6 @@
 //! Token ids of prompts.
 
-use rf_chat::{ChatPrompt, Conversation};
+use rf_chat::{ChatPrompt, Conversation, Prompt};
 use rf_tokenizer::EncodeOptions;
 
 use crate::error::Error;
@@ -21,17 +21,26 @@ impl Model {
         ids
     }
 
-    /// The prompt of a conversation: its ids, and how to read the answer.
+    /// The prompt of a conversation as text, and how to read the answer.
     ///
     /// # Errors
     ///
     /// If the model has no chat template, or a malformed one, or if the template fails or refuses
     /// the conversation.
-    pub fn chat_prompt(&self, conversation: &Conversation) -> Result<ChatPrompt, Error> {
+    pub fn rendered_prompt(&self, conversation: &Conversation) -> Result<Prompt, Error> {
         let template = self.chat_template().ok_or_else(|| Error::NoChatTemplate {
             reason: self.chat_template_error().map(ToString::to_string).unwrap_or_default(),
         })?;
-        Ok(conversation.prompt(template)?.tokenized(self.tokenizer()))
+        Ok(conversation.prompt(template)?)
+    }
+
+    /// The prompt of a conversation: its ids, and how to read the answer.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`rendered_prompt`](Self::rendered_prompt).
+    pub fn chat_prompt(&self, conversation: &Conversation) -> Result<ChatPrompt, Error> {
+        Ok(self.rendered_prompt(conversation)?.tokenized(self.tokenizer()))
     }
 
     /// The ids of a prompt that a chat template rendered.

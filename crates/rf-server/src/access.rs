@@ -33,6 +33,8 @@ impl RequestId {
 
 const HEADER: &str = "x-request-id";
 const MAX_LENGTH: usize = 128;
+/// The longest path in the log, in bytes.
+const MAX_PATH: usize = 200;
 
 /// A new id: `prefix` and 24 hexadecimal digits. It is unique, not secret.
 pub(crate) fn unique(prefix: &str) -> String {
@@ -63,7 +65,9 @@ pub(crate) async fn observe(mut request: Request, next: Next) -> Response {
     }
     let ms = started.elapsed().as_secs_f64() * 1e3;
     let (status, request_id) = (response.status().as_u16(), id.as_str());
-    let error = error.map(|error| error.message);
+    // The message may quote the request, which is none of the log's business.
+    let error = error.map(|error| error.summary());
+    let path = if path.len() > MAX_PATH { "(a long path)" } else { path.as_str() };
     tracing::info!(request_id, %method, path, status, ms, error, "request");
     response.headers_mut().insert(HEADER, id.0);
     response

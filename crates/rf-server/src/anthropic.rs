@@ -20,7 +20,7 @@ use crate::error::ApiError;
 use crate::fields::TextOr;
 use crate::generation::{Generation, Job};
 use crate::grammar::Structure;
-use crate::prompt::{beside, chat_prompt};
+use crate::prompt::rendered;
 use crate::sampling::SamplingFields;
 use crate::state::App;
 use crate::stream::{Framing, response};
@@ -38,7 +38,7 @@ pub(crate) async fn messages(
     let params = sampling.params(model.model(), &app.options().sampling)?;
     let stream = request.stream.unwrap_or(false);
     let conversation = request.conversation()?;
-    let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
+    let prompt = rendered(&model, conversation).await?;
     let structure = Structure::default();
     let job = Job::chat(prompt, params).with_structure(structure, &model).await?;
     let generation = Generation::submit(&model, vec![job], request_id)?;
@@ -66,6 +66,6 @@ pub(crate) async fn count_tokens(
     let request: MessagesFields = fields.read()?;
     let model = app.model(request.model.as_deref()).await?;
     let conversation = request.conversation()?;
-    let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
+    let prompt = rendered(&model, conversation).await?;
     Ok(Json(json!({ "input_tokens": prompt.ids.len() })))
 }

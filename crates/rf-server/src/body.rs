@@ -14,6 +14,13 @@ use crate::state::App;
 /// The time for sending a body. A client that stops in the middle holds nothing but a socket.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The most values of a body. Each takes up to about 250 bytes of memory, whatever its length.
+const MAX_VALUES: usize = 500_000;
+/// The size from which a body is parsed beside the threads that serve sockets.
+const LARGE_BODY: usize = 1 << 20;
+/// Fields whose values are objects of numbers.
+const OPTIONS: [&str; 3] = ["options", "thinking", "stream_options"];
+
 /// The object in the body of a request.
 pub(crate) struct Fields(Value);
 
@@ -29,13 +36,32 @@ impl Fields {
         })
     }
 
+    /// Numbers such as `16.0` are integers, as JSON has one type of numbers only.
+    fn with_integers(mut self) -> Self {
+        if let Some(fields) = self.0.as_object_mut() {
+            for (name, value) in fields {
+                match value {
+                    Value::Object(options) if OPTIONS.contains(&name.as_str()) => {
+                        options.values_mut().for_each(make_integer);
+                    }
+                    value => make_integer(value),
+                }
+            }
+        }
+        self
+    }
+
     fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
         // Clients may send nothing where all fields are optional.
         if bytes.is_empty() {
             return Ok(Self(Value::Object(Map::new())));
         }
+        if num_values(bytes) > MAX_VALUES {
+            let message = format!("the body has more than {MAX_VALUES} values");
+            return Err(ApiError::new(Kind::TooLarge, message));
+        }
         match serde_json::from_slice(bytes) {
-            Ok(value @ Value::Object(_)) => Ok(Self(value)),
+            Ok(value @ Value::Object(_)) => Ok(Self(value).with_integers()),
             Ok(_) => Err(ApiError::invalid("the body is not a JSON object")),
             Err(error) => Err(ApiError::invalid(format!("the body is not valid JSON: {error}"))),
         }
@@ -58,7 +84,38 @@ impl FromRequest<Arc<App>> for Fields {
             }
             ApiError::invalid(format!("the body cannot be read: {error}"))
         })?;
-        Self::parse(&bytes)
+        if bytes.len() < LARGE_BODY {
+            return Self::parse(&bytes);
+        }
+        let parsed = tokio::task::spawn_blocking(move || Self::parse(&bytes)).await;
+        parsed.map_err(|error| ApiError::internal(&error))?
+    }
+}
+
+/// An upper bound of the number of values of a document, from its punctuation.
+fn num_values(bytes: &[u8]) -> usize {
+    let (mut values, mut in_text, mut is_escaped) = (1, false, false);
+    for byte in bytes {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b',' | b':' | b'[' | b'{' if !in_text => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
+
+/// Turns a whole number with a fraction or an exponent into an integer.
+fn make_integer(value: &mut Value) {
+    /// Above it, not all integers are floats.
+    const MAX: f64 = 9_007_199_254_740_992.0;
+    if let Some(float) = value.as_f64().filter(|_| value.is_f64())
+        && float.fract() == 0.0
+        && float.abs() <= MAX
+    {
+        *value = Value::from(float as i64);
     }
 }
 
@@ -98,6 +155,28 @@ mod tests {
         let error = fields.read::<Outer>().unwrap_err();
         assert_eq!(error.param.as_deref(), Some("items[1].count"));
         assert_eq!(error.message, r#"`items[1].count`: invalid type: string "x", expected u32"#);
+    }
+
+    #[test]
+    fn whole_floats_are_integers() {
+        let fields = Fields::parse(
+            br#"{"a":16.0,"b":1e1,"c":16.5,"d":-0.0,"e":1e300,"options":{"f":2.0},"g":[1.0]}"#,
+        );
+        let Fields(value) = fields.unwrap();
+        let text = value.to_string();
+        let expected = r#"{"a":16,"b":10,"c":16.5,"d":0,"e":1e+300,"options":{"f":2},"g":[1.0]}"#;
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn bodies_with_too_many_values_are_not_parsed() {
+        let body = |count: usize| format!("{{\"zzz\":[0{}]}}", ",0".repeat(count));
+        assert!(Fields::parse(body(MAX_VALUES - 10).as_bytes()).is_ok());
+        let error = Fields::parse(body(MAX_VALUES).as_bytes()).err().unwrap();
+        assert_eq!(error.kind, Kind::TooLarge);
+        // Text counts as one value.
+        let text = format!("{{\"a\":\"{}\\\"\"}}", ",[{:".repeat(MAX_VALUES));
+        assert!(Fields::parse(text.as_bytes()).is_ok());
     }
 
     #[test]

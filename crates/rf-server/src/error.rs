@@ -35,8 +35,10 @@ pub(crate) enum Kind {
     InvalidRequest,
     ContextExceeded,
     Authentication,
+    Forbidden,
     NotFound,
     MethodNotAllowed,
+    MediaType,
     Timeout,
     TooLarge,
     QueueFull,
@@ -50,6 +52,8 @@ impl Kind {
         match self {
             Self::InvalidRequest | Self::ContextExceeded => StatusCode::BAD_REQUEST,
             Self::Authentication => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
@@ -63,9 +67,12 @@ impl Kind {
 
     fn openai_type(self) -> &'static str {
         match self {
-            Self::InvalidRequest | Self::MethodNotAllowed | Self::Timeout | Self::TooLarge => {
-                "invalid_request_error"
-            }
+            Self::InvalidRequest
+            | Self::MethodNotAllowed
+            | Self::MediaType
+            | Self::Timeout
+            | Self::TooLarge => "invalid_request_error",
+            Self::Forbidden => "permission_error",
             Self::ContextExceeded => "exceed_context_size_error",
             Self::Authentication => "authentication_error",
             Self::NotFound => "not_found_error",
@@ -90,7 +97,9 @@ impl Kind {
             Self::InvalidRequest
             | Self::ContextExceeded
             | Self::MethodNotAllowed
+            | Self::MediaType
             | Self::NotSupported => "invalid_request_error",
+            Self::Forbidden => "permission_error",
             Self::Authentication => "authentication_error",
             Self::NotFound => "not_found_error",
             Self::Timeout => "timeout_error",
@@ -153,7 +162,6 @@ impl ApiError {
 
     pub(crate) fn unknown_model(name: &str, known: &[&str]) -> Self {
         let known = known.join(", ");
-        // The name goes into a line of the log, so it is cut short and escaped.
         let name: String = name.chars().take(100).flat_map(char::escape_debug).collect();
         let message = format!("the model `{name}` does not exist: this server has {known}");
         let mut error = Self::new(Kind::NotFound, message);
@@ -174,6 +182,17 @@ impl ApiError {
     pub(crate) fn internal(cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(%cause, "a request failed");
         Self::new(Kind::Internal, "the server failed to answer; its log has the cause")
+    }
+
+    /// What a log may tell of it: its kind and the name of the field. The message may quote the
+    /// request.
+    pub(crate) fn summary(&self) -> String {
+        let kind = self.kind.openai_type();
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        match self.param.as_deref().and_then(|path| path.split(|c| !is_name(c)).next()) {
+            Some(field) if !field.is_empty() => format!("{kind} in `{field}`"),
+            _ => kind.to_owned(),
+        }
     }
 
     /// The body of the error.

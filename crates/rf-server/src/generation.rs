@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use rocmforge::engine::StopReason;
 use rocmforge::engine::scheduler::{RequestError, SubmitError};
 use rocmforge::grammar::Constraint;
 use rocmforge::messages::{ChatPrompt, Prompt};
@@ -10,9 +11,8 @@ use rocmforge::{Error, Observer};
 
 use crate::access::RequestId;
 use crate::error::{ApiError, Kind};
-use crate::grammar::Structure;
+use crate::grammar::{Structure, compiling};
 use crate::metrics::RequestMeter;
-use crate::prompt::beside;
 use crate::sampling::Params;
 use crate::state::ServedModel;
 
@@ -40,7 +40,8 @@ impl Job {
         Self { prompt: prompt.ids, params, chat: Some(prompt.prompt), constraint: None }
     }
 
-    /// Adds the structure that the answer must have.
+    /// Adds the structure that the answer must have. Compiling it ends no later than the request
+    /// waits for it, unless the compiler is at work already.
     pub(crate) async fn with_structure(
         mut self,
         structure: Structure,
@@ -50,7 +51,7 @@ impl Job {
             return Ok(self);
         }
         let served = Arc::clone(model);
-        beside(model.model(), move |_| {
+        compiling(move || {
             self.constraint = structure.constraint(&*served.compiler()?, self.chat.as_ref())?;
             Ok(self)
         })
@@ -104,12 +105,19 @@ impl Generation {
         cx: &mut Context<'_>,
         wants_tokens: bool,
     ) -> Poll<Option<Update>> {
-        self.generation.poll_update(cx, wants_tokens)
+        let update = self.generation.poll_update(cx, wants_tokens);
+        if let Poll::Ready(Some(Update::Finished { reason: StopReason::ConstraintLimit, .. })) =
+            update
+        {
+            let request_id = self.request_id.as_str();
+            tracing::warn!(request_id, "an answer ends at the limit of its grammar");
+        }
+        update
     }
 
     /// The next update, for those who need the whole answer; `None` after the last one.
     pub(crate) async fn next(&mut self) -> Option<Update> {
-        self.generation.next().await
+        std::future::poll_fn(|cx| self.poll_update(cx, false)).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! A loaded model that generates text.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use rocmforge::engine::Model;
@@ -17,6 +17,8 @@ pub(crate) struct Generator {
     model: rocmforge::Model,
     handle: Handle,
     metrics: Arc<Metrics>,
+    /// Bytes of the longest token of the vocabulary.
+    longest_token: OnceLock<usize>,
     loaded: SystemTime,
     started: Instant,
 }
@@ -35,6 +37,9 @@ pub(crate) struct Load {
     pub(crate) generated_tokens_per_second: f64,
 }
 
+/// Vocabularies whose tokens are single characters have short tokens only.
+const MIN_TOKEN_BYTES: usize = 8;
+
 impl Generator {
     pub(crate) fn new(
         id: &str,
@@ -47,6 +52,7 @@ impl Generator {
             model,
             handle,
             metrics,
+            longest_token: OnceLock::new(),
             loaded: SystemTime::now(),
             started: Instant::now(),
         }
@@ -79,6 +85,17 @@ impl Generator {
     pub(crate) fn compiler(&self) -> Result<Arc<GrammarCompiler>, ApiError> {
         let compiler = self.model.grammar_compiler();
         compiler.map_err(|error| ApiError::new(Kind::NotSupported, error.to_string()))
+    }
+
+    /// The most bytes that a prompt within the context can have.
+    pub(crate) fn longest_prompt_bytes(&self) -> usize {
+        let longest = self.longest_token.get_or_init(|| {
+            let tokenizer = self.model().tokenizer();
+            let pieces = (0..tokenizer.vocab_size()).filter_map(|id| tokenizer.piece(id).ok());
+            // Normalisation may shorten a text, but not to a third.
+            pieces.map(|piece| piece.len()).max().unwrap_or(0).max(MIN_TOKEN_BYTES) * 3
+        });
+        self.handle.max_sequence_tokens().saturating_mul(*longest)
     }
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {

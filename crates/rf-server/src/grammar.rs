@@ -1,12 +1,47 @@
 //! Structured output: the fields that ask for it, and the constraint that they make.
 
-use rocmforge::engine::scheduler::Constraint;
-use rocmforge::grammar::{Grammar, GrammarCompiler};
+use std::sync::{Arc, LazyLock};
+
+use rocmforge::grammar::limits::COMPILE_TIMEOUT;
+use rocmforge::grammar::{Constraint, Grammar, GrammarCompiler};
 use rocmforge::messages::{Prompt, ToolChoice};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
+
+/// Half of the cores may compile grammars. A compilation cannot be stopped, so it holds its permit
+/// until its end, even if nobody waits for it any more.
+static COMPILATIONS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Arc::new(Semaphore::new((cores / 2).clamp(1, 8)))
+});
+
+/// Compiles a grammar, in turn. A request that is dropped while it waits compiles nothing.
+pub(crate) async fn compiling<T, F>(work: F) -> Result<T, ApiError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, ApiError> + Send + 'static,
+{
+    let permit = timeout(COMPILE_TIMEOUT, Arc::clone(&COMPILATIONS).acquire_owned()).await;
+    // The semaphore is never closed.
+    let Ok(Ok(permit)) = permit else {
+        let message = "the server compiles the grammars of other requests: try again";
+        return Err(ApiError::new(Kind::Unavailable, message));
+    };
+    let compiled = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        work()
+    });
+    match timeout(COMPILE_TIMEOUT, compiled).await {
+        Ok(joined) => joined.map_err(|error| ApiError::internal(&error))?,
+        Err(_) => Err(ApiError::invalid(format!(
+            "the grammar was not compiled in {COMPILE_TIMEOUT:?}: send a smaller one"
+        ))),
+    }
+}
 
 /// The fields of `OpenAI`, llama.cpp and vLLM.
 #[derive(Debug, Default, Deserialize)]
@@ -153,7 +188,7 @@ impl Structure {
     ) -> Result<Option<Box<dyn Constraint>>, ApiError> {
         if let Some(prompt) = prompt {
             let calls = compiler.compile_calls(prompt, !self.single_call);
-            if let Some(calls) = calls.map_err(|error| ApiError::field("tools", error))? {
+            if let Some(calls) = calls.map_err(|error| refusal("tools", &error))? {
                 return Ok(Some(Box::new(calls)));
             }
         }
@@ -162,8 +197,16 @@ impl Structure {
             Some(prompt) => compiler.compile_answer(prompt, grammar),
             None => compiler.compile(grammar),
         };
-        let compiled = compiled.map_err(|error| ApiError::field(*field, error))?;
+        let compiled = compiled.map_err(|error| refusal(field, &error))?;
         Ok(Some(Box::new(compiled)))
+    }
+}
+
+/// Why a grammar was not compiled.
+fn refusal(field: &str, error: &rocmforge::grammar::Error) -> ApiError {
+    match error {
+        rocmforge::grammar::Error::Thread(_) => ApiError::new(Kind::Unavailable, error.to_string()),
+        _ => ApiError::field(field, error),
     }
 }
 

@@ -16,7 +16,8 @@
 //!   ends.
 //! - A request for a model that is not loaded waits for it, and no other request does.
 //! - A client that is gone frees its sequences before the next step of the engine.
-//! - No key and no prompt is in the log.
+//! - No key and no text of a request is in the log.
+//! - Without a key, a server on a loopback address answers no foreign web page.
 //!
 //! ```no_run
 //! use rf_server::{ModelEntry, Server, ServerOptions};
@@ -43,6 +44,7 @@ mod fuzzed;
 mod generation;
 mod generator;
 mod grammar;
+mod guard;
 mod infill;
 mod keep_alive;
 mod keys;

@@ -17,7 +17,7 @@ use crate::error::ApiError;
 use crate::generator::Generator;
 use crate::openai::messages::ConversationFields;
 use crate::openai::piece;
-use crate::prompt::{beside, chat_prompt};
+use crate::prompt::{beside, chat_prompt, rendered};
 use crate::sampling::SamplingFields;
 use crate::state::{App, now};
 
@@ -80,7 +80,7 @@ impl TokenizeFields {
                 let add_special = self.add_special_tokens.unwrap_or(true);
                 tokenizer.encode(&prompt, EncodeOptions { add_special, parse_special })
             }
-            (None, Some(conversation)) => chat_prompt(model, &conversation)?.ids,
+            (None, Some(conversation)) => chat_prompt(model, &conversation, usize::MAX)?.ids,
             (None, None) => {
                 return Err(ApiError::invalid("expected `content`, `prompt` or `messages`"));
             }
@@ -127,7 +127,7 @@ pub(crate) async fn apply_template(
     let ModelQuery { model } = fields.read()?;
     let model = app.model(model.as_deref()).await?;
     let conversation = fields.read::<ConversationFields>()?.conversation()?;
-    let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
+    let prompt = rendered(&model, conversation).await?;
     Ok(Json(json!({ "prompt": prompt.prompt.text })))
 }
 

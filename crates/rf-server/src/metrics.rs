@@ -172,7 +172,10 @@ impl RequestMeter {
                 let metrics = &self.metrics;
                 metrics.drafted_tokens.fetch_add(timings.drafted_tokens as u64, Relaxed);
                 metrics.accepted_tokens.fetch_add(timings.accepted_tokens as u64, Relaxed);
-                self.is_length |= matches!(reason, StopReason::Length | StopReason::ContextFull);
+                self.is_length |= matches!(
+                    reason,
+                    StopReason::Length | StopReason::ContextFull | StopReason::ConstraintLimit
+                );
                 self.unfinished = self.unfinished.saturating_sub(1);
                 if self.unfinished == 0 {
                     self.finish();

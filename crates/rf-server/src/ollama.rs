@@ -23,7 +23,7 @@ use crate::generation::{Generation, Job, Update, Usage};
 use crate::grammar::Structure;
 use crate::infill;
 use crate::keep_alive::KeepAlive;
-use crate::prompt::{beside, chat_prompt, tools};
+use crate::prompt::{beside, chat_prompt, check_length, rendered, tools};
 use crate::sampling::{Params, SamplingFields};
 use crate::state::{App, ServedModel};
 use crate::stream::{self, Encoder, Frames, Framing};
@@ -113,8 +113,7 @@ pub(crate) async fn chat(
     let reasoning_effort = request.effort();
     let conversation =
         Conversation { messages, tools, reasoning_effort, ..Conversation::default() };
-    let prompt =
-        beside(request.model.model(), move |model| chat_prompt(model, &conversation)).await?;
+    let prompt = rendered(&request.model, conversation).await?;
     let job = Job::chat(prompt, request.params.clone());
     request.answer(job, request_id).await
 }
@@ -133,6 +132,8 @@ pub(crate) async fn generate(
     let request = Request::read(&app, &fields, Form::Text).await?;
     let reasoning_effort = request.effort();
     let params = request.params.clone();
+    let most = request.model.longest_prompt_bytes();
+    check_length(&generate.prompt, most)?;
     let job = beside(request.model.model(), move |model: &Model| {
         if let Some(suffix) = generate.suffix.filter(|suffix| !suffix.is_empty()) {
             let ids = infill::ids(model, &generate.prompt, &suffix, &[])?;
@@ -145,7 +146,7 @@ pub(crate) async fn generate(
         let user = Message::new("user", generate.prompt);
         let messages = system.into_iter().chain([user]).collect();
         let conversation = Conversation { messages, reasoning_effort, ..Conversation::default() };
-        Ok(Job::chat(chat_prompt(model, &conversation)?, params))
+        Ok(Job::chat(chat_prompt(model, &conversation, most)?, params))
     });
     let job = job.await?;
     request.answer(job, request_id).await
@@ -245,7 +246,7 @@ impl Request {
         let mut line = self.line(answer);
         let (reason, timings) = end.unwrap_or((StopReason::Eog, Timings::default()));
         let reason = match reason {
-            StopReason::Length | StopReason::ContextFull => "length",
+            StopReason::Length | StopReason::ContextFull | StopReason::ConstraintLimit => "length",
             _ => "stop",
         };
         for (name, value) in [

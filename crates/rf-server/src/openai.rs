@@ -24,7 +24,7 @@ pub(crate) struct StreamOptions {
 /// `stop`, `length` or `tool_calls`.
 pub(crate) fn finish_reason(reason: StopReason, calls_tools: bool) -> &'static str {
     match reason {
-        StopReason::Length | StopReason::ContextFull => "length",
+        StopReason::Length | StopReason::ContextFull | StopReason::ConstraintLimit => "length",
         _ if calls_tools => "tool_calls",
         _ => "stop",
     }

@@ -16,6 +16,9 @@ pub struct ServerOptions {
     pub metrics_key: bool,
     /// Origins of web pages that may use the server, such as `https://example.org`; `*` for all.
     pub cors_origins: Vec<String>,
+    /// Names of this machine that requests may give as `Host`, where the server has no key and
+    /// listens on a loopback address. IP addresses and `localhost` always may.
+    pub allowed_hosts: Vec<String>,
     /// Sampling of requests that set no parameters.
     pub sampling: SamplerConfig,
     /// The largest body of a request.
@@ -36,8 +39,9 @@ impl Default for ServerOptions {
             keys: ApiKeys::default(),
             metrics_key: false,
             cors_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
             sampling: SamplerConfig::default(),
-            max_body_bytes: 64 << 20,
+            max_body_bytes: 32 << 20,
             memory_budget_bytes: None,
             keep_alive: KeepAlive::FOREVER,
             drain_timeout: Duration::from_secs(30),

@@ -6,12 +6,53 @@ use rocmforge::engine::Model;
 use rocmforge::messages::{ChatPrompt, Conversation, Tool};
 use serde_json::Value;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
+use crate::fields::{PromptItem, TextOr};
+use crate::state::ServedModel;
 
-/// Renders and tokenizes a conversation.
+/// Renders and tokenizes a conversation, beside the threads that serve sockets.
+pub(crate) async fn rendered(
+    model: &Arc<ServedModel>,
+    conversation: Conversation,
+) -> Result<ChatPrompt, ApiError> {
+    let most = model.longest_prompt_bytes();
+    beside(model.model(), move |model| chat_prompt(model, &conversation, most)).await
+}
+
+/// Checks that texts may fit the context.
+pub(crate) fn check_texts(
+    model: &ServedModel,
+    prompt: &TextOr<PromptItem>,
+) -> Result<(), ApiError> {
+    let most = model.longest_prompt_bytes();
+    match prompt {
+        TextOr::Text(text) => check_length(text, most),
+        TextOr::List(items) => items.iter().try_for_each(|item| match item {
+            PromptItem::Text(text) => check_length(text, most),
+            PromptItem::Ids(_) | PromptItem::Id(_) => Ok(()),
+        }),
+    }
+}
+
+/// Refuses a text that has more bytes than the tokens of the context can have. To tokenize it would
+/// take a minute for tens of megabytes.
+pub(crate) fn check_length(text: &str, most: usize) -> Result<(), ApiError> {
+    if text.len() <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "the prompt is too long for the context: it has {} bytes and there is room for {most}; use \
+         a shorter prompt, or a larger context and KV cache",
+        text.len()
+    );
+    Err(ApiError::new(Kind::ContextExceeded, message))
+}
+
+/// Renders and tokenizes a conversation, whose prompt has at most `most` bytes.
 pub(crate) fn chat_prompt(
     model: &Model,
     conversation: &Conversation,
+    most: usize,
 ) -> Result<ChatPrompt, ApiError> {
     let Some(last) = conversation.messages.last() else {
         return Err(ApiError::field("messages", "expected at least one message"));
@@ -20,7 +61,7 @@ pub(crate) fn chat_prompt(
         let message = "the last message is not one of the assistant";
         return Err(ApiError::field("continue_final_message", message));
     }
-    model.chat_prompt(conversation).map_err(|error| match error {
+    let prompt = model.rendered_prompt(conversation).map_err(|error| match error {
         rocmforge::engine::Error::Chat(error) => chat_error(&error),
         rocmforge::engine::Error::NoChatTemplate { reason } if reason.is_empty() => {
             ApiError::invalid(
@@ -28,7 +69,9 @@ pub(crate) fn chat_prompt(
             )
         }
         error => ApiError::invalid(error.to_string()),
-    })
+    })?;
+    check_length(&prompt.text, most)?;
+    Ok(prompt.tokenized(model.tokenizer()))
 }
 
 fn chat_error(error: &rocmforge::messages::Error) -> ApiError {

@@ -17,6 +17,7 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use crate::access::observe;
 use crate::auth::require_key;
 use crate::error::{ApiError, Error, Kind};
+use crate::guard::refuse_foreign_pages;
 use crate::page::page;
 use crate::state::App;
 use crate::{anthropic, llama_cpp, metrics, ollama, openai};
@@ -60,6 +61,7 @@ fn with_layers(routes: Router<Arc<App>>, app: &Arc<App>) -> Result<Router, Error
     let routes = routes
         .layer(from_fn_with_state(Arc::clone(app), refuse_while_draining))
         .layer(from_fn_with_state(Arc::clone(app), require_key))
+        .layer(from_fn_with_state(Arc::clone(app), refuse_foreign_pages))
         .layer(CatchPanicLayer::custom(panicked));
     let routes = match cors(&app.options().cors_origins)? {
         Some(cors) => routes.layer(cors),

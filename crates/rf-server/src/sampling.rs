@@ -66,8 +66,10 @@ pub(crate) struct Params {
     pub(crate) use_prefix_cache: bool,
 }
 
-/// Every piece of text is compared with each stop string.
+/// The largest number of stop strings.
 const MAX_STOP_STRINGS: usize = 64;
+/// The longest stop string, in bytes.
+const MAX_STOP_BYTES: usize = 1024;
 /// Most alternatives per token; vLLM has the same limit.
 pub(crate) const MAX_LOGPROBS: usize = 20;
 
@@ -97,6 +99,12 @@ impl SamplingFields {
             return Err(ApiError::field(
                 "stop",
                 format!("{} strings are more than {MAX_STOP_STRINGS}", stop.len()),
+            ));
+        }
+        if let Some(index) = stop.iter().position(|stop| stop.len() > MAX_STOP_BYTES) {
+            return Err(ApiError::field(
+                "stop",
+                format!("string {} is longer than {MAX_STOP_BYTES} bytes", index + 1),
             ));
         }
         let logit_bias = match self.logit_bias {

@@ -11,7 +11,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{oneshot, watch};
 
 use crate::entry::ModelEntry;
 use crate::error::Error;
@@ -52,6 +53,9 @@ impl Server {
             let (host, port) = address;
             Error::Listen { address: format!("{host}:{port}"), source }
         })?;
+        if listener.local_addr()?.ip().is_loopback() {
+            app.set_local();
+        }
         Ok(Self { listener, app, router })
     }
 
@@ -70,7 +74,8 @@ impl Server {
         !is_local && self.app.options().keys.is_empty()
     }
 
-    /// Answers requests until SIGTERM or Ctrl-C, and then those that are running.
+    /// Answers requests until SIGTERM, SIGHUP or Ctrl-C, and then those that are running. A second
+    /// signal ends them at once.
     ///
     /// # Errors
     ///
@@ -82,8 +87,20 @@ impl Server {
             .enable_all()
             .build()?;
         let served = runtime.block_on(async {
-            let stop = stop_signal()?;
-            self.run(stop).await
+            let mut signals = Signals::new()?;
+            let (stop, stopped) = oneshot::channel::<()>();
+            let mut run = std::pin::pin!(self.run(async { drop(stopped.await) }));
+            tokio::select! {
+                ended = &mut run => return ended,
+                () = signals.next() => drop(stop),
+            }
+            tokio::select! {
+                ended = &mut run => ended,
+                () = signals.next() => {
+                    tracing::warn!("requests are cut off: a second signal came");
+                    Ok(())
+                }
+            }
         });
         // A prompt may be tokenized right now. Nobody waits for it any more.
         runtime.shutdown_background();
@@ -175,15 +192,43 @@ fn configure(stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Completes on SIGTERM or Ctrl-C.
-fn stop_signal() -> Result<impl Future<Output = ()>, Error> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
+/// The signals that stop the server.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    /// `None` if the process ignores it, as one that `nohup` started does.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Error> {
+        let ignores_hangup = ignored_signals().is_some_and(|signals| signals & 1 == 1);
+        let hangup = (!ignores_hangup).then(|| signal(SignalKind::hangup())).transpose()?;
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup,
+        })
+    }
+
+    async fn next(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => drop(hangup.recv().await),
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            () = hangup => {}
         }
-    })
+    }
+}
+
+/// The signals that the process ignores, one bit each from SIGHUP, where the system tells.
+fn ignored_signals() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
 }

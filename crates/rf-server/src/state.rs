@@ -18,6 +18,8 @@ pub(crate) struct App {
     options: ServerOptions,
     catalog: Catalog,
     draining: AtomicBool,
+    /// True if only programs of this machine reach the server.
+    is_local: AtomicBool,
 }
 
 /// A model that a request uses to generate text. Until it is dropped, the model stays loaded.
@@ -62,7 +64,12 @@ impl App {
         options: ServerOptions,
     ) -> Result<Self, Error> {
         let catalog = Catalog::new(models, options.memory_budget_bytes, options.keep_alive)?;
-        Ok(Self { options, catalog, draining: AtomicBool::new(false) })
+        Ok(Self {
+            options,
+            catalog,
+            draining: AtomicBool::new(false),
+            is_local: AtomicBool::new(false),
+        })
     }
 
     pub(crate) fn options(&self) -> &ServerOptions {
@@ -104,6 +111,17 @@ impl App {
             LoadedService::Embed(embedder) => Ok(ServedEmbedder { id, embedder, _lease: lease }),
             LoadedService::Generate(_) => Err(wrong_kind(&id)),
         }
+    }
+
+    /// Tells that the server listens on a loopback address.
+    pub(crate) fn set_local(&self) {
+        self.is_local.store(true, Relaxed);
+    }
+
+    /// Returns true if web pages are the only way to reach the server from outside, and nothing else
+    /// keeps them away.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.is_local.load(Relaxed) && self.options.keys.is_empty()
     }
 
     /// From now on, new requests are refused.

@@ -15,15 +15,15 @@ use self::models::{ServedModelArgs, Settings};
 use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs, TemplateArgs};
 use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
-use crate::{demo, device, loading, sources, terminal};
+use crate::{demo, device, loading, logging, sources, terminal};
 
 /// Arguments of `rf-cli serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Serves the APIs of OpenAI, Anthropic, Ollama and llama.cpp. Requests are computed together (continuous \
 batching), and equal beginnings of prompts only once (prefix cache). Several models are loaded when a request \
-names them, and unloaded where another one needs their memory. SIGTERM and Ctrl-C let running requests end. One \
-line per request is logged on stderr; RUST_LOG=rf_server=warn turns that off.
+names them, and unloaded where another one needs their memory. SIGTERM, SIGHUP and Ctrl-C let running requests end, a \
+second signal does not. One line per request is logged on stderr; RUST_LOG=rf_server=warn turns that off.
 
 Examples:
   rf-cli serve                                     the demo model on http://127.0.0.1:8080
@@ -79,8 +79,12 @@ struct NetworkArgs {
     /// Let web pages of this origin use the server; * for all (repeatable)
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<String>,
+    /// Answer requests that give NAME as their host, too; without a key, a server on a loopback
+    /// address answers under localhost and IP addresses only (repeatable)
+    #[arg(long, value_name = "NAME")]
+    allowed_host: Vec<String>,
     /// Refuse requests with more than N bytes
-    #[arg(long, value_name = "N", default_value_t = 64 << 20)]
+    #[arg(long, value_name = "N", default_value_t = 32 << 20)]
     max_body_bytes: usize,
     /// Give running requests this many seconds to end when the server stops
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
@@ -151,6 +155,8 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         );
     }
     terminal::note(format_args!("serving {} on http://{}", names.join(", "), server.local_addr()?));
+    // Without the thread, the log is written as in every other command.
+    let _log = logging::Queue::start().ok();
     server.run_until_signal()?;
     Ok(())
 }
@@ -177,6 +183,7 @@ impl ServeArgs {
             keys: self.network.keys()?,
             metrics_key: self.network.metrics_key,
             cors_origins: self.network.cors_origin.clone(),
+            allowed_hosts: self.network.allowed_host.clone(),
             sampling: self.sampling.config(temperature)?,
             max_body_bytes: self.network.max_body_bytes,
             drain_timeout: Duration::from_secs(self.network.drain_timeout),

@@ -28,7 +28,7 @@ pub(super) fn message(id: &str, model: &str, usage: Usage) -> Value {
 
 pub(super) fn stop_reason(reason: StopReason, calls_tools: bool) -> &'static str {
     match reason {
-        StopReason::Length | StopReason::ContextFull => "max_tokens",
+        StopReason::Length | StopReason::ContextFull | StopReason::ConstraintLimit => "max_tokens",
         _ if calls_tools => "tool_use",
         StopReason::StopString => "stop_sequence",
         _ => "end_turn",

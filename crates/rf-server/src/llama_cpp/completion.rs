@@ -19,7 +19,7 @@ use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
 use crate::grammar::GrammarFields;
 use crate::infill::{self, ExtraFile};
 use crate::openai::{TimingsJson, finite, piece};
-use crate::prompt::beside;
+use crate::prompt::{beside, check_texts};
 use crate::sampling::{Params, SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel};
 use crate::stream::{self, Encoder, Frames, Framing};
@@ -41,6 +41,7 @@ pub(crate) async fn completion(
 ) -> Result<Response, ApiError> {
     let CompletionFields { prompt, .. } = fields.read()?;
     let (model, params, stream) = common(&app, &fields).await?;
+    prompt.iter().try_for_each(|prompt| check_texts(&model, prompt))?;
     let prompt = beside(model.model(), move |model| match prompt {
         None => Err(ApiError::field("prompt", "expected a text or token ids")),
         Some(TextOr::Text(text)) => Ok(model.text_ids(&text)),
@@ -145,7 +146,7 @@ async fn answer(
 /// The last object of a stream, which has no text.
 fn last(model: &ServedModel, reason: StopReason, timings: &Timings, usage: Usage) -> Value {
     let stop_type = match reason {
-        StopReason::Length | StopReason::ContextFull => "limit",
+        StopReason::Length | StopReason::ContextFull | StopReason::ConstraintLimit => "limit",
         StopReason::StopString => "word",
         _ => "eos",
     };

@@ -20,7 +20,7 @@ use crate::body::Fields;
 use crate::error::ApiError;
 use crate::generation::{Generation, Job, Update};
 use crate::grammar::GrammarFields;
-use crate::prompt::{beside, chat_prompt};
+use crate::prompt::rendered;
 use crate::sampling::{SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel, now};
 use crate::stream::{self, Encoder, Frames, Framing};
@@ -49,7 +49,7 @@ pub(crate) async fn chat(
     params.logprobs = logprobs(&chat)?;
     params.use_prefix_cache = chat.cache_prompt.unwrap_or(true);
     let conversation = fields.read::<ConversationFields>()?.conversation()?;
-    let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
+    let prompt = rendered(&model, conversation).await?;
     let structure = fields.read::<GrammarFields>()?.structure()?;
     let job = Job::chat(prompt, params).with_structure(structure, &model).await?;
     let generation = Generation::submit(&model, vec![job], request_id)?;

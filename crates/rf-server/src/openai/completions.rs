@@ -24,7 +24,7 @@ use crate::fields::{Logprobs, PromptItem, TextOr};
 use crate::generation::{Generation, Job, PromptLogprobs, TokenLogprob, Update};
 use crate::grammar::GrammarFields;
 use crate::infill;
-use crate::prompt::beside;
+use crate::prompt::{beside, check_texts};
 use crate::sampling::{SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel, now};
 use crate::stream::{self, Encoder, Frames, Framing};
@@ -69,6 +69,7 @@ pub(crate) async fn completions(
     params.prompt_logprobs = params.logprobs.filter(|_| echo);
     let echoes_logprobs = params.prompt_logprobs.is_some();
     let (prompt, suffix) = (completion.prompt, completion.suffix);
+    prompt.iter().try_for_each(|prompt| check_texts(&model, prompt))?;
     let prompts = beside(model.model(), move |model| prompts(model, prompt, suffix)).await?;
     let echoed =
         if echo { prompts.iter().map(|prompt| prompt.text.clone()).collect() } else { vec![] };
@@ -76,8 +77,14 @@ pub(crate) async fn completions(
     let structure = fields.read::<GrammarFields>()?.structure()?;
     let mut jobs = Vec::with_capacity(prompts.len());
     for prompt in prompts {
-        let job = Job::text(prompt.ids, params.clone());
-        jobs.push(job.with_structure(structure.clone(), &model).await?);
+        let mut job = Job::text(prompt.ids, params.clone());
+        // All have the same structure, which is compiled once.
+        let compiled = jobs.first().and_then(|first: &Job| first.constraint.as_ref());
+        match compiled {
+            Some(compiled) => job.constraint = Some(compiled.fork()),
+            None => job = job.with_structure(structure.clone(), &model).await?,
+        }
+        jobs.push(job);
     }
     let generation = Generation::submit(&model, jobs, request_id)?;
     let (id, created) = (unique("cmpl-"), now());

@@ -22,7 +22,7 @@ use crate::error::ApiError;
 use crate::fields::TextOr;
 use crate::generation::{Generation, Job};
 use crate::grammar::GrammarFields;
-use crate::prompt::{beside, chat_prompt, tool_choice, tools};
+use crate::prompt::{rendered, tool_choice, tools};
 use crate::sampling::SamplingFields;
 use crate::state::App;
 use crate::stream::{Framing, response};
@@ -76,7 +76,7 @@ pub(crate) async fn responses(
         reasoning_effort: request.reasoning.and_then(|reasoning| reasoning.effort),
         ..Conversation::default()
     };
-    let prompt = beside(model.model(), move |model| chat_prompt(model, &conversation)).await?;
+    let prompt = rendered(&model, conversation).await?;
     let head = Head::new(&model, request.instructions, params.options.max_tokens);
     let structure = fields.read::<GrammarFields>()?.structure()?;
     let job = Job::chat(prompt, params).with_structure(structure, &model).await?;

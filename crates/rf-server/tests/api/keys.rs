@@ -104,6 +104,15 @@ fn web_pages_of_other_origins_are_refused_unless_allowed() {
     let origin = [("origin", "https://example.org")];
     let response = server.send("GET", "/v1/models", &origin, "");
     assert_eq!(response.header("access-control-allow-origin"), "");
+    // Without a key, a local server does not even read what other pages send.
+    assert_eq!(response.status, 403, "{}", response.text);
+    let typed = |media_type| [("origin", "http://localhost:1"), ("content-type", media_type)];
+    let body = r#"{"prompt":"x","max_tokens":1}"#;
+    let post =
+        |headers: &[(&str, &str)]| server.send("POST", "/v1/completions", headers, body).status;
+    assert_eq!(post(&typed("text/plain")), 415);
+    assert_eq!(post(&typed("application/json")), 200);
+    assert_eq!(post(&[]), 200);
 
     let mut setup = Setup::default();
     setup.server.keys = ApiKeys::new(["sk-one".to_owned()]);

@@ -249,3 +249,110 @@ fn answers_to_random_schemas_are_valid() {
         }
     }
 }
+
+/// Requests that ended the server or kept it busy, for each route that compiles.
+#[test]
+fn large_grammars_are_refused_on_every_route_while_others_are_served() {
+    let server = TestServer::start();
+    let mut definitions = serde_json::Map::new();
+    for index in 0..1100 {
+        let next = json!({ "$ref": format!("#/$defs/{}", index + 1) });
+        definitions.insert(index.to_string(), next);
+    }
+    definitions.insert("1100".to_owned(), json!({ "type": "integer" }));
+    let schema = json!({ "type": "object", "$defs": definitions, "properties": {
+        "a": { "$ref": "#/$defs/0" },
+    }});
+    let user = json!([{ "role": "user", "content": "x" }]);
+    let tool = json!({ "type": "function", "function": { "name": "t", "parameters": schema } });
+    let format = json!({ "type": "json_schema", "json_schema": { "name": "s", "schema": schema } });
+    for (path, body) in [
+        ("/v1/chat/completions", json!({ "messages": user, "response_format": format })),
+        ("/v1/completions", json!({ "prompt": "x", "json_schema": schema })),
+        ("/completion", json!({ "prompt": "x", "grammar": format!("start: %json {schema}") })),
+        (
+            "/v1/chat/completions",
+            json!({ "messages": user, "structured_outputs": { "json": schema } }),
+        ),
+        (
+            "/v1/responses",
+            json!({ "input": "x", "text": { "format": {
+                "type": "json_schema", "name": "s", "schema": schema,
+            }}}),
+        ),
+        ("/api/chat", json!({ "messages": user, "format": schema })),
+        (
+            "/v1/chat/completions",
+            json!({
+                "messages": user, "tools": [tool], "tool_choice": "required",
+            }),
+        ),
+        (
+            "/v1/chat/completions",
+            json!({
+                "messages": user, "tools": [tool],
+                "tool_choice": { "type": "function", "function": { "name": "t" } },
+            }),
+        ),
+        (
+            "/v1/messages",
+            json!({
+                "messages": user, "max_tokens": 5, "tool_choice": { "type": "any" },
+                "tools": [{ "name": "t", "input_schema": schema }],
+            }),
+        ),
+    ] {
+        let response = server.post(path, &body);
+        assert_eq!(response.status, 400, "{path}: {}", response.text);
+        let names_limit = response.text.contains("depth") && response.text.contains("1000");
+        assert!(names_limit, "{path}: {}", response.text);
+    }
+    let long = "a".repeat(1025);
+    for (field, value, limit) in [
+        ("stop", json!([long]), "1024"),
+        ("stop", json!(vec!["a"; 65]), "64"),
+        ("grammar", json!(format!("root ::= \"{}\"", "a".repeat(300_000))), "262144"),
+        ("structured_outputs", json!({ "choice": vec!["a"; 10_001] }), "10000"),
+    ] {
+        let response = server.post("/v1/completions", &json!({ "prompt": "x", field: value }));
+        assert_eq!(response.status, 400, "{field}: {}", response.text);
+        assert!(response.text.contains(limit), "{field}: {}", response.text);
+    }
+    let text = "a ".repeat(1 << 20);
+    let response = server.post("/v1/completions", &json!({ "prompt": text }));
+    assert_eq!(response.status, 400, "{}", response.text);
+    assert!(response.text.contains("too long for the context"), "{}", response.text);
+}
+
+#[test]
+fn whole_floats_are_integers_on_every_route() {
+    let server = TestServer::start();
+    let user = json!([{ "role": "user", "content": "x" }]);
+    for (path, mut body) in [
+        (
+            "/v1/chat/completions",
+            json!({ "messages": user, "top_logprobs": 2.0, "logprobs": true }),
+        ),
+        ("/v1/completions", json!({ "prompt": "x", "logprobs": 2.0, "best_of": 1.0 })),
+        ("/v1/responses", json!({ "input": "x", "max_output_tokens": 1e0 })),
+        ("/v1/messages", json!({ "messages": user })),
+        ("/completion", json!({ "prompt": "x", "n_predict": 2.0, "n_probs": 1.0 })),
+        (
+            "/api/chat",
+            json!({ "messages": user, "options": {
+                "num_predict": 2.0, "top_k": 40.0, "seed": 42.0,
+            }}),
+        ),
+    ] {
+        for (field, value) in [("max_tokens", 2.0), ("top_k", 40.0), ("seed", 42.0), ("n", 1.0)] {
+            body[field] = json!(value);
+        }
+        let response = server.post(path, &body);
+        assert_eq!(response.status, 200, "{path}: {}", response.text);
+        if !path.starts_with("/api/") {
+            body["max_tokens"] = json!(16.5);
+            let response = server.post(path, &body);
+            assert_eq!(response.status, 400, "{path}: {}", response.text);
+        }
+    }
+}

@@ -140,7 +140,7 @@ impl TestServer {
         let length = body.len();
         write!(
             stream,
-            "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
         )
         .unwrap();
         stream

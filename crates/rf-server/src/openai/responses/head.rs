@@ -9,7 +9,7 @@ use crate::state::{ServedModel, now};
 
 /// Returns true if an answer ended before the model ended it.
 pub(super) fn is_cut_off(reason: StopReason) -> bool {
-    matches!(reason, StopReason::Length | StopReason::ContextFull)
+    matches!(reason, StopReason::Length | StopReason::ContextFull | StopReason::ConstraintLimit)
 }
 
 /// The fields that all states of a response share.

@@ -1,0 +1,117 @@
+//! What the log has of requests: never their text.
+
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
+#[expect(dead_code, reason = "the tests of the APIs use the rest of it")]
+mod server;
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use server::TestServer;
+
+/// The text of the log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+const MARKER: &str = "bank_pin_9471";
+
+/// Bodies with the marker in fields of a wrong type, and in places that errors quote.
+fn bodies() -> Vec<Value> {
+    let user = json!([{ "role": "user", "content": MARKER }]);
+    let function = json!({ "name": MARKER, "parameters": { "type": MARKER } });
+    let tools = json!([{ "type": "function", "function": function }]);
+    let mut bodies = vec![
+        json!({ "messages": user, "prompt": MARKER, "input": MARKER, "content": MARKER }),
+        json!({ "messages": MARKER, "prompt": { MARKER: 1 }, "input": { MARKER: 1 } }),
+        json!({ "messages": [MARKER], "prompt": [MARKER, 1], "input": [{ "type": MARKER }] }),
+        json!({ "messages": [{ "role": MARKER, "content": [{ "type": MARKER }] }] }),
+        json!({ "messages": user, "tools": tools, "tool_choice": "required" }),
+        json!({ "messages": user, "tools": tools, "tool_choice": { "type": MARKER } }),
+        json!({ "messages": user, "input": "x", "prompt": "x", "grammar": format!("root ::= {MARKER}") }),
+        json!({ "messages": user, "input": "x", "prompt": "x", "format": { "type": MARKER } }),
+        json!({ "model": MARKER }),
+        json!({ "system": { MARKER: 1 }, "instructions": [MARKER], "images": [MARKER] }),
+        json!(MARKER),
+    ];
+    for field in [
+        "seed",
+        "n",
+        "stop",
+        "temperature",
+        "logit_bias",
+        "stream",
+        "samplers",
+        "response_format",
+        "json_schema",
+        "keep_alive",
+        "options",
+        "max_tokens",
+        "tokens",
+        "dimensions",
+        "chat_template_kwargs",
+    ] {
+        for value in [json!(MARKER), json!([MARKER]), json!({ MARKER: MARKER })] {
+            bodies.push(json!({ "messages": user, "prompt": "x", "input": "x", field: value }));
+        }
+    }
+    bodies
+}
+
+/// One test, because the log is that of the process.
+#[test]
+fn the_log_never_has_text_of_a_request() {
+    let log = Log::default();
+    let writer = log.clone();
+    tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .with_max_level(tracing::Level::DEBUG)
+        .init();
+    let server = TestServer::start();
+    for route in [
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/embeddings",
+        "/v1/responses",
+        "/v1/messages",
+        "/v1/messages/count_tokens",
+        "/completion",
+        "/infill",
+        "/tokenize",
+        "/detokenize",
+        "/apply-template",
+        "/api/chat",
+        "/api/generate",
+        "/api/embed",
+        "/api/show",
+    ] {
+        let mut refused = 0;
+        for mut body in bodies() {
+            if let Some(body) = body.as_object_mut() {
+                body.entry("max_tokens").or_insert(json!(1));
+            }
+            let status = server.post(route, &body).status;
+            assert_ne!(status, 500, "{route} {body}");
+            refused += usize::from(status >= 400);
+        }
+        assert!(refused > 3, "{route} refused {refused} bodies");
+        assert!(server.send("POST", route, &[], &format!("{{{MARKER}")).status >= 400);
+    }
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(text.contains("invalid_request_error in `messages`"), "{text}");
+    let leak = text.lines().find(|line| line.contains(MARKER) || line.contains("9471"));
+    assert_eq!(leak, None);
+}
