@@ -107,7 +107,7 @@ fn the_log_never_has_text_of_a_request() {
             assert_ne!(status, 500, "{route} {body}");
             refused += usize::from(status >= 400);
         }
-        assert!(refused > 3, "{route} refused {refused} bodies");
+        assert!(refused > 1, "{route} refused {refused} bodies");
         assert!(server.send("POST", route, &[], &format!("{{{MARKER}")).status >= 400);
     }
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
