@@ -10,12 +10,14 @@ use rocmforge::engine::{
     Engine, Extras, GenerateOptions, Model, Outcome, Session, Speculation, StopReason, Timings,
 };
 use rocmforge::grammar::{Grammar, GrammarCompiler, GrammarConstraint};
-use rocmforge::messages::Message;
-use rocmforge::messages::{Conversation, Prompt};
+use rocmforge::messages::{
+    Answer, AnswerCall, ChatPrompt, Conversation, Delta, Message, OutputParser, Prompt, Tool,
+};
 use serde_json::json;
 
 use crate::failure::bad_input;
 use crate::interrupt::Watch;
+use crate::terminal::Palette;
 use crate::{drafts, terminal};
 
 /// The form that all answers must have.
@@ -42,37 +44,108 @@ impl OutputForm {
     }
 }
 
-/// The prompt of a conversation, up to the place of the answer, and its ids.
-pub(super) fn conversation_ids(model: &Model, messages: &[Message]) -> Result<(Prompt, Vec<u32>)> {
-    let template = model.chat_template().context("the model has no chat template")?;
-    let conversation = Conversation { messages: messages.to_vec(), ..Conversation::default() };
-    let prompt = conversation.prompt(template)?;
-    let ids = model.rendered_ids(&prompt.text);
-    Ok((prompt, ids))
+/// The prompt of a conversation, up to the place of the answer.
+pub(super) fn conversation_prompt(
+    model: &Model,
+    messages: &[Message],
+    tools: &[Tool],
+) -> Result<ChatPrompt> {
+    let conversation = Conversation {
+        messages: messages.to_vec(),
+        tools: tools.to_vec(),
+        ..Conversation::default()
+    };
+    Ok(model.chat_prompt(&conversation)?)
 }
 
-/// Generates to stdout, with a line break at the end.
+/// Where the parts of an answer go: content and tool calls to stdout, reasoning dimmed to stderr.
+struct Display {
+    parser: OutputParser,
+    answer: Answer,
+    shows_reasoning: bool,
+    /// The last piece was reasoning, whose line has not ended.
+    is_reasoning: bool,
+}
+
+impl Display {
+    fn new(prompt: Option<&Prompt>, shows_reasoning: bool) -> Self {
+        let parser = prompt.map_or_else(OutputParser::plain, Prompt::parser);
+        Self { parser, answer: Answer::default(), shows_reasoning, is_reasoning: false }
+    }
+
+    /// Shows the parts of the answer that are certain now.
+    fn show(&mut self, deltas: Vec<Delta>, out: &mut impl Write) -> io::Result<()> {
+        for delta in deltas {
+            match &delta {
+                Delta::Reasoning(text) if self.shows_reasoning => {
+                    let text = Palette::stderr().dim(terminal::shown(text));
+                    write!(io::stderr().lock(), "{text}")?;
+                    self.is_reasoning = true;
+                }
+                Delta::Content(text) => {
+                    self.end_reasoning()?;
+                    out.write_all(text.as_bytes())?;
+                }
+                _ => {}
+            }
+            let ended = match &delta {
+                Delta::CallEnd { index, complete: true } => Some(*index),
+                _ => None,
+            };
+            self.answer.extend([delta]);
+            if let Some(call) = ended.and_then(|index| self.answer.calls.get(index)) {
+                self.is_reasoning = false;
+                writeln!(out, "{}", call_json(call))?;
+            }
+        }
+        out.flush()
+    }
+
+    fn end_reasoning(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_reasoning) { writeln!(io::stderr().lock()) } else { Ok(()) }
+    }
+}
+
+/// A tool call as one line of JSON, in the form of a message of `OpenAI`'s API.
+fn call_json(call: &AnswerCall) -> serde_json::Value {
+    json!({
+        "id": call.id,
+        "type": "function",
+        "function": { "name": call.name, "arguments": call.arguments },
+    })
+}
+
+/// Generates to stdout, with a line break at the end. `prompt` says how to read the answer; without
+/// one it is text. Returns the parts of the answer, too.
 pub(super) fn stream(
     engine: &mut Engine,
     session: &mut Session,
-    ids: &[u32],
+    (ids, prompt): (&[u32], Option<&Prompt>),
     options: &GenerateOptions,
     extras: Extras<'_>,
-) -> Result<Outcome> {
+    quiet: bool,
+) -> Result<(Outcome, Answer)> {
     let watch = Watch::new();
     let mut out = io::stdout().lock();
+    let mut display = Display::new(prompt, !quiet);
     let mut failed = None;
     let outcome = engine.generate_with(session, ids, options, extras, &mut |text| {
-        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        let deltas = display.parser.push(text);
+        if let Err(error) = display.show(deltas, &mut out) {
             failed = Some(error);
             return ControlFlow::Break(());
         }
         flow(&watch)
     })?;
+    if failed.is_none() {
+        let rest = display.parser.finish();
+        failed = display.show(rest, &mut out).and_then(|()| display.end_reasoning()).err();
+    }
     if let Some(error) = failed {
         return Err(error).context("cannot write to standard output");
     }
-    if !outcome.text.ends_with('\n') {
+    let answer = display.answer;
+    if !answer.content.ends_with('\n') && (answer.calls.is_empty() || !answer.content.is_empty()) {
         writeln!(out)?;
     }
     if outcome.stop_reason == StopReason::ContextFull {
@@ -81,7 +154,7 @@ pub(super) fn stream(
             engine.context_tokens()
         ));
     }
-    Ok(outcome)
+    Ok((outcome, answer))
 }
 
 /// A constraint and drafts for a generation.
@@ -119,15 +192,15 @@ pub(super) fn summary(timings: &Timings, memory_bytes: u64) -> String {
     )
 }
 
-/// An answer as JSON.
+/// An answer as JSON. `prompt` says how to read it; without one it is text.
 pub(super) fn json(
-    prompt_ids: &[u32],
+    (prompt_ids, prompt): (&[u32], Option<&Prompt>),
     outcome: &Outcome,
     load_time: Duration,
 ) -> serde_json::Value {
     let timings = &outcome.timings;
     let ms = |us: u64| us as f64 / 1e3;
-    json!({
+    let mut json = json!({
         "prompt_ids": prompt_ids,
         "ids": outcome.ids,
         "text": outcome.text,
@@ -145,5 +218,20 @@ pub(super) fn json(
             "accepted_tokens": timings.accepted_tokens,
             "load_ms": load_time.as_secs_f64() * 1e3,
         },
-    })
+    });
+    if let Some(prompt) = prompt {
+        let mut parser = prompt.parser();
+        let mut answer: Answer = parser.push(&outcome.text).into_iter().collect();
+        answer.extend(parser.finish());
+        json["content"] = answer.content.into();
+        if !answer.reasoning.is_empty() {
+            json["reasoning"] = answer.reasoning.into();
+        }
+        let calls = answer.calls.iter().filter(|call| call.complete);
+        let calls: Vec<_> = calls.map(call_json).collect();
+        if !calls.is_empty() {
+            json["tool_calls"] = calls.into();
+        }
+    }
+    json
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use rocmforge::engine::{Engine, GenerateOptions, Outcome, Session, Speculation, StopReason};
-use rocmforge::messages::Message;
-use rocmforge::messages::Prompt;
+use rocmforge::messages::{ChatPrompt, Message, Tool};
 use serde_json::{Value, json};
 
-use super::answer::{OutputForm, conversation_ids, extras, stream, summary};
+use super::answer::{OutputForm, conversation_prompt, extras, stream, summary};
 use super::input::Input;
 use crate::failure::{bad_input, sentence};
 use crate::terminal::{self, Palette};
@@ -33,6 +32,7 @@ pub(super) struct Setup {
     pub(super) form: Option<OutputForm>,
     pub(super) speculation: Option<Speculation>,
     pub(super) system: Option<String>,
+    pub(super) tools: Vec<Tool>,
     pub(super) load_time: Duration,
     /// Print no metrics.
     pub(super) quiet: bool,
@@ -155,7 +155,7 @@ impl Chat {
 
     /// Answers the last message. Returns false if that failed and was reported.
     fn answer(&mut self) -> Result<bool> {
-        let (prompt, ids) = match self.fitting_prompt() {
+        let ChatPrompt { ids, rendered_tokens, prompt } = match self.fitting_prompt() {
             Ok(fitting) => fitting,
             Err(error) => {
                 report(&error);
@@ -164,11 +164,13 @@ impl Chat {
         };
         let constraint = self.setup.form.as_ref().map(|form| form.constraint(Some(&prompt)));
         let constraint = constraint.transpose()?;
-        let Setup { options, speculation, .. } = &mut self.setup;
+        let Setup { options, speculation, quiet, .. } = &mut self.setup;
+        options.rendered_tokens = rendered_tokens;
         let extras = extras(constraint, speculation.as_mut());
-        let result = stream(&mut self.engine, &mut self.session, &ids, options, extras);
-        let outcome = match result {
-            Ok(outcome) => outcome,
+        let (engine, session) = (&mut self.engine, &mut self.session);
+        let result = stream(engine, session, (&ids, Some(&prompt)), options, extras, *quiet);
+        let (outcome, answer) = match result {
+            Ok(answered) => answered,
             Err(error) if error.is::<rocmforge::engine::Error>() => {
                 report(&error);
                 return Ok(false);
@@ -178,7 +180,8 @@ impl Chat {
         if outcome.stop_reason == StopReason::Cancelled {
             terminal::note(Palette::stderr().dim("(stopped)"));
         }
-        self.messages.push(Message::new("assistant", &outcome.text));
+        // With its reasoning, which the template leaves out of later turns where it should.
+        self.messages.push(answer.into());
         if !self.setup.quiet {
             terminal::note(Palette::stderr().dim(summary(&outcome.timings, self.memory_bytes())));
         }
@@ -188,14 +191,14 @@ impl Chat {
 
     /// The prompt of the conversation without its oldest turns, if the context has no room for
     /// them. A quarter of the context is left for the answer.
-    fn fitting_prompt(&mut self) -> Result<(Prompt, Vec<u32>)> {
+    fn fitting_prompt(&mut self) -> Result<ChatPrompt> {
         let context_tokens = self.engine.context_tokens();
         let most = context_tokens - context_tokens / 4;
         let mut kept = self.messages.clone();
         loop {
-            let (prompt, ids) = conversation_ids(self.engine.model(), &kept)?;
-            if ids.len() <= most || !drop_oldest_turn(&mut kept) {
-                return Ok((prompt, ids));
+            let prompt = conversation_prompt(self.engine.model(), &kept, &self.setup.tools)?;
+            if prompt.ids.len() <= most || !drop_oldest_turn(&mut kept) {
+                return Ok(prompt);
             }
             if !self.knows_of_limit {
                 self.knows_of_limit = true;
@@ -230,11 +233,7 @@ impl Chat {
     }
 
     fn save(&self, path: &str) {
-        let messages: Vec<_> = self
-            .messages
-            .iter()
-            .map(|message| json!({"role": message.role, "content": message.content}))
-            .collect();
+        let messages: Vec<_> = self.messages.iter().map(message_json).collect();
         let text = format!("{:#}\n", json!({ "messages": messages }));
         let path = Path::new(path);
         let written = sources::check_output(path).and_then(|()| {
@@ -319,6 +318,15 @@ fn drop_oldest_turn(messages: &mut Vec<Message>) -> bool {
     }
 }
 
+/// A message in a file. Tool calls are not kept: their results would be missing.
+fn message_json(message: &Message) -> Value {
+    let mut json = json!({"role": message.role, "content": message.content});
+    if let Some(reasoning) = &message.reasoning {
+        json["reasoning_content"] = reasoning.as_str().into();
+    }
+    json
+}
+
 fn read_conversation(path: &Path) -> Result<Vec<Message>> {
     let text = sources::file_text(path)?;
     let malformed = || {
@@ -331,7 +339,8 @@ fn read_conversation(path: &Path) -> Result<Vec<Message>> {
     let messages = json["messages"].as_array().ok_or_else(malformed)?;
     let message = |message: &Value| {
         let (role, content) = (message["role"].as_str()?, message["content"].as_str()?);
-        Some(Message::new(role, content))
+        let reasoning = message["reasoning_content"].as_str().map(str::to_owned);
+        Some(Message { reasoning, ..Message::new(role, content) })
     };
     messages.iter().map(message).collect::<Option<_>>().ok_or_else(malformed)
 }

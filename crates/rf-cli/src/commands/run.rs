@@ -10,10 +10,10 @@ use clap::Args;
 use rocmforge::engine::sampling::SamplerConfig;
 use rocmforge::engine::{Engine, GenerateOptions, Model, Outcome, Speculation, StopReason};
 use rocmforge::grammar::GrammarConstraint;
-use rocmforge::messages::Message;
+use rocmforge::messages::{ChatPrompt, Message, Prompt, Tool};
 use rocmforge::{LoadedModel, Purpose};
 
-use super::answer::{OutputForm, conversation_ids, extras, flow, json, stream, summary};
+use super::answer::{OutputForm, conversation_prompt, extras, flow, json, stream, summary};
 use super::{chat, prompt_cache};
 use crate::args::{ComputeArgs, DeviceArgs, GrammarArgs, ModelArgs, SamplingArgs, TemplateArgs};
 use crate::drafts::DraftArgs;
@@ -73,6 +73,10 @@ pub(crate) struct RunArgs {
     /// Begin the conversation with the system message in FILE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["raw", "system"])]
     system_prompt_file: Option<PathBuf>,
+    /// Offer the model the tools in FILE: a JSON list in the form of OpenAI's API. Calls are printed
+    /// as JSON, one per line
+    #[arg(long, value_name = "FILE", conflicts_with = "raw")]
+    tools: Option<PathBuf>,
     /// End a chat after its first answer (-st)
     #[arg(long)]
     single_turn: bool,
@@ -146,14 +150,15 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     loading::warn_of_context(model, arguments.ctx_size);
     arguments.sampling.for_model(&mut options.sampler, model);
     let system = arguments.system()?;
-    let is_chat = arguments.is_chat(model, system.is_some())?;
+    let tools = arguments.tools()?;
+    let is_chat = arguments.is_chat(model, system.is_some() || !tools.is_empty())?;
     let form = grammar.map(|grammar| OutputForm::new(model, grammar)).transpose()?;
     let request = prompt.map(|prompt| {
         let before = || {
             let system = system.as_deref().map(|text| Message::new("system", text));
             system.into_iter().collect()
         };
-        arguments.request(model, &prompt, is_chat.then(before), form.as_ref())
+        arguments.request(model, &prompt, is_chat.then(before), &tools, form.as_ref())
     });
     let request = request.transpose()?;
     if request.is_none() && arguments.prompt_cache.is_some() {
@@ -181,6 +186,7 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
             form,
             speculation,
             system,
+            tools,
             load_time,
             quiet: arguments.quiet,
             single_turn: arguments.single_turn,
@@ -225,6 +231,10 @@ fn is_ollama_name(word: &str) -> bool {
 /// A tokenised prompt.
 struct Request {
     ids: Vec<u32>,
+    /// How to read the answer; `None` for a text that is continued.
+    chat: Option<Prompt>,
+    /// Control tokens whose text is a part of the answer.
+    rendered_tokens: Vec<u32>,
     /// Text to show before the answer.
     shown: Option<String>,
     /// The form of the answer.
@@ -248,6 +258,24 @@ impl RunArgs {
             ignore_eos: self.ignore_eos,
             context_shift: self.context_shift,
         })
+    }
+
+    /// The tools of the file that the arguments name.
+    fn tools(&self) -> Result<Vec<Tool>> {
+        let Some(path) = &self.tools else { return Ok(Vec::new()) };
+        let json: serde_json::Value = serde_json::from_str(&sources::file_text(path)?)
+            .map_err(|error| bad_input!("--tools {} is not JSON: {error}", path.display()))?;
+        let list = json.as_array().ok_or_else(|| {
+            bad_input!(
+                "--tools {} is not a list: write [{{\"type\": \"function\", \"function\": \
+                 {{\"name\": …}}}}]",
+                path.display()
+            )
+        })?;
+        let tool = |(index, tool)| {
+            Tool::from_json(tool).map_err(|error| bad_input!("--tools: tool {index}: {error}"))
+        };
+        (1..).zip(list).map(tool).collect()
     }
 
     /// The words that are no flags: a model file, and a prompt.
@@ -340,6 +368,7 @@ impl RunArgs {
         model: &Model,
         prompt: &str,
         conversation: Option<Vec<Message>>,
+        tools: &[Tool],
         form: Option<&OutputForm>,
     ) -> Result<Request> {
         let is_chat = conversation.is_some();
@@ -350,19 +379,21 @@ impl RunArgs {
         if is_chat && prompt.trim().is_empty() {
             return Err(empty());
         }
-        let (conversation, ids) = if let Some(mut messages) = conversation {
+        let (chat, ids, rendered_tokens) = if let Some(mut messages) = conversation {
             messages.push(Message::new("user", prompt));
-            let (prompt, ids) = conversation_ids(model, &messages)?;
-            (Some(prompt), ids)
+            let ChatPrompt { ids, rendered_tokens, prompt } =
+                conversation_prompt(model, &messages, tools)?;
+            (Some(prompt), ids, rendered_tokens)
         } else {
-            (None, model.text_ids(prompt))
+            (None, model.text_ids(prompt), Vec::new())
         };
         if ids.is_empty() {
             return Err(empty());
         }
         let show = !is_chat && !self.no_display_prompt && io::stdout().is_terminal();
-        let constraint = form.map(|form| form.constraint(conversation.as_ref())).transpose()?;
-        Ok(Request { ids, shown: show.then(|| prompt.to_owned()), constraint })
+        let constraint = form.map(|form| form.constraint(chat.as_ref())).transpose()?;
+        let shown = show.then(|| prompt.to_owned());
+        Ok(Request { ids, chat, rendered_tokens, shown, constraint })
     }
 
     fn answer(
@@ -382,6 +413,9 @@ impl RunArgs {
                 outcome.timings.add_prefill(tokens, time);
             }
         };
+        let options =
+            &GenerateOptions { rendered_tokens: request.rendered_tokens, ..options.clone() };
+        let prompt = (&request.ids[..], request.chat.as_ref());
         let extras = extras(request.constraint, speculation.as_deref_mut());
         if self.json {
             let watch = Watch::new();
@@ -389,13 +423,13 @@ impl RunArgs {
             let mut outcome = engine.generate_with(&mut session, ids, options, extras, on_text)?;
             add_prefill(&mut outcome);
             let out = &mut io::stdout().lock();
-            writeln!(out, "{}", json(&request.ids, &outcome, load_time))?;
+            writeln!(out, "{}", json(prompt, &outcome, load_time))?;
             return end(&outcome);
         }
         if let Some(shown) = &request.shown {
             write!(io::stdout().lock(), "{}", Palette::stdout().dim(shown))?;
         }
-        let mut outcome = stream(engine, &mut session, &request.ids, options, extras)?;
+        let (mut outcome, _) = stream(engine, &mut session, prompt, options, extras, self.quiet)?;
         add_prefill(&mut outcome);
         if !self.quiet {
             let bytes = rocmforge::memory_bytes(engine, speculation.as_deref());
