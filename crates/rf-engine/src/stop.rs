@@ -181,7 +181,7 @@ mod tests {
     fn the_text_of_a_long_stop_string_is_searched_once() {
         // Each piece begins the stop string anew. Comparing all of it would take hours.
         let stop = "a".repeat(1 << 20) + "b";
-        let stops = StopStrings::new(&[stop.clone()]);
+        let stops = StopStrings::new(std::slice::from_ref(&stop));
         let mut matcher = StopMatcher::new(&stops);
         let mut passed = 0;
         for _ in 0..(1 << 21) {
