@@ -9,8 +9,9 @@ use rf_chat::{Piece, Prompt, Tags, Tool, ToolChoice};
 use rf_tokenizer::Tokenizer;
 use serde_json::Value;
 
+use crate::check::schema_bytes;
 use crate::lark::literal;
-use crate::limits::{MAX_TOOLS_BYTES, at_most, schema_bytes};
+use crate::limits::{MAX_TOOLS_BYTES, at_most};
 use crate::schema::{Purpose, has_references, part_of, prepared};
 use crate::{Error, Grammar};
 

@@ -10,8 +10,8 @@ use rf_chat::Prompt;
 use rf_tokenizer::{EncodeOptions, Tokenizer};
 use serde_json::Value;
 
+use crate::check::{check, check_tools};
 use crate::constraint::GrammarConstraint;
-use crate::limits::{check, check_tools};
 use crate::schema::{Purpose, prepared};
 use crate::stack::with_large_stack;
 use crate::{Error, Grammar, answer, schema};

@@ -87,5 +87,5 @@ impl Constraint for GrammarConstraint {
     }
 }
 
-/// What errors at the limits of the matcher contain.
+/// Parts of the messages of errors at the limits of the matcher.
 const LIMITS: [&str; 3] = ["Current row has", "Too many items", "fuel"];

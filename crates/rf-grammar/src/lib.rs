@@ -33,6 +33,7 @@
 
 mod answer;
 mod budget;
+mod check;
 mod compiler;
 mod constraint;
 mod error;

@@ -118,8 +118,8 @@ impl App {
         self.is_local.store(true, Relaxed);
     }
 
-    /// Returns true if web pages are the only way to reach the server from outside, and nothing else
-    /// keeps them away.
+    /// Returns true if web pages are the only way to reach the server from outside, and nothing
+    /// else keeps them away.
     pub(crate) fn is_guarded(&self) -> bool {
         self.is_local.load(Relaxed) && self.options.keys.is_empty()
     }

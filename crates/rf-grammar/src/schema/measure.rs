@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::{LISTS, MAPS, SCHEMAS, target};
+use super::parts::{LISTS, MAPS, SCHEMAS, target};
 use crate::Error;
 use crate::limits::{
     MAX_MERGED_SUBSCHEMAS, MAX_OPTIONAL_PROPERTIES, MAX_PATTERN_PROPERTIES, MAX_REFERENCES,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{children, children_mut};
+use super::parts::{children, children_mut};
 
 /// The formats that the matcher enforces. All others are annotations.
 const FORMATS: [&str; 10] =
