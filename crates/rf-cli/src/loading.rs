@@ -70,6 +70,13 @@ pub(crate) fn open(loader: Loader) -> Result<OpenModel> {
     Ok(open)
 }
 
+/// Opens a model that generates text.
+pub(crate) fn open_generator(loader: Loader) -> Result<OpenModel> {
+    let open = open(loader)?;
+    open.check_generates()?;
+    Ok(open)
+}
+
 /// Warns of what may make answers worse.
 pub(crate) fn warn_of_tokenizer(tokenizer: &rocmforge::engine::Tokenizer) {
     for (key, id) in tokenizer.ignored_ids() {

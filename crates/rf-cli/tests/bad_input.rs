@@ -308,8 +308,8 @@ fn drafts_that_cannot_be_made() {
     check(
         &run(&["--spec", "mtp"]),
         2,
-        "--spec mtp: the model has no heads that predict several tokens (MTP): give ngram, or leave \
-         it out",
+        "the model has no heads that predict several tokens (MTP): give --spec ngram, or leave \
+         --spec out",
     );
     let message = "--spec draft needs a draft model: give one with -md FILE";
     check(&run(&["--spec", "draft"]), 2, message);

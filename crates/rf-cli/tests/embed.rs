@@ -16,6 +16,12 @@ fn model(file: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// A reranker with a WordPiece vocabulary, whose texts begin and end with marks. The golden models
+/// share a byte-level vocabulary without marks.
+fn wordpiece() -> String {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/wordpiece_rank.gguf").to_owned()
+}
+
 /// The ids of a golden model, and the stored embedding or score.
 fn golden(name: &str) -> (String, Vec<f32>) {
     let models = rf_testing::golden_models();
@@ -54,7 +60,7 @@ fn embeddings_are_those_of_the_reference_as_json_and_as_bytes() {
         let output = rf_cli(folder.path(), &basic).output().unwrap();
         assert_eq!(numbers(&output.stdout), vector, "JSON has all digits");
         let kind = if name == "nomic_bert" {
-            "1 x 128 numbers, pooling mean\n"
+            "1 x 32 numbers, pooling mean\n"
         } else {
             "1 x 1 numbers, pooling rank\n"
         };
@@ -66,7 +72,7 @@ fn embeddings_are_those_of_the_reference_as_json_and_as_bytes() {
 fn texts_come_from_arguments_lines_of_a_file_or_a_pipe() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("lines.txt"), "the kernel\n\nruns on two cards\n").unwrap();
-    let file = model("nomic_bert.gguf");
+    let file = wordpiece();
     let run = |arguments: &[&str], input: &str| {
         let arguments = [&["embed", "--json", "-m", &file], arguments].concat();
         finish_with_input(folder.path(), &arguments, input.as_bytes()).json()["embeddings"].clone()
@@ -123,7 +129,7 @@ fn documents_are_ordered_by_their_scores() {
     let folder = TempDir::new().unwrap();
     let documents = ["the cards", "a model of the kernel", "two"];
     fs::write(folder.path().join("documents.txt"), documents.join("\n")).unwrap();
-    let file = model("bert_rank.gguf");
+    let file = wordpiece();
     let basic = ["rerank", "-m", &file, "kernel"];
     let json = finish(folder.path(), &[&basic[..], &["--json"], &documents].concat()).json();
     let results = json["results"].as_array().unwrap();
@@ -214,5 +220,5 @@ fn info_shows_the_pooling() {
     assert_eq!(json["pooling"], "rank");
     assert_eq!(json["runnable"], true);
     assert_eq!(json["problems"].as_array().unwrap().len(), 0);
-    assert_eq!(json["memory"]["context_tokens"], 128);
+    assert_eq!(json["memory"]["context_tokens"], 64);
 }

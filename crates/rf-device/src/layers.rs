@@ -82,16 +82,18 @@ pub(crate) fn expert_layers(model: &Model) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use rf_cpu::{CpuBackend, CpuOptions};
     use rf_engine::Engine;
     use rf_graph::HybridBackend;
 
     use super::*;
 
-    fn model(path: &str) -> Model {
-        Model::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+    fn demo() -> Model {
+        Model::open(rf_testing::demo_model()).unwrap()
+    }
+
+    fn golden(name: &str) -> Model {
+        Model::open(rf_testing::golden_model(name)).unwrap()
     }
 
     fn cpu() -> CpuBackend {
@@ -111,7 +113,7 @@ mod tests {
 
     #[test]
     fn as_many_layers_as_fit_are_chosen() {
-        let (model, cpu) = (model("../rocmforge/demo/stories-7m-Q8_0.gguf"), cpu());
+        let (model, cpu) = (demo(), cpu());
         let fit = |free_bytes| {
             let fit = layers_that_fit(&model, &options(), &cpu, free_bytes, None).unwrap();
             assert_eq!(fit.without_experts, 0);
@@ -133,8 +135,7 @@ mod tests {
 
     #[test]
     fn layers_that_share_caches_are_placed_one_by_one() {
-        let (model, first, second) =
-            (model("../rf-engine/tests/data/gemma4_e4b.gguf"), cpu(), cpu());
+        let (model, first, second) = (golden("gemma4_e4b"), cpu(), cpu());
         let all = layer_count(&model);
         let fit =
             |free_bytes| layers_that_fit(&model, &options(), &second, free_bytes, None).unwrap();
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn experts_leave_before_layers_do() {
-        let (model, cpu) = (model("../rf-engine/tests/data/gptoss_mxfp4.gguf"), cpu());
+        let (model, cpu) = (golden("gptoss_mxfp4"), cpu());
         let fit = |free_bytes, without_experts| {
             layers_that_fit(&model, &options(), &cpu, free_bytes, without_experts).unwrap()
         };

@@ -110,10 +110,8 @@ pub enum Error {
 
 fn no_mtp(heads: i128) -> &'static str {
     if heads > 0 {
-        "the file lacks the tensors of its MTP heads: take drafts from the text, or convert the \
-         model again with them"
+        "the file lacks the tensors of its MTP heads: convert the model again with them"
     } else {
-        "the model has no heads that predict several tokens (MTP): take drafts from the text, or \
-         none"
+        "the model has no heads that predict several tokens (MTP)"
     }
 }

@@ -368,6 +368,21 @@ impl OpenModel {
         self.loader.sizes.embeds || !self.model.config().generates()
     }
 
+    /// Checks that the model generates text.
+    ///
+    /// # Errors
+    ///
+    /// If the file has a model that makes embeddings or scores only.
+    pub fn check_generates(&self) -> Result<(), Error> {
+        let config = self.model.config();
+        if config.generates() {
+            return Ok(());
+        }
+        let architecture = config.architecture.clone();
+        let pooling = config.pooling.map_or("none", Pooling::name);
+        Err(rf_engine::Error::from(rf_model::Error::NoLogits { architecture, pooling }).into())
+    }
+
     /// Heads that predict further tokens (MTP), as the metadata count them. The first one drafts.
     pub fn mtp_heads(&self) -> i128 {
         mtp_heads(&self.model)

@@ -65,12 +65,20 @@ struct Display {
     shows_reasoning: bool,
     /// The last piece was reasoning, whose line has not ended.
     is_reasoning: bool,
+    /// The last piece was content, whose line has not ended.
+    is_in_line: bool,
 }
 
 impl Display {
     fn new(prompt: Option<&Prompt>, shows_reasoning: bool) -> Self {
         let parser = prompt.map_or_else(OutputParser::plain, Prompt::parser);
-        Self { parser, answer: Answer::default(), shows_reasoning, is_reasoning: false }
+        Self {
+            parser,
+            answer: Answer::default(),
+            shows_reasoning,
+            is_reasoning: false,
+            is_in_line: false,
+        }
     }
 
     /// Shows the parts of the answer that are certain now.
@@ -85,6 +93,7 @@ impl Display {
                 Delta::Content(text) => {
                     self.end_reasoning()?;
                     out.write_all(text.as_bytes())?;
+                    self.is_in_line = !text.ends_with('\n');
                 }
                 _ => {}
             }
@@ -94,11 +103,17 @@ impl Display {
             };
             self.answer.extend([delta]);
             if let Some(call) = ended.and_then(|index| self.answer.calls.get(index)) {
-                self.is_reasoning = false;
-                writeln!(out, "{}", call_json(call))?;
+                let line = call_json(call);
+                self.end_reasoning()?;
+                self.end_line(out)?;
+                writeln!(out, "{line}")?;
             }
         }
         out.flush()
+    }
+
+    fn end_line(&mut self, out: &mut impl Write) -> io::Result<()> {
+        if std::mem::take(&mut self.is_in_line) { writeln!(out) } else { Ok(()) }
     }
 
     fn end_reasoning(&mut self) -> io::Result<()> {
@@ -139,14 +154,17 @@ pub(super) fn stream(
     })?;
     if failed.is_none() {
         let rest = display.parser.finish();
-        failed = display.show(rest, &mut out).and_then(|()| display.end_reasoning()).err();
+        let end = || {
+            display.show(rest, &mut out)?;
+            display.end_reasoning()?;
+            // A text without any content ends with a line break, too.
+            display.is_in_line |= display.answer == Answer::default();
+            display.end_line(&mut out)
+        };
+        failed = end().err();
     }
     if let Some(error) = failed {
         return Err(error).context("cannot write to standard output");
-    }
-    let answer = display.answer;
-    if !answer.content.ends_with('\n') && (answer.calls.is_empty() || !answer.content.is_empty()) {
-        writeln!(out)?;
     }
     if outcome.stop_reason == StopReason::ContextFull {
         terminal::note(format_args!(
@@ -154,7 +172,7 @@ pub(super) fn stream(
             engine.context_tokens()
         ));
     }
-    Ok((outcome, answer))
+    Ok((outcome, display.answer))
 }
 
 /// A constraint and drafts for a generation.

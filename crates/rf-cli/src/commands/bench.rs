@@ -261,6 +261,7 @@ impl Runner {
             None => loader.drafts(Drafts::Off),
         };
         let open = loader.open(&mut |_| ())?;
+        open.check_generates()?;
         arguments.drafts.note_heads(&open);
         let text = text::ids(arguments.file.as_deref(), open.model())?;
         let tests = arguments.tests();

@@ -62,7 +62,8 @@ pub(crate) fn imatrix(arguments: &ImatrixArgs) -> Result<()> {
         let bytes = sources::file_bytes(file)?;
         let context = Some(arguments.ctx_size);
         let loader = loading::ModelFile::of(&arguments.model)?.loader();
-        let open = loading::open(loading::sized(loader, &arguments.compute, context)?)?;
+        let loader = loading::sized(loader, &arguments.compute, context)?;
+        let open = loading::open_generator(loader)?;
         loading::warn_of_context(open.model(), context);
         measure(&open, &bytes, arguments, &mut imatrix)?;
         imatrix.datasets.push(file.display().to_string());

@@ -56,8 +56,11 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
         return Err(bad_input!("a window of 1 token has none to score: give -c 2 or more"));
     }
     let loader = ModelFile::of(&arguments.model)?.loader().purpose(Purpose::Texts);
-    let open =
-        loading::open(loading::sized(loader, &arguments.compute, Some(arguments.ctx_size))?)?;
+    let open = loading::open_generator(loading::sized(
+        loader,
+        &arguments.compute,
+        Some(arguments.ctx_size),
+    )?)?;
     let model = open.model();
     let tokenizer = model.tokenizer();
     let (ids, bos) = if arguments.ids {

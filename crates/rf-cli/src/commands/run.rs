@@ -144,7 +144,7 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let started = Instant::now();
     let loader = loading::sized(file.loader(), &arguments.compute, arguments.ctx_size)?;
     let loader = arguments.drafts.add_to(template.add_to(loader))?;
-    let open = tracing::info_span!("model_load").in_scope(|| loading::open(loader))?;
+    let open = tracing::info_span!("model_load").in_scope(|| loading::open_generator(loader))?;
     let model = open.model();
     arguments.drafts.note_heads(&open);
     loading::warn_of_context(model, arguments.ctx_size);

@@ -468,7 +468,6 @@ impl StepScheduler {
         let choices = std::mem::take(&mut request.unfinished_choices) as u64;
         match request.end.take() {
             Some(End::Failed(error)) => {
-                tracing::warn!(request = %id, %error, "request failed");
                 self.stats.finished.failed += choices;
                 self.last_events.push((id, Event::Failed(error)));
             }

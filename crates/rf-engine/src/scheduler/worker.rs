@@ -97,7 +97,10 @@ impl Observer for Sinks {
         }
         match &event {
             Event::Finished { .. } => receiver.unfinished_choices -= 1,
-            Event::Failed(_) => receiver.unfinished_choices = 0,
+            Event::Failed(error) => {
+                tracing::warn!(request = %id, %error, "request failed");
+                receiver.unfinished_choices = 0;
+            }
             _ => {}
         }
         let sent = catch_unwind(AssertUnwindSafe(|| receiver.sink.event(event)));
