@@ -212,7 +212,6 @@ fn library_cure(error: &rocmforge::Error) -> Option<&'static str> {
             Some("give it with -m FILE, or build the program with the feature demo-model")
         }
         R::NoMtp { .. } => Some("give --spec ngram, or leave --spec out"),
-        R::TextTooLong { .. } => Some("or give a larger context with -c"),
         _ => None,
     }
 }

@@ -14,7 +14,7 @@
 //! use rf_kernels_build::{Error, Selection};
 //!
 //! let selection: Selection = "gfx1100, sm_80".parse()?;
-//! let names: Vec<_> = selection.targets(false).iter().map(|target| target.name).collect();
+//! let names: Vec<_> = selection.targets().iter().map(|target| target.name).collect();
 //! assert_eq!(names, ["gfx1100", "sm_80"]);
 //!
 //! let unknown = "gfx1100,gfx803".parse::<Selection>().unwrap_err();
@@ -22,7 +22,7 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! Compile all kernels for the default targets of an optimised build:
+//! Compile all kernels for the targets of a release:
 //!
 //! ```no_run
 //! use std::path::Path;

@@ -94,8 +94,27 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for package in &tree.packages {
         let text = tree.text(&package.manifest).unwrap_or_default();
         findings.extend(check_package(package, text));
+        findings.extend(unused_edges(package));
     }
     findings
+}
+
+/// The crates of a package's row that it does not depend on: a reader of the table would look for a
+/// reason.
+fn unused_edges(package: &Package) -> Vec<Finding> {
+    let Some(layer) = LAYERS.iter().find(|layer| layer.name == package.name) else {
+        return Vec::new();
+    };
+    let is_used =
+        |below: &str| package.dependencies.iter().any(|dependency| dependency.package == below);
+    let unused = layer.built_on.iter().filter(|below| !is_used(below));
+    let finding = |below| {
+        let name = &package.name;
+        let message =
+            format!("{name} does not depend on {below}: remove it from the row of {name}");
+        Finding::new(&package.manifest, 1, message)
+    };
+    unused.map(finding).collect()
 }
 
 /// The names of `packages` in the order of the table.
@@ -115,13 +134,6 @@ fn check_package(package: &Package, manifest: &str) -> Vec<Finding> {
         if let Some(message) = violation(row, dependency) {
             findings.push(Finding::new(path, line_of(manifest, &dependency.package), message));
         }
-    }
-    for unused in LAYERS[row].built_on.iter().filter(|&&below| {
-        !package.dependencies.iter().any(|dependency| dependency.package == below)
-    }) {
-        let name = &package.name;
-        let message = format!("{name} does not depend on {unused}: remove it from its row");
-        findings.push(Finding::new(path, 1, message));
     }
     if !inherits_lints(manifest) {
         let message = "no [lints] workspace = true: the workspace's lints are off";
@@ -191,16 +203,38 @@ mod tests {
 
     const LINTS: &str = "[lints]\nworkspace = true\n";
 
-    fn messages(name: &str, dependencies: &[(&str, bool)], manifest: &str) -> Vec<String> {
-        let package = Package {
+    fn package(name: &str, dependencies: &[(&str, bool)]) -> Package {
+        let dependency = |&(package, for_tests): &(&str, bool)| Dependency {
+            package: package.to_owned(),
+            for_tests,
+        };
+        Package {
             name: name.to_owned(),
             manifest: "crates/x/Cargo.toml".to_owned(),
-            dependencies: dependencies
-                .iter()
-                .map(|&(package, for_tests)| Dependency { package: package.to_owned(), for_tests })
-                .collect(),
-        };
-        check_package(&package, manifest).iter().map(ToString::to_string).collect()
+            dependencies: dependencies.iter().map(dependency).collect(),
+        }
+    }
+
+    fn messages(name: &str, dependencies: &[(&str, bool)], manifest: &str) -> Vec<String> {
+        let findings = check_package(&package(name, dependencies), manifest);
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn front_ends_reach_the_crates_of_their_row_only() {
+        let server_on = |below| messages("rf-server", &[(below, false)], LINTS).len();
+        assert_eq!(server_on("rocmforge"), 0);
+        assert_eq!(server_on("rf-engine"), 1);
+        assert_eq!(messages("rf-cli", &[("rf-graph", false)], LINTS).len(), 1);
+        // A library may.
+        assert_eq!(messages("rf-bench", &[("rf-graph", false)], LINTS), [""; 0]);
+    }
+
+    #[test]
+    fn edges_that_nobody_uses_are_found() {
+        let unused = |dependencies| unused_edges(&package("rf-convert", dependencies)).len();
+        assert_eq!(unused(&[("rf-gguf", false), ("rf-quant", false)]), 0);
+        assert_eq!(unused(&[("rf-gguf", false)]), 1);
     }
 
     #[test]

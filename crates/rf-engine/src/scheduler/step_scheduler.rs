@@ -35,7 +35,7 @@ use crate::speculation::Speculation;
 /// use rf_engine::{Engine, EngineOptions, GenerateOptions, Model};
 /// use rf_graph::ReferenceBackend;
 ///
-/// let model = Model::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/smollm3.gguf"))?;
+/// let model = Model::open("../../golden/arch/smollm3.gguf")?;
 /// let options = EngineOptions { context_tokens: Some(64), ..EngineOptions::default() };
 /// let mut engine = Engine::load(model, &ReferenceBackend, options, &mut |_| ())?;
 ///

@@ -15,8 +15,8 @@ use rf_graph::{
 use rf_kv::CopyPage;
 
 use crate::support::{
-    ENGINE, SCHEDULER, alone, ask, cpu, end, engine, greedy, prompt, sampled, submit, tiny,
-    with_sampler,
+    ENGINE, SCHEDULER, VOCAB_SIZE, alone, ask, cpu, end, engine, greedy, prompt, sampled, submit,
+    tiny, with_sampler,
 };
 
 /// Faults to inject into the executor, and counts of its calls.
@@ -77,9 +77,9 @@ impl Executor for ControlledExecutor {
             return self.0.forward(batch, output);
         };
         self.1.top_k_calls.fetch_add(1, Ordering::Relaxed);
-        let mut logits = vec![0.0; batch.output_rows.len() * 512];
+        let mut logits = vec![0.0; batch.output_rows.len() * VOCAB_SIZE];
         self.0.forward(batch, Output::rows(&mut logits))?;
-        for (row, best) in logits.chunks_exact(512).zip(best.chunks_exact_mut(k)) {
+        for (row, best) in logits.chunks_exact(VOCAB_SIZE).zip(best.chunks_exact_mut(k)) {
             let mut all: Vec<Candidate> =
                 (0..).zip(row).map(|(id, logit)| Candidate { id, logit: *logit }).collect();
             all.sort_by(|a, b| b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id)));
