@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 
 use super::parts::{children, children_mut};
 
+/// The formats that the matcher enforces. All others are annotations.
+const FORMATS: [&str; 10] =
+    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
 /// White space between two parts of JSON: at most one blank. Models write `{"a": 1, "b": 2}`; where
 /// more is allowed, a small one spends its budget on it.
 const SPACE: &str = "[ ]";
