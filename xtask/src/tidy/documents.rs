@@ -18,6 +18,7 @@ use super::{
 };
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
+const COMMANDS: &str = "docs/cli.md";
 const README: &str = "README.md";
 const GOLDEN_MODELS: &str = "golden/arch/index.json";
 
@@ -156,7 +157,7 @@ fn circles(tree: &Tree, exceptions: &[Exception]) -> Vec<Finding> {
     findings
 }
 
-/// The subcommands of rf-cli, each at the start of a paragraph of the README.
+/// The subcommands of rf-cli, each at the start of a paragraph of the page of commands.
 fn commands(tree: &Tree) -> Vec<Finding> {
     let sources = tree.texts(&[".rs"]).filter(|(path, _)| path.starts_with("crates/rf-cli/src/"));
     let mut commands = BTreeSet::new();
@@ -174,7 +175,7 @@ fn commands(tree: &Tree) -> Vec<Finding> {
     if commands.is_empty() {
         return Vec::new();
     }
-    compare(tree, README, "commands", &bold_at_line_starts, &commands)
+    compare(tree, COMMANDS, "commands", &bold_at_line_starts, &commands)
 }
 
 /// Returns true if `#[command(hide = true)]` keeps a command out of the help.
@@ -320,8 +321,8 @@ mod tests {
     #[test]
     fn every_command_has_a_paragraph() {
         let source = "enum Command { Run(A), SelfTest, #[command(hide = true)] Probe }";
-        let with = |readme: &str| {
-            let files = [("crates/rf-cli/src/args.rs", source), ("README.md", readme)];
+        let with = |page: &str| {
+            let files = [("crates/rf-cli/src/args.rs", source), (COMMANDS, page)];
             messages(&commands(&Tree::of(&files)))
         };
         let both = "<!-- tidy: commands -->\n**run** and **self-test** do x.\n<!-- tidy: end -->";
