@@ -3,6 +3,10 @@
 //!
 //! The templates are in `templates/`. They escape all text; only the SVG of the plots is inserted
 //! as it is, and plotters escapes the text in it.
+//!
+//! askama checks fields and templates at compile time and escapes by default; `rf-template`, which
+//! renders chat templates, does neither. plotters writes no CSS classes, so each colour of a plot
+//! has a rule in `report.css`.
 
 mod distribution;
 mod history;

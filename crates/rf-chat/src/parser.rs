@@ -1,4 +1,10 @@
 //! The parser of generated text.
+//!
+//! It reads character by character, so the answer cannot depend on how the text is split into
+//! pieces, and needs only `serde_json`. Other crates were tried: `tool-parser` 1.10 brings 135
+//! packages, LGPL ones among them, reads no gpt-oss, and reports calls of Gemma only when they are
+//! complete; `reasoning-parser` 1.10 brings 22 packages and reads no tools; `dynamo-parsers` 11.0.1
+//! brings 273.
 
 mod body;
 mod call;

@@ -7,6 +7,33 @@
 //! Start reading at `exec`, then `panel` (the layout of weights) and `simd`. In the layering this
 //! crate is above rf-graph, like the other backends; it knows no model and no file format.
 //!
+//! | module | content |
+//! |---|---|
+//! | `panel` | the packed layout: *planes* of a block's fields, 16 rows interleaved |
+//! | `stored` | formats whose panels differ from the file: codebook indices become codes of values |
+//! | `simd` | the vector interface, and ISAs: portable, AVX2, AVX-VNNI, AVX-512 VNNI, NEON, NEON dotprod |
+//! | `simd/format` | planes → codes, scales and minima: the only code per format |
+//! | `simd/matvec` | GEMV: unpack in registers; bound by weight bytes |
+//! | `simd/gemm` | GEMM: unpack a tile of 256 columns once, then 2 panels × 6 tokens in registers; bound by dot products |
+//! | `simd/attention`, `simd/latent` | scores, softmax and values over the paged cache; latent attention, where a lane is a query |
+//! | `simd/convolution`, `simd/recurrence` | recurrent layers: a lane is a column, the state stays in L1 |
+//! | `kv`, `state` | keys transposed within a page, values by row; recurrent states in tiles of 32 columns |
+//! | `team` | threads, phases, pieces that are taken one by one, disjoint parts of shared buffers |
+//! | `exec` | graph ops as steps of one parallel region |
+//!
+//! Invariants:
+//!
+//! - An output is one lane, and no sum crosses lanes. Hence every ISA, number of threads, chunking
+//!   and batch composition computes the same bits.
+//! - A value of an ISA proves that the CPU has its features.
+//! - A thread that does not run delays at most the piece that it has begun.
+//!
+//! Weights are packed when a program is compiled, not once per chunk of a prompt: decode reads the
+//! packed layout too. Packing costs about half a second for 0.7 GB. The crate depends on `memmap2`
+//! for page-aligned, lazily mapped buffers with huge pages. `exec` and `team` contain `unsafe`
+//! besides `simd`: in each phase, threads write disjoint parts of shared buffers, for which safe
+//! Rust would need a fork and join per op.
+//!
 //! ```
 //! use rf_cpu::{CpuBackend, CpuOptions, Isa};
 //! use rf_graph::Backend;

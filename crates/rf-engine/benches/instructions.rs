@@ -1,10 +1,14 @@
 //! The workloads that `cargo xtask instructions` runs under callgrind.
 //!
 //! Each workload passes `counted` once; callgrind counts what happens inside. The program prints a
-//! line per workload: its name, a tab, and the number of tokens by which the count is divided.
-//! One thread and a fixed ISA make the counts the same on every machine. With the arguments `PART
+//! line per workload: its name, a tab, and the number of tokens by which the count is divided. One
+//! thread and a fixed ISA make the counts the same on every machine. With the arguments `PART
 //! PARTS` it runs only every `PARTS`th workload, from `PART` on, so that several processes share
 //! the work.
+//!
+//! Valgrind is called directly. The crates gungraun and iai-callgrind need a runner binary of the
+//! same version, which every CI run would have to build; here one bench and a short parser of
+//! callgrind's output suffice.
 
 use std::env;
 use std::error::Error;

@@ -2,9 +2,17 @@
 //! that later sequences can begin there.
 //!
 //! A state is large, so few positions keep theirs: the last page boundary of the prompt, from which
-//! the next turn of a conversation goes on; the boundary where the prompt leaves a text that was
-//! computed before, which is often the end of a system prompt; a few between them; and the last
-//! boundary of the answer.
+//! the next turn of a conversation continues; the boundary where the prompt leaves a text that was
+//! computed before, which is often the end of a system prompt; a few between them, every 1024
+//! tokens; and the last boundary of the answer.
+//!
+//! A checkpoint costs nothing until the sequence continues and copies the page.
+//! [`EngineOptions::checkpoints`](crate::EngineOptions::checkpoints) pages are for them. The least
+//! recently used one is evicted to host memory, within
+//! [`EngineOptions::host_state_bytes`](crate::EngineOptions::host_state_bytes). The pool counts the
+//! slots of that store, which have an LRU order of their own, and the engine executes the copies
+//! (`engine/host_states`). A prompt whose nearest states are there gets a page for them, if one is
+//! available. The pages of its tokens must still be cached.
 
 /// Tokens between checkpoints within a prompt.
 const DISTANCE_TOKENS: usize = 1024;

@@ -1,4 +1,37 @@
 //! The KV cache of a model: which layers need every page, and how many pages there are.
+//!
+//! # Page groups
+//!
+//! Layers with a sliding window ([`PageGroup::Window`]) and all others ([`PageGroup::Full`]) have
+//! page ids, page tables and numbers of pages of their own. The groups are derived from the
+//! attention ops of the graph.
+//!
+//! After a step, a session publishes its full pages to the prefix cache, and returns the window
+//! pages that its next token does not see. Their entries in the table remain as placeholders.
+//! Positions keep their numbers, and kernels need no change: each layer reads the list of its
+//! group.
+//!
+//! - Window pages suffice for [`EngineOptions::sequences`] windows, each with a page at both ends,
+//!   and one batch. If whole sequences take fewer pages, and in models that are not causal, all
+//!   layers are in one group.
+//! - A prefix of the cache is a chain of full pages. It matches only if the window pages that its
+//!   next token sees are cached, too.
+//! - A table cannot be cut to a position whose window it has passed (`CutCause::Window`). The
+//!   engine then computes the sequence again.
+//!
+//! # Recurrent states
+//!
+//! Layers without attention (short convolution, gated delta rule, Mamba 2) keep no positions but a
+//! few f32 matrices per sequence, whose shapes are `KvLayout::states`. The states of all layers of
+//! a sequence are one page of a third group, [`PageGroup::State`]. Allocation, forks, preemption
+//! and admission therefore work as they do for pages. A sequence is its pages plus this page
+//! (`Span::state`), and an op names the state that it reads and replaces (`Operand::State`).
+//!
+//! - A state belongs to the last token. A sequence that is cut is computed again
+//!   (`CutCause::State`), except after a draft. A sequence whose batch fails loses its tokens.
+//! - A new page of states is not read: the backend begins with 0.
+//! - The prefix cache has states at few positions: the module `checkpoints`.
+//! - The parts of a split program have the states of their layers, with the same page numbers.
 
 use rf_graph::{Attention, Graph, KvLayout, Op};
 use rf_kv::{PageCounts, PageGroup, PageSize};

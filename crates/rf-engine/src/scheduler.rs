@@ -1,25 +1,64 @@
-//! Continuous batching: many requests on one engine.
+//! Continuous batching: the only loop that generates.
 //!
-//! A [`StepScheduler`] serves requests in steps on an engine of the caller. [`Engine::generate`]
-//! drives one with a single request. A [`Scheduler`] runs one on a thread, which owns the engine:
-//! requests arrive over a channel ([`Handle::submit`]), and each one passes its tokens to a
-//! [`Sink`].
+//! A [`StepScheduler`] holds requests and their sequences. Each [`StepScheduler::step`] borrows the
+//! engine, computes one batch, and passes the events of its requests on. Two doors lead to it, so
+//! they have the same features:
 //!
-//! There is no separate prefill: a *step* is one batch with a budget of tokens. Sequences that
-//! decode take one token each, and prompts fill the rest of the budget in chunks.
-//!
-//! - Requests start in order of priority, then of arrival.
-//! - When pages of the KV cache run out, the last sequence in that order is *preempted*: it gives
-//!   its pages back and waits. It keeps its tokens and the state of its sampler, so it continues
-//!   with the same answer once its tokens are computed again. The first sequence always advances,
-//!   because a request that cannot fit alone is refused on arrival.
-//! - Full pages are shared through the prefix cache of `rf-kv`, and choices of one request share
-//!   the pages of their prompt until they write.
-//! - A cancelled request, or one whose sink breaks, frees its pages before the next step.
-//! - Without requests the thread sleeps on its channel. [`Handle::call`] lends the engine to other
-//!   work between two steps.
+//! - [`Engine::generate`] drives one with a single request, on the thread of the caller.
+//! - [`Scheduler`] runs one on a thread, which owns the engine. Requests arrive over a channel
+//!   ([`Handle::submit`]), and each one passes its events to a [`Sink`], which must not block.
+//!   [`Handle::call`] runs other work on the engine between two steps. Without requests the thread
+//!   sleeps.
 //!
 //! The answer to a request does not depend on what else is in the batch.
+//!
+//! # Steps
+//!
+//! A sequence is a list of tokens of which the first ones are computed. There is no prefill phase:
+//! a step is one batch with a budget of tokens. Each sequence that decodes takes one token, and
+//! prompts fill the rest of the budget in chunks, in order of priority, then of arrival.
+//!
+//! Full pages enter the prefix cache as soon as they are computed. A new request waits while a
+//! running one computes its next page, because computing the page twice would take longer. The
+//! choices of a request fork its pages after the prompt; the pool copies a shared page on the first
+//! write.
+//!
+//! Masks of constraints are computed on another thread while the backend computes the batch. The
+//! sampler, the constraint and the sink of a request run under `catch_unwind`, so a panic fails
+//! only this request. A failure of the backend fails the requests of the batch.
+//!
+//! # When pages run out
+//!
+//! Waiting sequences start in order, while their tokens fit and every running sequence keeps a page
+//! to grow. Admission counts the pages of both groups: those of the whole sequence, and those that
+//! its window spans with one step.
+//!
+//! If pages run out nevertheless, the last running sequence is *preempted*: it loses its KV pages,
+//! and keeps its tokens, sampler, decoder and constraint. Resuming it is a prefill over its own
+//! tokens. A choice that starts late resumes the same way. The first sequence always advances,
+//! because a prompt that cannot fit alone is refused, and `max_tokens` is clamped unless the
+//! context shifts.
+//!
+//! A request may bring a [`Session`](crate::Session). Its common prefix with the prompt is not
+//! computed again, and the last event returns it. If such a request waits, the pages of its session
+//! are released before a running sequence is preempted.
+//!
+//! A sequence whose context is full ends, or drops the older half of its tokens
+//! ([`context_shift`](crate::GenerateOptions::context_shift)). A shift empties the cache of the
+//! sequence, and the next steps compute the remaining tokens at their new positions.
+//!
+//! # Files
+//!
+//! | file | content |
+//! |---|---|
+//! | `step_scheduler.rs`, `step_scheduler/admission.rs` | plan, step, last events; the start of waiting sequences |
+//! | `step.rs` | one batch: masks, sampling, forced tokens |
+//! | `sequence.rs`, `waiting.rs` | sequences, their order, context shifts; those that wait |
+//! | `submission.rs` | the check of a request, and its parts |
+//! | `drafter.rs` | the length of a draft for a sequence that runs alone |
+//! | `handle.rs`, `worker.rs` | the thread: messages, sinks, statistics |
+//!
+//! # Example
 //!
 //! ```
 //! use std::ops::ControlFlow;

@@ -3,25 +3,37 @@
 //! A *draft* is a guess of the tokens after the newest one. The newest token and its draft are
 //! computed as one batch with the logits of every position. Then the positions are sampled in
 //! order, with the sampler, the penalties and the constraint of the generation. While the chosen
-//! token is the drafted one, the logits of the next position are there already. The first other
+//! token is the drafted one, the logits of the next position are known already. The first other
 //! token ends the draft, and the tokens after it are dropped from the KV cache.
+//!
+//! Drafts come from the text itself ([`Speculation::ngram`]), from a smaller model
+//! ([`Speculation::draft_model`]) or from a block of the model itself ([`Speculation::mtp`]). Their
+//! length follows the share of accepted tokens and the measured times of batches (`lengths`);
+//! drafts that do not pay are left out. Only a sequence that runs alone has drafts: with several
+//! sequences, a step is a large batch already.
+//!
+//! # The result is exact
 //!
 //! Each token is chosen by the same objects from the same logits as without a draft, so the result
 //! is exact with every sampler. In the terms of rejection sampling (Leviathan et al., 2023), a
 //! draft is a proposal of probability 1: it is accepted with its probability p under the model, and
 //! otherwise the token comes from the rest of the distribution. One draw from the distribution,
-//! compared with the draft, does exactly that. Where logits do not depend on the batch, as on the
-//! CPU, a seed also gives the same tokens.
+//! compared with the draft, does exactly that. If logits do not depend on the batch, as on the CPU,
+//! a seed also gives the same tokens.
 //!
-//! Recurrent states cannot be cut. Where some of a draft is rejected, the sequence returns to the
-//! copy of its states before the batch, and the next batch begins with the accepted tokens: a copy
-//! of the states per draft, and some more tokens in a batch per rejection. States after each token
-//! would save those, but take the bytes of the states of a sequence for each token of a draft.
+//! # Rejected tokens
 //!
-//! Drafts come from the text itself ([`Speculation::ngram`]), from a smaller model
-//! ([`Speculation::draft_model`]) or from a block of the model itself ([`Speculation::mtp`]). Their
-//! length follows the share of accepted tokens and the measured times of batches; drafts that do
-//! not pay are left out.
+//! The session is *tentative* while a draft is computed: pages that the window has passed are kept
+//! until the draft is confirmed, so that the cut cannot fail.
+//!
+//! Recurrent states cannot be cut. Before a draft, the session of such a model forks its pages, and
+//! the batch writes into a copy of the states. If the whole draft is accepted, the fork is
+//! released. Otherwise the session returns to the fork, and the next batch begins with the accepted
+//! tokens. Each draft costs one copy of the states and one more page of them
+//! ([`EngineOptions::speculates`](crate::EngineOptions::speculates)). Each rejection adds the
+//! accepted tokens to the next batch; `lengths` accounts for both. States after each token would
+//! avoid the second computation, but take a page of states for each token of a draft. A draft ends
+//! at the next page boundary at which the states are kept for the prefix cache.
 
 mod draft_model;
 mod lengths;

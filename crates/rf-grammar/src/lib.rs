@@ -5,7 +5,9 @@
 //! `llguidance`; this crate connects it to [`rf_tokenizer`], converts GBNF, writes the calls that a
 //! request demands in the model's own form, and locates errors.
 //!
-//! References of a schema (`$ref`) resolve within the schema. Nothing is fetched.
+//! References of a schema (`$ref`) resolve within the schema. Nothing is fetched, so llguidance is
+//! used without its feature `referencing`, which saves 17 packages. GBNF is converted to Lark here,
+//! because no maintained crate does it.
 //!
 //! ```
 //! use std::sync::Arc;

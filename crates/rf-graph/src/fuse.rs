@@ -1,9 +1,13 @@
-//! Fusion: rewrites a graph into fewer ops that compute the same results.
+//! Fusion: rewrites a graph into fewer ops that compute the same results. Nothing else fuses.
 //!
 //! Two families of fusions exist. A *prologue* lets a matmul compute its left operand from the
-//! input of a norm or gated unit. An *epilogue* lets the op before a matmul write that operand. The
-//! CPU uses prologues: each thread needs the operand in its own cache. The GPU uses epilogues: one
-//! launch writes the operand once, already quantised.
+//! input of a norm or gated unit. An *epilogue* lets the op before a matmul write that operand: it
+//! adds the residual, applies the norm or the gated unit, and quantises. The CPU uses prologues:
+//! each thread needs the operand in its own cache. The GPU uses epilogues: one launch writes the
+//! operand once.
+//!
+//! Fused work is a part of the op. The reference, costs, telemetry and tests therefore see it
+//! without a GPU.
 
 mod epilogue;
 mod prologue;

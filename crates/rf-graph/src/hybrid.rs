@@ -1,8 +1,12 @@
-//! One program on several backends: the first layers on one, the next ones on another. Of the last
-//! layers, the feed-forward parts with experts may be on the first backend too: expert weights are
-//! most of a model, and a token reads few of them.
+//! One program on several backends: the first layers on one, the next ones on another. The
+//! feed-forward parts with experts of the last layers may be on the first backend too, because
+//! expert weights are most of a model and a token reads few of them.
 //!
-//! The residual moves between the backends, with what later layers need beside it: the per-layer
+//! [`HybridBackend`] is a backend of two others. It splits the program (`split`), checks both parts
+//! against free memory, fuses each for its backend, and runs the stages in turn. Two CPU parts
+//! reproduce the bits of one. `rf-device` chooses the layers of each.
+//!
+//! The residual moves between the backends, with what later layers need besides it: the per-layer
 //! inputs and shared keys and values of Gemma 4. It moves once per batch, and twice for each layer
 //! whose experts are on the other backend.
 

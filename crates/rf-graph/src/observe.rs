@@ -1,4 +1,9 @@
-//! Programs that show the left operands of their matmuls, as a quantisation needs them.
+//! Programs that show the left operands of their matmuls, as importance matrices need them.
+//!
+//! The rewrite of an unfused program ends a stage before the first matmul of each left operand, and
+//! outputs the operand there. `rf_engine::Activations` sums the squares per column (`rf-cli
+//! imatrix`). Executors know nothing of it; the CPU keeps the values of a batch in its arena
+//! between stages.
 
 use std::mem::discriminant;
 

@@ -1,4 +1,18 @@
 //! Splits a program in two, so that two backends share a model.
+//!
+//! An unfused program is divided at places where the fewest columns are live: between layers, whose
+//! ends the graph keeps, and around the feed-forward parts whose experts are in host memory. Every
+//! live value is handed over: the residual, and what later layers need besides it, such as the
+//! per-layer inputs of Gemma 4.
+//!
+//! A part has a *stage* for each of its runs of ops. A stage begins with ops `Op::Input` and ends
+//! in ops `Op::Output` or the output of the graph. All stages of a part share its weights, arena
+//! and buffers, so a part needs as much memory as one program. Weights, KV layers and page shapes
+//! are divided. A KV layer that both parts read is in both: its keys and values are handed over,
+//! too.
+//!
+//! A program that has stages itself (MTP) is divided stage by stage. Its block is on the side of
+//! the output, except for its experts, which go with those of the last layer.
 
 mod part;
 

@@ -1,5 +1,7 @@
 //! The block that guesses the token after the next one (multi-token prediction, MTP): one more
-//! layer after those of the model, with a KV cache of its own.
+//! layer after those of the model, with a KV cache of its own. Its inputs are a token and the
+//! model's state of the token before it. The front page of `rf_engine`'s module `engine/mtp`
+//! describes its use.
 
 use rf_graph::layer::{LayerSpec, layer};
 use rf_graph::{ValueId, WeightId};

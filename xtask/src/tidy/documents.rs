@@ -51,6 +51,7 @@ fn crates(tree: &Tree) -> Vec<Finding> {
         let name = name.trim_matches('`');
         let folder = match name {
             "xtask" => "xtask/src".to_owned(),
+            "rocmforge" => "crates/rocmforge/src".to_owned(),
             _ if name.starts_with("rf-") => format!("crates/{name}/src"),
             _ => continue,
         };

@@ -2,6 +2,8 @@
 //!
 //! The matrix products of i8mm (`smmla`) do not fit this interface: they sum two rows with two
 //! tokens into one register, but a lane of a vector is one row.
+//!
+//! This code has run under qemu only: its results are verified, its speed is not measured.
 
 use std::arch::aarch64::{
     float32x4_t, int8x16_t, int32x4_t, uint8x16_t, uint16x8_t, vabsq_f32, vaddq_f32, vaddq_s32,

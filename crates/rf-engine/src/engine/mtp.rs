@@ -1,7 +1,23 @@
-//! Drafts from the model's own block (MTP). The engine computes the block after every batch of the
-//! model, with the same tokens, so that its cache has the tokens of every sequence: whatever the
-//! scheduler, the prefix cache and preemption do. A draft writes to the cache after the newest
-//! token; the batch that checks the draft overwrites these values.
+//! Drafts from the model's own block (multi-token prediction, MTP).
+//!
+//! The block is one more layer after those of the model (`rf_model::mtp`). Its inputs are a token
+//! and the model's state of the token before it. With
+//! [`EngineOptions::mtp`](crate::EngineOptions::mtp) the program has three stages ([`MtpStage`]):
+//! the layers up to the output norm, the block, and the output matrix.
+//!
+//! The engine computes the block after every batch of the model, with the same tokens and states.
+//! The cache of the block therefore has the tokens of every sequence, whatever the scheduler, the
+//! prefix cache and preemption do. This costs one layer per batch.
+//!
+//! A draft is a chain of tokens through the block, each with its own state instead of the model's.
+//! Its keys and values lie after the newest token, in pages that are returned at the end of the
+//! draft (`PagePool::reserve`). The batch that checks the draft overwrites them.
+//!
+//! A session keeps the states of its last batch (`token_states`), so the block continues from the
+//! last accepted token when a draft is cut, also if recurrent states return to those before the
+//! draft. After a prefix from the cache, the state of one token is unknown and zeros replace it:
+//! this may cost acceptance, and never changes a token. A GPU gets the states with the input of the
+//! next stage, because its values live within one stage.
 
 use std::sync::Arc;
 

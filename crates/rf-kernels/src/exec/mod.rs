@@ -1,11 +1,17 @@
 //! The executor: a program in device memory and the launches for batches of each shape.
 //!
-//! A step is a batch, or a stage of one. The host writes its data to memory that the device reads
-//! ([`step`]), queues the launches ([`launches`]), waits once, and reads the result from memory
-//! that the device wrote ([`results`]): the first and the last kernels of the step make the copies.
-//! Steps of a few tokens are replayed as captured graphs ([`replay`]). Launches of a prompt chunk
-//! are recorded each time, and chunks without outputs are queued one after another. So are chunks
-//! whose outputs another device reads ([`hand_over`]).
+//! A step is a batch, or a stage of one. It begins and ends with kernels instead of copies of the
+//! runtime:
+//!
+//! 1. The host writes the batch (ids, positions, pages) to host memory that the device reads
+//!    ([`step`]).
+//! 2. It queues the launches ([`launches`]), or replays them as graphs ([`replay`]).
+//! 3. It waits once, and reads the output rows or the candidates from host memory that the last
+//!    kernel wrote ([`results`]).
+//!
+//! Launches of a prompt chunk are recorded each time. Chunks without outputs are queued one after
+//! another, and four blocks of host memory are used in turn. Chunks whose outputs another device
+//! reads are queued the same way ([`hand_over`]).
 
 mod analysis;
 mod hand_over;

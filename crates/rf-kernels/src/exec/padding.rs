@@ -1,9 +1,11 @@
-//! Padding of decode batches: few sizes, so that few graphs serve batches whose size changes with
-//! every sequence that starts or ends.
+//! Padding of decode batches: few batch sizes, so that few graphs serve a server whose number of
+//! sequences changes with every request.
 //!
-//! A dummy sequence of one token fills a place. All of them are the same token at the same position
-//! of one page that no sequence owns. So all write the same key, and attention, which reads it
-//! while others write it, has the same result in each step.
+//! A batch of a model without experts and recurrent states is filled up to the next of [`SIZES`]
+//! with dummy sequences of one token. All of them are the same token at the same position of one
+//! page that no sequence owns. So all write the same key, and attention, which reads it while
+//! others write it, has the same result in each step. A cache of fewer than [`MIN_PAGES`] pages has
+//! no such page, and its batches are not padded.
 
 use rf_graph::{Batch, BatchLimits, Graph, KvLayout, Op, Span};
 use rf_kv::{PageGroup, PageId};

@@ -1,16 +1,24 @@
 //! Captured graphs: the steps that have one, and when a replay is trusted.
 //!
+//! For steps of up to 64 tokens, the executor caches the launches per batch shape (LRU, 16
+//! entries). The second step of a shape captures a graph while the device runs the plain launches.
+//! After a copy of the runtime (RoPE tables, restored pages) a step uses plain launches.
+//!
 //! Replays of graphs are known to go wrong on some versions of HIP, after the first replays too.
 //! Therefore:
 //!
-//! - A graph contains kernels only and is short ([`MAX_GRAPH_LAUNCHES`]).
-//! - The result of every replay carries the stamp of the step from its first kernel to its last
-//!   one, so a replay with inputs of another step is seen and not used.
-//! - At the first, second, fourth, … replay of a graph the step is computed by plain launches, too,
-//!   and all bits of the outputs are compared.
+//! - A graph contains kernels only and is short ([`MAX_GRAPH_LAUNCHES`]). A longer step is several
+//!   graphs.
+//! - Each step has a number, its *stamp*. The first kernel reads it with the batch, every graph of
+//!   the step passes it on, and the result carries it. A replay with inputs of another step is thus
+//!   detected and not used.
+//! - At replays 1, 2, 4, 8, … of a graph, plain launches compute the step too, and all bits of the
+//!   outputs are compared.
 //!
-//! A replay that fails either test ends the use of graphs by the executor. Plain launches compute
-//! the step again.
+//! A replay that fails either test ends the use of graphs by the executor, with a warning, and
+//! plain launches compute the step again. If that is impossible (recurrent states between two
+//! comparisons), the step is an error. A wrong result between two comparisons whose stamp is right
+//! is not detected.
 //!
 //! [`MAX_GRAPH_LAUNCHES`]: super::launches::MAX_GRAPH_LAUNCHES
 

@@ -1,4 +1,13 @@
 //! Mixtures of experts: routing, the matmuls of the selected experts, their weighted sum.
+//!
+//! A *slot* is a token with one of its experts. Gate and up of the selected experts are one op with
+//! two projections.
+//!
+//! - Few slots are matrix-vector multiplications of one launch each: gate, up and the gated unit;
+//!   then down. They read the selected experts only.
+//! - Many slots are grouped by expert on the device (`group_experts`). The matmul kernels run over
+//!   tiles of one expert each, and gather their rows. The grid has the upper bound of the number of
+//!   tiles, so that a captured graph fits every routing.
 
 use rf_graph::{Activation, Combine, DType, ExpertMatMul, GateFunction, Router, ValueId, WeightId};
 

@@ -1,5 +1,5 @@
-//! Matmuls with a matrix per head: mixtures of experts in which every token has all heads as its
-//! experts, in order.
+//! Matmuls with a matrix per head, as in latent attention: mixtures of experts in which every token
+//! has all heads as its experts, in order.
 
 use rf_graph::{ValueId, WeightId};
 
