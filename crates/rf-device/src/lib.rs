@@ -9,6 +9,12 @@
 //! names both. Start reading at [`Placement`]. With the feature `gpu`, the modules `gpu` and
 //! `probe` list the GPUs.
 //!
+//! Invariants:
+//!
+//! - The memory plan is compared with the free memory before a weight is loaded.
+//! - No choice is silent: a GPU that was found but is not used is a [`Warning`] with the reason.
+//! - A model on several devices computes what it computes on one, up to rounding of the backends.
+//!
 //! ```
 //! use rf_device::{Device, DeviceOptions, GpuLayers, Placement};
 //!

@@ -11,6 +11,14 @@
 //! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-chat. It
 //! names no backend, prints nothing and knows no protocol.
 //!
+//! Invariants:
+//!
+//! - The answer to a request does not depend on the other requests of its batches. On a CPU it does
+//!   not depend on threads, chunks or page sizes either.
+//! - Drafts change neither the text on a CPU nor the distribution.
+//! - The memory plan is the memory that an engine holds.
+//! - A panic in the sampler, constraint or sink of a request fails only this request.
+//!
 //! A chat on the CPU:
 //!
 //! ```

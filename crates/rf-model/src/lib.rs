@@ -7,6 +7,13 @@
 //! Start reading at `families/llama.rs`, then `config.rs` and `build.rs`. In the layering
 //! this crate is above rf-gguf and rf-graph. It names no backend.
 //!
+//! Invariants:
+//!
+//! - A tensor of the file that the architecture does not use is an error, because the result would
+//!   be wrong. So is an unknown architecture, or a setting that is not supported.
+//! - No file makes this crate panic.
+//! - A family is data for the one layer of `rf-graph`, never a copy of the layer.
+//!
 //! ```
 //! use rf_gguf::{Gguf, GgufWriter};
 //! use rf_model::Head;
