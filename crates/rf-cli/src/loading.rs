@@ -121,8 +121,8 @@ pub(crate) fn warn_of_context(model: &Model, context: Option<usize>) {
     }
 }
 
-/// Loads a model, with a progress bar if it takes long. Prints where its layers run, unless `quiet`.
-/// `make_room` gets the bytes that the model is about to take.
+/// Loads a model, with a progress bar if it takes long. Prints where its layers run, unless
+/// `quiet`. `make_room` gets the bytes that the model is about to take.
 pub(crate) fn load(
     open: &OpenModel,
     placement: &Placement,

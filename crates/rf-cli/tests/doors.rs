@@ -17,7 +17,7 @@ use rocmforge::device::{Device, DeviceOptions};
 use rocmforge::{Drafts, GenerateOptions, Loader, Model, SamplerConfig, Tool};
 use serde_json::{Value, json};
 
-/// A dense model, one with windows, one with experts, a recurrent one, and one with latent attention.
+/// A dense model, one with windows, one with experts, a recurrent one, one with latent attention.
 const MODELS: [&str; 5] =
     ["smollm3", "gemma3_linear", "gptoss_mxfp4", "granitehybrid", "deepseek2_mla"];
 const PROMPT: &str = "abcabcabcabc";

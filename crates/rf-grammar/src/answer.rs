@@ -1,6 +1,7 @@
 //! Grammars of whole answers: reasoning, then content or calls in the model's own form.
 //!
-//! The text of calls is data of rf-chat ([`CallSyntax`](rf_chat::CallSyntax)); it becomes Lark here.
+//! The text of calls is data of rf-chat ([`CallSyntax`](rf_chat::CallSyntax)). It becomes Lark
+//! here.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -4,8 +4,8 @@ use crate::graph::Graph;
 use crate::kv::KvLayout;
 use crate::weight::Weight;
 
-/// A graph with its weights, KV cache and batch limits: the input of [`Backend::compile`](crate::Backend::compile). Weights
-/// are shared, so a clone is cheap.
+/// A graph with its weights, KV cache and batch limits: the input of
+/// [`Backend::compile`](crate::Backend::compile). Weights are shared, so a clone is cheap.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Ops and values.

@@ -10,7 +10,7 @@ use crate::{Error, Target, machine, targets::TARGETS};
 pub enum Selection {
     /// The cards of the machine that builds, so that a build from a checkout is short.
     Machine,
-    /// What a program for other machines needs: every target of RDNA 2 to 4 and of NVIDIA.
+    /// Every target of RDNA 2 to 4 and of NVIDIA, for a program that runs on other machines.
     Release,
     /// Every target that the compiler supports.
     All,

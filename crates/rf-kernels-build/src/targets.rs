@@ -32,9 +32,9 @@ const fn on_request(name: &'static str, isa: Isa) -> Target {
 }
 
 /// A release covers RDNA 2 to 4 and NVIDIA. Besides the generic targets, which ROCm before 6.4 does
-/// not load, it has the architectures of most cards exactly. In PTX for `sm_90` kernels start before
-/// the previous one ends; that for `sm_90a` runs on compute capability 9.0 alone and uses its matrix
-/// unit.
+/// not load, it has the architectures of most cards exactly. In PTX for `sm_90` kernels start
+/// before the previous one ends. That for `sm_90a` runs on compute capability 9.0 alone and uses
+/// its matrix unit.
 pub(crate) const TARGETS: [Target; 18] = [
     on_request("gfx9-generic", Isa::GfxGeneric),
     on_request("gfx90a", Isa::Gfx),

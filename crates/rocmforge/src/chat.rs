@@ -38,6 +38,18 @@ pub struct Completion {
     settings: Settings,
 }
 
+impl Model {
+    /// A conversation with the model.
+    pub fn chat(&self) -> Chat {
+        Chat::new(self.clone())
+    }
+
+    /// The continuation of a text, without a chat template.
+    pub fn complete(&self, prompt: impl Into<String>) -> Completion {
+        Completion::new(self.clone(), prompt.into())
+    }
+}
+
 /// How to continue a prompt.
 #[derive(Clone, Debug)]
 struct Settings {

@@ -6,7 +6,7 @@ use rf_device::Placement;
 use rf_engine::{Engine, EngineOptions, Model, Speculation, SpeculationOptions};
 
 use crate::error::Error;
-use crate::loader::LoadEvent;
+use crate::load_event::LoadEvent;
 use crate::source::Source;
 
 /// The source of drafts. A draft is a guess of the next tokens, which the model checks in one

@@ -1,10 +1,12 @@
 //! From prompts to a stream of updates. Everything that generates goes through here: chats of this
 //! crate, and every API of a server.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rf_chat::{ChatPrompt, Delta, OutputParser, Prompt};
@@ -16,7 +18,6 @@ use rf_engine::{GenerateOptions, StopReason, Timings};
 use crate::block_on::block_on;
 use crate::error::Error;
 use crate::events::{self, EventReceiver, EventSender};
-use crate::model::Model;
 
 /// A prompt as tokens, and how to continue it.
 #[non_exhaustive]
@@ -80,7 +81,7 @@ impl fmt::Debug for Job {
     }
 }
 
-/// What happened since the last update.
+/// Progress of a request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Update {
@@ -174,8 +175,8 @@ impl GeneratedToken {
     }
 }
 
-/// Events that may wait: a reader that is slower than this many tokens loses its request, and nobody
-/// else waits for it.
+/// Events that may wait. A reader that is slower than this many tokens loses its request, and
+/// nobody else waits for it.
 const BUFFERED_EVENTS: usize = 2048;
 
 /// A running request. Dropping it cancels what is not finished.
@@ -204,12 +205,14 @@ struct Choice {
     unread_tokens: usize,
 }
 
+/// What must stay alive until a request has ended: the model, and with it its thread.
+pub(crate) type Alive = Arc<dyn Any + Send + Sync>;
+
 /// Sequences that are cancelled when the request ends before them.
 #[derive(Debug)]
 struct Sequences {
     handle: Handle,
-    /// Stays alive, and with it the thread.
-    _model: Model,
+    _alive: Alive,
     ids: Vec<RequestId>,
 }
 
@@ -223,12 +226,11 @@ impl Drop for Sequences {
 
 impl Generation {
     /// Puts prompts into the queue of a model. All have the same number of choices.
-    pub(crate) fn submit(model: &Model, jobs: Vec<Job>) -> Result<Self, Error> {
-        let handle = model.handle().ok_or(Error::LoadedToEmbed)?.clone();
+    pub(crate) fn submit(handle: Handle, alive: Alive, jobs: Vec<Job>) -> Result<Self, Error> {
         let (sender, receiver) = events::queue(BUFFERED_EVENTS);
         let choices_per_job = jobs.first().map_or(1, |job| job.num_choices);
         let mut choices = Vec::with_capacity(jobs.len().saturating_mul(choices_per_job).min(1024));
-        let mut sequences = Sequences { handle, _model: model.clone(), ids: Vec::new() };
+        let mut sequences = Sequences { handle, _alive: alive, ids: Vec::new() };
         let wants_prompt = |job: &&Job| job.prompt_logprobs.is_some();
         let prompts = jobs.iter().filter(wants_prompt).map(|job| job.prompt.clone()).collect();
         for (index, job) in jobs.into_iter().enumerate() {

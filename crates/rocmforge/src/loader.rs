@@ -1,21 +1,20 @@
 //! Loading a model: the options, and the steps from a source to an engine.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
-use rf_device::{DeviceOptions, LayerPlacement, Placement, Warning};
+use rf_device::{DeviceOptions, LayerPlacement, Placement};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::SchedulerOptions;
 use rf_engine::{Activations, Engine, EngineOptions, Pooling, Speculation, SpeculationOptions};
 use rf_gguf::{Gguf, Value};
 use rf_graph::{Backend, KvType, MemoryNeed, Progress};
-use rf_hub::ModelName;
 
 use crate::drafts::{Drafts, OpenDrafts, mtp_heads};
 use crate::error::Error;
+use crate::load_event::LoadEvent;
 use crate::model::{DEMO_TEMPERATURE, Model};
-use crate::sizing::{Purpose, TextSizes};
+use crate::sizing::{Purpose, Sizes, TextSizes};
 use crate::source::Source;
 
 /// The options of loading a model. Start with [`Model::loader`] or [`Loader::new`].
@@ -41,54 +40,6 @@ pub struct Loader {
     pub(crate) sizes: Sizes,
     pub(crate) sampler: Option<SamplerConfig>,
     pub(crate) scheduler: SchedulerOptions,
-}
-
-/// The options that decide how much memory the model takes.
-#[derive(Clone, Debug)]
-pub(crate) struct Sizes {
-    pub(crate) purpose: Purpose,
-    pub(crate) context_tokens: Option<usize>,
-    pub(crate) batch_tokens: usize,
-    pub(crate) kv_type: Option<KvType>,
-    pub(crate) kv_tokens: Option<usize>,
-    pub(crate) sequences: Option<usize>,
-    pub(crate) host_state_bytes: Option<u64>,
-    pub(crate) shares_memory: bool,
-    pub(crate) embeds: bool,
-    pub(crate) pooling: Option<Pooling>,
-    pub(crate) texts: Option<TextSizes>,
-}
-
-/// A step of loading, for callers that show the progress.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum LoadEvent<'a> {
-    /// Bytes of a model of the hub are on the disk.
-    Download {
-        /// The model.
-        name: &'a ModelName,
-        /// The cache folder.
-        folder: &'a Path,
-        /// Bytes on the disk, of all files of the model.
-        done_bytes: u64,
-        /// The size of all files of the model.
-        total_bytes: u64,
-    },
-    /// The hub cannot be reached, so a cached model is used without looking for a newer one.
-    HubUnreachable {
-        /// The model.
-        name: &'a ModelName,
-        /// The reason.
-        error: &'a rf_hub::Error,
-    },
-    /// The model is about to take this memory. A caller with several models makes room for it now.
-    MemoryNeed(MemoryNeed),
-    /// An attempt to load the model with this placement begins.
-    Placed(&'a LayerPlacement),
-    /// Weights were loaded.
-    Progress(Progress),
-    /// Not everything went as requested; loading continues in another way.
-    Warning(&'a Warning),
 }
 
 /// A model whose file is open, with its tokenizer and template. Its weights are not loaded.
@@ -357,6 +308,33 @@ impl Loader {
     }
 }
 
+/// Loading with default options.
+impl Model {
+    /// Loads a model with default options: a path, or `OWNER/REPO[:QUANT]` of the hub. See
+    /// [`Source`].
+    ///
+    /// # Errors
+    ///
+    /// If the model cannot be found, is not supported, or does not fit in memory.
+    pub fn load(source: impl Into<Source>) -> Result<Self, Error> {
+        Loader::new(source).load()
+    }
+
+    /// Loads the built-in demo model, which writes short stories.
+    ///
+    /// # Errors
+    ///
+    /// If this crate was built without the feature `demo-model`, or memory is short.
+    pub fn demo() -> Result<Self, Error> {
+        Loader::new(Source::Demo).load()
+    }
+
+    /// The options of loading a model.
+    pub fn loader(source: impl Into<Source>) -> Loader {
+        Loader::new(source)
+    }
+}
+
 impl OpenModel {
     /// The parsed file: metadata, configuration, tokenizer, chat template.
     pub fn model(&self) -> &Arc<rf_engine::Model> {
@@ -472,7 +450,8 @@ impl OpenModel {
         Ok(LoadedModel { engine, speculation, layers, loader: self.loader.clone() })
     }
 
-    /// Loads the model on a backend to observe the inputs of its matrices, for an importance matrix.
+    /// Loads the model on a backend to observe the inputs of its matrices: for an importance
+    /// matrix.
     ///
     /// # Errors
     ///

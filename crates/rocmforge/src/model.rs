@@ -9,13 +9,10 @@ use rf_engine::scheduler::{Handle, Scheduler, SchedulerOptions};
 use rf_engine::{DecodeOptions, EncodeOptions, Engine, PerplexityScore, Speculation};
 use rf_grammar::GrammarCompiler;
 
-use crate::chat::{Chat, Completion};
 use crate::details::ModelDetails;
 use crate::embedder::Embedder;
 use crate::error::Error;
 use crate::generation::{Generation, Job, Update};
-use crate::loader::Loader;
-use crate::source::Source;
 
 /// A loaded model, which any number of threads and tasks use at the same time: their requests share
 /// batches. Clones are cheap. The model is unloaded when its last clone is dropped.
@@ -43,30 +40,6 @@ enum Service {
 pub const DEMO_TEMPERATURE: f32 = 0.5;
 
 impl Model {
-    /// Loads a model with default options: a path, or `OWNER/REPO[:QUANT]` of the hub. See
-    /// [`Source`].
-    ///
-    /// # Errors
-    ///
-    /// If the model cannot be found, is not supported, or does not fit in memory.
-    pub fn load(source: impl Into<Source>) -> Result<Self, Error> {
-        Loader::new(source).load()
-    }
-
-    /// Loads the built-in demo model, which writes short stories.
-    ///
-    /// # Errors
-    ///
-    /// If this crate was built without the feature `demo-model`, or memory is short.
-    pub fn demo() -> Result<Self, Error> {
-        Loader::new(Source::Demo).load()
-    }
-
-    /// The options of loading a model.
-    pub fn loader(source: impl Into<Source>) -> Loader {
-        Loader::new(source)
-    }
-
     /// Starts the thread of an engine that the caller loaded.
     ///
     /// # Errors
@@ -99,23 +72,15 @@ impl Model {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// A conversation with the model.
-    pub fn chat(&self) -> Chat {
-        Chat::new(self.clone())
-    }
-
-    /// The continuation of a text, without a chat template.
-    pub fn complete(&self, prompt: impl Into<String>) -> Completion {
-        Completion::new(self.clone(), prompt.into())
-    }
-
     /// Submits prompts that are tokens already. All have the same number of choices.
     ///
     /// # Errors
     ///
     /// If a prompt does not fit, an option is invalid, or too many requests wait.
     pub fn submit(&self, jobs: Vec<Job>) -> Result<Generation, Error> {
-        Generation::submit(self, jobs)
+        let handle = self.handle().ok_or(Error::LoadedToEmbed)?.clone();
+        // A running request keeps the model alive.
+        Generation::submit(handle, Arc::clone(&self.inner) as _, jobs)
     }
 
     /// The tokens of a text, without marks of its beginning or end.

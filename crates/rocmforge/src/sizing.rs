@@ -3,11 +3,10 @@
 
 use rf_device::Placement;
 use rf_engine::scheduler::SchedulerOptions;
-use rf_engine::{EngineOptions, Model};
+use rf_engine::{EngineOptions, Model, Pooling};
 use rf_graph::KvType;
 
 use crate::error::Error;
-use crate::loader::Sizes;
 
 /// The use of a model, which decides what the memory beside the weights holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +20,22 @@ pub enum Purpose {
     /// Many requests at a time. The KV cache takes the memory that is left, prompts that begin
     /// alike are computed once, and requests share batches.
     Requests,
+}
+
+/// The options that decide how much memory the model takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) purpose: Purpose,
+    pub(crate) context_tokens: Option<usize>,
+    pub(crate) batch_tokens: usize,
+    pub(crate) kv_type: Option<KvType>,
+    pub(crate) kv_tokens: Option<usize>,
+    pub(crate) sequences: Option<usize>,
+    pub(crate) host_state_bytes: Option<u64>,
+    pub(crate) shares_memory: bool,
+    pub(crate) embeds: bool,
+    pub(crate) pooling: Option<Pooling>,
+    pub(crate) texts: Option<TextSizes>,
 }
 
 /// Recurrent states of earlier turns that a chat keeps.

@@ -8,7 +8,7 @@ use rf_gguf::Gguf;
 use rf_hub::{Hub, ModelName};
 
 use crate::error::Error;
-use crate::loader::LoadEvent;
+use crate::load_event::LoadEvent;
 
 /// Where a model comes from.
 ///

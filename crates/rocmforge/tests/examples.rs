@@ -48,7 +48,7 @@ fn both_ways_of_streaming_give_the_same_answer() {
     assert_eq!(blocking, asynchronous);
 }
 
-/// The first program of the crate's README is a doc test. The README of the repository has the same.
+/// The first program of the crate's README is a doc test. The repository's README has the same.
 #[test]
 fn the_readme_of_the_repository_has_the_tested_program() {
     let folder = env!("CARGO_MANIFEST_DIR");

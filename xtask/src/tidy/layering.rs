@@ -71,7 +71,7 @@ const LAYERS: &[Layer] = &[
             "rf-kernels",
         ],
     ),
-    layer("xtask", &["rf-emu", "rf-kernels-build"]),
+    layer("xtask", &["rf-emu", "rf-kernels", "rf-quant"]),
 ];
 
 /// The crate that tests of every crate may use, and nothing else: it is not published.

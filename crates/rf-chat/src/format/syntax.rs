@@ -1,6 +1,6 @@
 //! What a call looks like, as data: the parts of a row of the table of formats.
 
-use super::ToolFormat;
+use super::kind::ToolFormat;
 
 /// A format of calls: how it is recognised, read and written.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The table of formats: one row for each, in the order in which templates are tested.
 
-use super::ToolFormat;
+use super::kind::ToolFormat;
 use super::syntax::{CallSyntax, IdForm, Opener, Piece, Row, Section, Tags};
 
 use self::Piece::{Arguments, Digit, Keywords, LineBreak, Name, QuotedName, Tagged, Text};
