@@ -322,7 +322,6 @@ fn bad_templates_are_errors() {
 }
 
 #[test]
-#[expect(clippy::unwrap_used, reason = "a broken file fails the test")]
 fn templates_of_real_files_render() {
     for (file, expected) in [
         (

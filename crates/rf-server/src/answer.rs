@@ -41,7 +41,6 @@ impl Answers {
         let mut answers = Self::default();
         while let Some(update) = generation.next().await {
             match update {
-                Update::Started { .. } => {}
                 Update::Prompt { job, prompt } => {
                     if answers.prompts.len() <= job {
                         answers.prompts.resize_with(job + 1, || None);

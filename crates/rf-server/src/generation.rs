@@ -77,7 +77,7 @@ impl Job {
 
 /// A running request. Dropping it cancels what is not finished.
 pub(crate) struct Generation {
-    generation: rocmforge::Generation,
+    running: rocmforge::Generation,
     request_id: RequestId,
     /// It stays loaded until the end.
     _model: Arc<ServedModel>,
@@ -91,11 +91,11 @@ impl Generation {
         request_id: RequestId,
     ) -> Result<Self, ApiError> {
         let jobs = jobs.into_iter().map(|job| job.into_job(model)).collect();
-        let generation = model.loaded_model().submit(jobs).map_err(|error| {
+        let running = model.loaded_model().submit(jobs).map_err(|error| {
             model.metrics().count_rejected();
             ApiError::from(error)
         })?;
-        Ok(Self { generation, request_id, _model: Arc::clone(model) })
+        Ok(Self { running, request_id, _model: Arc::clone(model) })
     }
 
     /// The next update; `None` after the last one. Without `wants_tokens`, the tokens of a choice
@@ -105,7 +105,7 @@ impl Generation {
         cx: &mut Context<'_>,
         wants_tokens: bool,
     ) -> Poll<Option<Update>> {
-        let update = self.generation.poll_update(cx, wants_tokens);
+        let update = self.running.poll_update(cx, wants_tokens);
         if let Poll::Ready(Some(Update::Finished { reason: StopReason::ConstraintLimit, .. })) =
             update
         {
@@ -123,13 +123,13 @@ impl Generation {
 
 impl Drop for Generation {
     fn drop(&mut self) {
-        let usage = self.generation.usage();
+        let usage = self.running.usage();
         tracing::info!(
             request_id = self.request_id.as_str(),
             prompt_tokens = usage.prompt_tokens,
             cached_tokens = usage.cached_tokens,
             completion_tokens = usage.completion_tokens,
-            complete = self.generation.is_complete(),
+            complete = self.running.is_complete(),
             "generation"
         );
     }

@@ -323,7 +323,6 @@ impl Lines {
 impl Encoder for Lines {
     fn encode(&mut self, update: Update, out: &mut Frames) {
         match update {
-            Update::Started { .. } | Update::Prompt { .. } => {}
             Update::Delta { delta, .. } => match delta {
                 Delta::Content(content) => self.send(&Answer { content, ..Answer::default() }, out),
                 Delta::Reasoning(reasoning) => {

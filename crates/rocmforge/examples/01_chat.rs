@@ -1,5 +1,7 @@
 //! A conversation with two turns. Give a model as the argument: a path, or `OWNER/REPO[:QUANT]`.
 
+#![expect(clippy::print_stdout, reason = "an example")]
+
 use rocmforge::{Error, Model};
 
 fn main() -> Result<(), Error> {

@@ -1,5 +1,7 @@
 //! An answer piece by piece: as an iterator, and as an async stream.
 
+#![expect(clippy::print_stdout, reason = "an example")]
+
 use std::future::poll_fn;
 use std::io::{self, Write as _};
 use std::pin::Pin;

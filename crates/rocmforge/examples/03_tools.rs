@@ -1,6 +1,8 @@
 //! Tools: the model calls a function of the program, and the result goes back into the
 //! conversation.
 
+#![expect(clippy::print_stdout, reason = "an example")]
+
 use rocmforge::{Error, Model, Tool, ToolChoice};
 use serde_json::{Value, json};
 

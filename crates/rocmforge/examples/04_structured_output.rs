@@ -1,5 +1,7 @@
 //! Answers as Rust types: the schema of the type restricts what the model can write.
 
+#![expect(clippy::print_stdout, reason = "an example")]
+
 use rocmforge::{Error, Grammar, Model};
 use schemars::JsonSchema;
 use serde::Deserialize;

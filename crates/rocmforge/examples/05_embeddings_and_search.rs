@@ -1,6 +1,8 @@
 //! Embeddings, and a search by similarity. Any model works; one that was trained for embeddings
 //! finds more: give it as the argument.
 
+#![expect(clippy::print_stdout, reason = "an example")]
+
 use rocmforge::{Error, Model, Source};
 
 fn main() -> Result<(), Error> {

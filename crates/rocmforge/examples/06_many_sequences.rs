@@ -1,6 +1,8 @@
 //! Many callers share one model: their requests are computed in common batches, and each answer is
 //! the one that it would be alone.
 
+#![expect(clippy::print_stdout, reason = "an example")]
+
 use std::thread;
 
 use rocmforge::{Error, Model};

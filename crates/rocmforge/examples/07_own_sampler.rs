@@ -1,5 +1,7 @@
 //! A sampler of one's own: the program reads the logits of each step and chooses the next token.
 
+#![expect(clippy::print_stdout, reason = "an example")]
+
 use rocmforge::device::Placement;
 use rocmforge::engine::{DecodeOptions, Feed, Outputs, StreamDecoder};
 use rocmforge::{Error, Loader, Purpose, Source};

@@ -1,5 +1,7 @@
 //! The choice of a device: which there are, which one the model gets, and what it will take.
 
+#![expect(clippy::print_stdout, reason = "an example")]
+
 use rocmforge::device::{CpuOptions, Device, DeviceOptions};
 use rocmforge::{Error, Loader, Source};
 

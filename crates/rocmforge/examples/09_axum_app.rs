@@ -1,7 +1,9 @@
 //! A model in a web application of one's own: a route that answers a question.
 //!
-//! The program asks itself one question and ends. For all APIs of OpenAI, Anthropic and Ollama,
-//! mount the crate `rf-server` instead.
+//! The program asks itself one question and ends. The crate `rf-server` has the APIs of
+//! `OpenAI`, Anthropic and Ollama.
+
+#![expect(clippy::print_stdout, reason = "an example")]
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

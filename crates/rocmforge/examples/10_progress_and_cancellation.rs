@@ -1,5 +1,7 @@
 //! Progress while a model is loaded, and the end of an answer that is no longer needed.
 
+#![expect(clippy::print_stdout, reason = "an example")]
+
 use rocmforge::{Delta, Error, LoadEvent, Model, Source};
 
 fn main() -> Result<(), Error> {

@@ -135,7 +135,6 @@ pub enum Update {
 /// Tokens of a request, of all its prompts and choices together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-#[expect(clippy::struct_field_names, reason = "the unit")]
 pub struct Usage {
     /// Tokens of the prompts.
     pub prompt_tokens: usize,
@@ -205,7 +204,7 @@ struct Choice {
     unread_tokens: usize,
 }
 
-/// What must stay alive until a request has ended: the model, and with it its thread.
+/// Keeps a model, and with it its thread, alive until a request has ended.
 pub(crate) type Alive = Arc<dyn Any + Send + Sync>;
 
 /// Sequences that are cancelled when the request ends before them.

@@ -1,5 +1,7 @@
 //! The numbered examples run on the demo model and end well. `cargo test` builds them.
 
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
+
 use std::path::PathBuf;
 use std::process::Command;
 

@@ -26,7 +26,7 @@ fn demo() -> Model {
 
 /// Waits until no sequence runs, or fails after some seconds.
 fn wait_until_idle(model: &Model) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while model.handle().unwrap().stats().running > 0 {
         assert!(Instant::now() < deadline, "a cancelled request still runs");
         std::thread::sleep(Duration::from_millis(5));

@@ -73,8 +73,10 @@ pub(crate) struct RunArgs {
     /// Begin the conversation with the system message in FILE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["raw", "system"])]
     system_prompt_file: Option<PathBuf>,
-    /// Offer the model the tools in FILE, a JSON list in the form of OpenAI's API. Calls are
-    /// printed as JSON, one per line
+    #[arg(
+        help = "Offer the model the tools in FILE, a JSON list in the form of OpenAI's API; calls are \
+                printed as JSON, one per line"
+    )]
     #[arg(long, value_name = "FILE", conflicts_with = "raw")]
     tools: Option<PathBuf>,
     /// End a chat after its first answer (-st)

@@ -90,7 +90,6 @@ fn event(out: &mut Frames, data: &Value) {
 impl Encoder for Events {
     fn encode(&mut self, update: Update, out: &mut Frames) {
         match update {
-            Update::Prompt { .. } => {}
             Update::Started { usage, .. } => {
                 let message = message(&self.id, &self.model, usage);
                 event(out, &json!({ "type": "message_start", "message": message }));

@@ -196,7 +196,6 @@ impl Encoder for Lines {
                 out.json(&chunk);
             }
             // Texts have neither reasoning nor calls.
-            Update::Started { .. } | Update::Prompt { .. } | Update::Delta { .. } => {}
             Update::Finished { reason, timings, .. } => self.end = Some((reason, timings)),
             Update::Ended { usage } => {
                 if let Some((reason, timings)) = &self.end {

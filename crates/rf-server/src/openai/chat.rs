@@ -218,7 +218,6 @@ impl Encoder for Chunks {
                     self.choice(choice, out);
                 }
             }
-            Update::Prompt { .. } => {}
             Update::Delta { choice, delta, logprobs } => {
                 let Some(delta) = DeltaJson::of(delta) else { return };
                 let logprobs = (!logprobs.is_empty())

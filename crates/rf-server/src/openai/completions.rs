@@ -323,7 +323,6 @@ impl Encoder for Chunks {
                 self.choice(choice, &text, generated(&logprobs), out);
             }
             // Texts have neither reasoning nor calls.
-            Update::Delta { .. } => {}
             Update::Finished { choice, reason, calls_tools, timings, .. } => {
                 let choice = TextChoice {
                     text: Cow::Borrowed(""),

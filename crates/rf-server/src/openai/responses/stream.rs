@@ -172,7 +172,6 @@ impl Encoder for Events {
                     self.send(name, json!({ "response": response }), out);
                 }
             }
-            Update::Prompt { .. } => {}
             Update::Delta { delta, .. } => match delta {
                 Delta::Content(text) => {
                     self.enter(Kind::Message, out);
