@@ -33,6 +33,7 @@
 mod access;
 mod answer;
 mod anthropic;
+mod api;
 mod auth;
 mod body;
 mod catalog;

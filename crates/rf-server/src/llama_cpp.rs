@@ -12,11 +12,12 @@ use rocmforge::messages::Conversation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::api::FINGERPRINT;
+use crate::api::conversation::ConversationFields;
+use crate::api::logprobs::piece;
 use crate::body::Fields;
 use crate::error::ApiError;
 use crate::generator::Generator;
-use crate::openai::messages::ConversationFields;
-use crate::openai::piece;
 use crate::prompt::{beside, chat_prompt, rendered};
 use crate::sampling::SamplingFields;
 use crate::state::{App, now};
@@ -170,7 +171,7 @@ pub(crate) async fn props(
         "chat_template": tokenizer.chat_template().unwrap_or_default(),
         "bos_token": text(tokenizer.bos()),
         "eos_token": text(tokenizer.eos()),
-        "build_info": crate::openai::FINGERPRINT,
+        "build_info": FINGERPRINT,
         "is_sleeping": false,
     })))
 }

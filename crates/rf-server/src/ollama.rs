@@ -1,5 +1,6 @@
 //! The API of Ollama: answers and models.
 
+pub(crate) mod embed;
 pub(crate) mod models;
 
 use std::sync::Arc;
@@ -295,7 +296,7 @@ fn tool_call(call: &AnswerCall) -> Value {
 }
 
 /// The time since `start`, in nanoseconds.
-pub(crate) fn nanoseconds(start: Instant) -> u64 {
+fn nanoseconds(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
         .route("/slots", get(llama_cpp::slots))
         .route("/api/chat", post(ollama::chat))
         .route("/api/generate", post(ollama::generate))
-        .route("/api/embed", post(openai::embeddings::ollama))
+        .route("/api/embed", post(ollama::embed::embed))
         .route("/api/tags", get(ollama::models::tags))
         .route("/api/show", post(ollama::models::show))
         .route("/api/ps", get(ollama::models::ps))

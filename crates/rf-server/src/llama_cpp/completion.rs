@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 
 use crate::access::RequestId;
 use crate::answer::Answers;
+use crate::api::logprobs::{finite, piece};
+use crate::api::timings::TimingsJson;
 use crate::body::Fields;
 use crate::error::{Api, ApiError};
 use crate::fields::{PromptItem, TextOr};
 use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
 use crate::grammar::GrammarFields;
 use crate::infill::{self, ExtraFile};
-use crate::openai::{TimingsJson, finite, piece};
 use crate::prompt::{beside, check_texts};
 use crate::sampling::{Params, SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel};

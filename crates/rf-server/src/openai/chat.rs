@@ -5,20 +5,19 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use rocmforge::messages::{AnswerCall, Delta};
+use rocmforge::messages::{Answer, AnswerCall, Delta};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use super::messages::ConversationFields;
-use super::{
-    FINGERPRINT, StreamOptions, TimingsJson, UsageJson, chat_logprobs, fail, finish_reason,
-    includes_usage,
-};
+use super::{Completion, StreamOptions, UsageJson, fail, finish_reason, includes_usage};
 use crate::access::{RequestId, unique};
 use crate::answer::{Answers, Choice};
+use crate::api::FINGERPRINT;
+use crate::api::conversation::ConversationFields;
+use crate::api::logprobs::{ScoredToken, WithAlternatives, with_alternatives};
+use crate::api::timings::TimingsJson;
 use crate::body::Fields;
 use crate::error::ApiError;
-use crate::generation::{Generation, Job, Update};
+use crate::generation::{Generation, Job, TokenLogprob, Update};
 use crate::grammar::GrammarFields;
 use crate::prompt::rendered;
 use crate::sampling::{SamplingFields, check_logprobs};
@@ -53,14 +52,14 @@ pub(crate) async fn chat(
     let structure = fields.read::<GrammarFields>()?.structure()?;
     let job = Job::chat(prompt, params).with_structure(structure, &model).await?;
     let generation = Generation::submit(&model, vec![job], request_id)?;
-    let head = Head::new(&model);
+    let head = Head { id: unique("chatcmpl-"), created: now(), model };
     if chat.stream.unwrap_or(false) {
         let include_usage = includes_usage(chat.stream_options);
-        let encoder = Chunks { head, model, include_usage };
+        let encoder = Chunks { head, include_usage };
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
     let answer = Answers::collect(generation).await?;
-    Ok(Json(completion(&head, &model, &answer)).into_response())
+    Ok(Json(head.completion(answer)).into_response())
 }
 
 fn logprobs(chat: &ChatFields) -> Result<Option<usize>, ApiError> {
@@ -70,86 +69,34 @@ fn logprobs(chat: &ChatFields) -> Result<Option<usize>, ApiError> {
     Ok(wanted.then_some(top))
 }
 
-/// The fields that all chunks of a response share.
-struct Head {
-    id: String,
-    created: u64,
-    model: String,
-}
-
-impl Head {
-    fn new(model: &ServedModel) -> Self {
-        Self { id: unique("chatcmpl-"), created: now(), model: model.id().to_owned() }
-    }
-}
-
-fn completion(head: &Head, model: &ServedModel, answer: &Answers) -> Value {
-    let choices = answer.choices.iter().enumerate();
-    let choices: Vec<_> =
-        choices.map(|(index, choice)| full_choice(index, choice, model)).collect();
-    let mut body = json!({
-        "id": head.id,
-        "object": "chat.completion",
-        "created": head.created,
-        "model": head.model,
-        "system_fingerprint": FINGERPRINT,
-        "choices": choices,
-        "usage": UsageJson::from(answer.usage),
-    });
-    if let Some(timings) = answer.timings() {
-        body["timings"] = json!(TimingsJson::from(timings));
-    }
-    body
-}
-
-fn full_choice(index: usize, choice: &Choice, model: &ServedModel) -> Value {
-    let answer = &choice.answer;
-    let mut message = json!({ "role": "assistant", "content": answer.content, "refusal": null });
-    if !answer.reasoning.is_empty() {
-        message["reasoning_content"] = json!(answer.reasoning);
-    }
-    if !answer.calls.is_empty() {
-        if answer.content.is_empty() {
-            message["content"] = Value::Null;
-        }
-        let call = |call: &AnswerCall| {
-            let function = json!({ "name": call.name, "arguments": call.arguments });
-            json!({ "id": call.id, "type": "function", "function": function })
-        };
-        message["tool_calls"] = answer.calls.iter().map(call).collect();
-    }
-    let logprobs = (!choice.logprobs.is_empty())
-        .then(|| chat_logprobs(model.model().tokenizer(), &choice.logprobs));
-    let reason = choice.end.map(|end| finish_reason(end.reason, end.calls_tools));
-    json!({ "index": index, "message": message, "logprobs": logprobs, "finish_reason": reason })
-}
-
-/// The stream of a conversation.
-struct Chunks {
-    head: Head,
-    model: Arc<ServedModel>,
-    include_usage: bool,
+/// A choice of a whole answer.
+#[derive(Serialize)]
+struct FullChoice {
+    index: usize,
+    message: FullMessage,
+    logprobs: Option<ChatLogprobs>,
+    finish_reason: Option<&'static str>,
 }
 
 #[derive(Serialize)]
-struct Chunk<'a> {
-    id: &'a str,
-    object: &'static str,
-    created: u64,
-    model: &'a str,
-    system_fingerprint: &'static str,
-    choices: &'a [ChunkChoice],
+struct FullMessage {
+    role: &'static str,
+    /// The text, unless there are calls in place of one.
+    content: Option<String>,
+    /// Always null.
+    refusal: (),
     #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<UsageJson>,
+    reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    timings: Option<TimingsJson>,
+    tool_calls: Option<Vec<CallJson>>,
 }
 
+/// A choice of a chunk.
 #[derive(Serialize)]
 struct ChunkChoice {
     index: usize,
     delta: DeltaJson,
-    logprobs: Option<Value>,
+    logprobs: Option<ChatLogprobs>,
     finish_reason: Option<&'static str>,
 }
 
@@ -162,7 +109,73 @@ struct DeltaJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_calls: Option<Value>,
+    tool_calls: Option<[CallJson; 1]>,
+}
+
+/// A call of a tool. In a stream it has an index, and its id and name come once.
+#[derive(Serialize)]
+struct CallJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    function: CalledFunction,
+}
+
+#[derive(Serialize)]
+struct CalledFunction {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// JSON as text, or a part of it.
+    arguments: String,
+}
+
+/// The tokens of a message with their log probabilities.
+#[derive(Serialize)]
+struct ChatLogprobs {
+    content: Vec<WithAlternatives<ChatToken>>,
+}
+
+#[derive(Serialize)]
+struct ChatToken {
+    id: u32,
+    token: String,
+    logprob: f64,
+    bytes: Vec<u8>,
+}
+
+impl From<ScoredToken> for ChatToken {
+    fn from(ScoredToken { id, text, bytes, logprob }: ScoredToken) -> Self {
+        Self { id, token: text, logprob, bytes }
+    }
+}
+
+impl From<Answer> for FullMessage {
+    fn from(Answer { content, reasoning, calls }: Answer) -> Self {
+        let has_content = !content.is_empty() || calls.is_empty();
+        Self {
+            role: "assistant",
+            content: has_content.then_some(content),
+            refusal: (),
+            reasoning_content: (!reasoning.is_empty()).then_some(reasoning),
+            tool_calls: (!calls.is_empty())
+                .then(|| calls.into_iter().map(CallJson::from).collect()),
+        }
+    }
+}
+
+impl From<AnswerCall> for CallJson {
+    fn from(AnswerCall { id, name, arguments, .. }: AnswerCall) -> Self {
+        Self::start(None, id, CalledFunction { name: Some(name), arguments })
+    }
+}
+
+impl CallJson {
+    fn start(index: Option<usize>, id: String, function: CalledFunction) -> Self {
+        Self { index, id: Some(id), kind: Some("function"), function }
+    }
 }
 
 impl DeltaJson {
@@ -171,27 +184,36 @@ impl DeltaJson {
             Delta::Content(text) => Self { content: Some(text), ..Self::default() },
             Delta::Reasoning(text) => Self { reasoning_content: Some(text), ..Self::default() },
             Delta::CallStart { index, id, name } => {
-                let function = json!({ "name": name, "arguments": "" });
-                let call =
-                    json!({ "index": index, "id": id, "type": "function", "function": function });
-                Self { tool_calls: Some(json!([call])), ..Self::default() }
+                let function = CalledFunction { name: Some(name), arguments: String::new() };
+                Self::call(CallJson::start(Some(index), id, function))
             }
             Delta::CallArguments { index, fragment } => {
-                let call = json!({ "index": index, "function": { "arguments": fragment } });
-                Self { tool_calls: Some(json!([call])), ..Self::default() }
+                let function = CalledFunction { name: None, arguments: fragment };
+                Self::call(CallJson { index: Some(index), id: None, kind: None, function })
             }
             Delta::CallEnd { .. } => return None,
         })
     }
+
+    fn call(call: CallJson) -> Self {
+        Self { tool_calls: Some([call]), ..Self::default() }
+    }
 }
 
-impl Chunks {
-    fn chunk<'a>(&'a self, choices: &'a [ChunkChoice]) -> Chunk<'a> {
-        Chunk {
-            id: &self.head.id,
-            object: "chat.completion.chunk",
-            created: self.head.created,
-            model: &self.head.model,
+/// What all chunks of a response share.
+struct Head {
+    id: String,
+    created: u64,
+    model: Arc<ServedModel>,
+}
+
+impl Head {
+    fn body<C>(&self, object: &'static str, choices: Vec<C>) -> Completion<'_, C> {
+        Completion {
+            id: &self.id,
+            object,
+            created: self.created,
+            model: self.model.id(),
             system_fingerprint: FINGERPRINT,
             choices,
             usage: None,
@@ -199,13 +221,39 @@ impl Chunks {
         }
     }
 
-    fn choice(&self, choice: ChunkChoice, out: &mut Frames) {
-        out.json(&self.chunk(&[choice]));
+    fn completion(&self, answer: Answers) -> Completion<'_, FullChoice> {
+        let usage = Some(UsageJson::from(answer.usage));
+        let timings = answer.timings().map(TimingsJson::from);
+        let choice = |(index, choice): (usize, Choice)| FullChoice {
+            index,
+            message: choice.answer.into(),
+            logprobs: self.logprobs(&choice.logprobs),
+            finish_reason: choice.end.map(|end| finish_reason(end.reason, end.calls_tools)),
+        };
+        let choices = answer.choices.into_iter().enumerate().map(choice).collect();
+        Completion { usage, timings, ..self.body("chat.completion", choices) }
     }
+
+    fn chunk(&self, choice: Option<ChunkChoice>) -> Completion<'_, ChunkChoice> {
+        self.body("chat.completion.chunk", choice.into_iter().collect())
+    }
+
+    fn logprobs(&self, logprobs: &[TokenLogprob]) -> Option<ChatLogprobs> {
+        let tokenizer = self.model.model().tokenizer();
+        (!logprobs.is_empty())
+            .then(|| ChatLogprobs { content: with_alternatives(tokenizer, logprobs) })
+    }
+}
+
+/// The stream of a conversation.
+struct Chunks {
+    head: Head,
+    include_usage: bool,
 }
 
 impl Encoder for Chunks {
     fn encode(&mut self, update: Update, out: &mut Frames) {
+        let head = &self.head;
         match update {
             Update::Started { num_choices, .. } => {
                 for index in 0..num_choices {
@@ -215,31 +263,26 @@ impl Encoder for Chunks {
                         ..DeltaJson::default()
                     };
                     let choice = ChunkChoice { index, delta, logprobs: None, finish_reason: None };
-                    self.choice(choice, out);
+                    out.json(&head.chunk(Some(choice)));
                 }
             }
-            Update::Delta { choice, delta, logprobs } => {
+            Update::Delta { choice: index, delta, logprobs } => {
                 let Some(delta) = DeltaJson::of(delta) else { return };
-                let logprobs = (!logprobs.is_empty())
-                    .then(|| chat_logprobs(self.model.model().tokenizer(), &logprobs));
-                let choice = ChunkChoice { index: choice, delta, logprobs, finish_reason: None };
-                self.choice(choice, out);
+                let logprobs = head.logprobs(&logprobs);
+                let choice = ChunkChoice { index, delta, logprobs, finish_reason: None };
+                out.json(&head.chunk(Some(choice)));
             }
-            Update::Finished { choice, reason, calls_tools, timings, .. } => {
-                let choice = ChunkChoice {
-                    index: choice,
-                    delta: DeltaJson::default(),
-                    logprobs: None,
-                    finish_reason: Some(finish_reason(reason, calls_tools)),
-                };
-                let choices = [choice];
+            Update::Finished { choice: index, reason, calls_tools, timings, .. } => {
+                let finish_reason = Some(finish_reason(reason, calls_tools));
+                let delta = DeltaJson::default();
+                let choice = ChunkChoice { index, delta, logprobs: None, finish_reason };
                 let timings = Some(TimingsJson::from(&timings));
-                out.json(&Chunk { timings, ..self.chunk(&choices) });
+                out.json(&Completion { timings, ..head.chunk(Some(choice)) });
             }
             Update::Ended { usage } => {
                 if self.include_usage {
                     let usage = Some(UsageJson::from(usage));
-                    out.json(&Chunk { usage, ..self.chunk(&[]) });
+                    out.json(&Completion { usage, ..head.chunk(None) });
                 }
                 out.done();
             }

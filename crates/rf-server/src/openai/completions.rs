@@ -10,14 +10,14 @@ use rocmforge::engine::Model;
 use rocmforge::engine::{DecodeOptions, Tokenizer};
 use rocmforge::messages::Delta;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::{
-    FINGERPRINT, StreamOptions, TimingsJson, UsageJson, fail, finish_reason, finite,
-    includes_usage, piece,
-};
+use super::{Completion, StreamOptions, UsageJson, fail, finish_reason, includes_usage};
 use crate::access::{RequestId, unique};
 use crate::answer::Answers;
+use crate::api::FINGERPRINT;
+use crate::api::logprobs::{finite, piece};
+use crate::api::timings::TimingsJson;
 use crate::body::Fields;
 use crate::error::ApiError;
 use crate::fields::{Logprobs, PromptItem, TextOr};
@@ -168,31 +168,27 @@ struct Head {
     choices_per_prompt: usize,
 }
 
-/// A response, or a chunk of a stream.
-#[derive(Serialize)]
-struct Completion<'a> {
-    id: &'a str,
-    object: &'static str,
-    created: u64,
-    model: &'a str,
-    system_fingerprint: &'static str,
-    choices: &'a [TextChoice<'a>],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<UsageJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timings: Option<TimingsJson>,
-}
-
 #[derive(Serialize)]
 struct TextChoice<'a> {
     text: Cow<'a, str>,
     index: usize,
-    logprobs: Option<Value>,
+    logprobs: Option<TextLogprobs>,
     finish_reason: Option<&'static str>,
 }
 
+/// The tokens of a text with their log probabilities. The first one of a prompt has none.
+#[derive(Default, Serialize)]
+struct TextLogprobs {
+    tokens: Vec<String>,
+    token_logprobs: Vec<Option<f64>>,
+    /// The alternatives of each token, by text.
+    top_logprobs: Vec<Option<Map<String, Value>>>,
+    /// The character at which each token begins.
+    text_offset: Vec<usize>,
+}
+
 impl Head {
-    fn body<'a>(&'a self, choices: &'a [TextChoice<'a>]) -> Completion<'a> {
+    fn body<'a>(&'a self, choices: Vec<TextChoice<'a>>) -> Completion<'a, TextChoice<'a>> {
         Completion {
             id: &self.id,
             object: "text_completion",
@@ -221,8 +217,8 @@ impl Head {
             let finish_reason = choice.end.map(|end| finish_reason(end.reason, end.calls_tools));
             TextChoice { text: text.into(), index, logprobs, finish_reason }
         };
-        let choices: Vec<_> = answer.choices.into_iter().enumerate().map(choice).collect();
-        Json(Completion { usage, timings, ..self.body(&choices) }).into_response()
+        let choices = answer.choices.into_iter().enumerate().map(choice).collect();
+        Json(Completion { usage, timings, ..self.body(choices) }).into_response()
     }
 
     /// Log probabilities of tokens, of which the first one begins at character `offset`.
@@ -230,27 +226,18 @@ impl Head {
         &self,
         entries: impl Iterator<Item = Entry<'a>>,
         offset: &mut usize,
-    ) -> Option<Value> {
+    ) -> Option<TextLogprobs> {
         let tokenizer = self.model.model().tokenizer();
-        let (mut tokens, mut offsets) = (Vec::new(), Vec::new());
-        let (mut values, mut tops) = (Vec::new(), Vec::new());
+        let mut logprobs = TextLogprobs::default();
         for (id, found) in entries {
             let token = String::from_utf8_lossy(&piece(tokenizer, id)).into_owned();
-            offsets.push(*offset);
+            logprobs.text_offset.push(*offset);
             *offset += token.chars().count();
-            tokens.push(token);
-            values.push(found.map(|found| finite(found.logprob)));
-            tops.push(found.map(|found| top(tokenizer, found)));
+            logprobs.tokens.push(token);
+            logprobs.token_logprobs.push(found.map(|found| finite(found.logprob)));
+            logprobs.top_logprobs.push(found.map(|found| top(tokenizer, found)));
         }
-        let logprobs = || {
-            json!({
-                "tokens": tokens,
-                "token_logprobs": values,
-                "top_logprobs": tops,
-                "text_offset": offsets,
-            })
-        };
-        (!tokens.is_empty()).then(logprobs)
+        (!logprobs.tokens.is_empty()).then_some(logprobs)
     }
 }
 
@@ -269,7 +256,7 @@ fn generated(logprobs: &[TokenLogprob]) -> impl Iterator<Item = Entry<'_>> {
 fn top(tokenizer: &Tokenizer, found: &TokenLogprob) -> Map<String, Value> {
     let entry = |&(id, logprob): &(u32, f32)| {
         let text = String::from_utf8_lossy(&piece(tokenizer, id)).into_owned();
-        (text, json!(finite(logprob)))
+        (text, Value::from(finite(logprob)))
     };
     found.top.iter().map(entry).collect()
 }
@@ -295,7 +282,7 @@ impl Chunks {
         }
         let logprobs = self.head.logprobs(logprobs, &mut self.offsets[index]);
         let choice = TextChoice { text: text.into(), index, logprobs, finish_reason: None };
-        out.json(&self.head.body(&[choice]));
+        out.json(&self.head.body(vec![choice]));
     }
 }
 
@@ -331,12 +318,12 @@ impl Encoder for Chunks {
                     finish_reason: Some(finish_reason(reason, calls_tools)),
                 };
                 let timings = Some(TimingsJson::from(&timings));
-                out.json(&Completion { timings, ..self.head.body(&[choice]) });
+                out.json(&Completion { timings, ..self.head.body(vec![choice]) });
             }
             Update::Ended { usage } => {
                 if self.include_usage {
                     let usage = Some(UsageJson::from(usage));
-                    out.json(&Completion { usage, ..self.head.body(&[]) });
+                    out.json(&Completion { usage, ..self.head.body(Vec::new()) });
                 }
                 out.done();
             }

@@ -1,33 +1,24 @@
-//! `POST /v1/embeddings`, and `POST /api/embed` of Ollama.
+//! `POST /v1/embeddings`.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rocmforge::engine::EncodeOptions;
-use rocmforge::engine::{Model, Normalization};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
+use crate::api::embeddings::{Embedded, EmbeddingFields, Vector, embed};
 use crate::body::Fields;
-use crate::error::{ApiError, Kind};
-use crate::fields::{PromptItem, TextOr};
+use crate::error::ApiError;
 use crate::keep_alive::KeepAlive;
-use crate::ollama::nanoseconds;
-use crate::prompt::beside;
-use crate::state::{App, ServedEmbedder};
+use crate::state::App;
 
+/// The fields of a request, besides its texts.
 #[derive(Deserialize)]
-struct EmbeddingFields {
+struct FormatFields {
     model: Option<String>,
-    input: Option<TextOr<PromptItem>>,
     encoding_format: Option<EncodingFormat>,
-    dimensions: Option<usize>,
-    /// Ollama: cut texts that are too long.
-    truncate: Option<bool>,
     keep_alive: Option<KeepAlive>,
 }
 
@@ -38,132 +29,58 @@ enum EncodingFormat {
     Base64,
 }
 
+/// The vectors of a request.
+#[derive(Serialize)]
+pub(crate) struct EmbeddingList {
+    object: &'static str,
+    data: Vec<EmbeddingEntry>,
+    model: String,
+    usage: EmbeddingUsage,
+}
+
+#[derive(Serialize)]
+struct EmbeddingEntry {
+    object: &'static str,
+    index: usize,
+    embedding: Encoded,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Encoded {
+    Float(Vector),
+    Base64(String),
+}
+
+#[derive(Serialize)]
+struct EmbeddingUsage {
+    prompt_tokens: usize,
+    total_tokens: usize,
+}
+
 /// `POST /v1/embeddings`.
 pub(crate) async fn embeddings(
     State(app): State<Arc<App>>,
     fields: Fields,
-) -> Result<Json<Value>, ApiError> {
-    let fields: EmbeddingFields = fields.read()?;
-    let format = fields.encoding_format.unwrap_or(EncodingFormat::Float);
-    let embedder = app.embedder(fields.model.as_deref(), fields.keep_alive).await?;
-    let Embedded { vectors, tokens } = embed(&embedder, fields, false).await?;
-    let entry = |(index, vector): (usize, &Vec<f32>)| {
+) -> Result<Json<EmbeddingList>, ApiError> {
+    let FormatFields { model, encoding_format, keep_alive } = fields.read()?;
+    let texts: EmbeddingFields = fields.read()?;
+    let format = encoding_format.unwrap_or(EncodingFormat::Float);
+    let embedder = app.embedder(model.as_deref(), keep_alive).await?;
+    let Embedded { vectors, tokens } = embed(&embedder, texts, false).await?;
+    let entry = |(index, vector): (usize, Vector)| {
         let embedding = match format {
-            EncodingFormat::Float => json!(vector),
-            EncodingFormat::Base64 => json!(base64(vector)),
+            EncodingFormat::Float => Encoded::Float(vector),
+            EncodingFormat::Base64 => Encoded::Base64(base64(&vector.0)),
         };
-        json!({ "object": "embedding", "index": index, "embedding": embedding })
+        EmbeddingEntry { object: "embedding", index, embedding }
     };
-    Ok(Json(json!({
-        "object": "list",
-        "data": vectors.iter().enumerate().map(entry).collect::<Vec<_>>(),
-        "model": embedder.id(),
-        "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
-    })))
-}
-
-/// `POST /api/embed`.
-pub(crate) async fn ollama(
-    State(app): State<Arc<App>>,
-    fields: Fields,
-) -> Result<Json<Value>, ApiError> {
-    let arrival = Instant::now();
-    let fields: EmbeddingFields = fields.read()?;
-    let embedder = app.embedder(fields.model.as_deref(), fields.keep_alive).await?;
-    let load_ns = nanoseconds(arrival);
-    let truncate = fields.truncate.unwrap_or(true);
-    let Embedded { vectors, tokens } = embed(&embedder, fields, truncate).await?;
-    Ok(Json(json!({
-        "model": embedder.id(),
-        "embeddings": vectors,
-        "total_duration": nanoseconds(arrival),
-        "load_duration": load_ns,
-        "prompt_eval_count": tokens,
-    })))
-}
-
-struct Embedded {
-    /// One vector per text, with the Euclidean length 1.
-    vectors: Vec<Vec<f32>>,
-    /// Tokens of all texts.
-    tokens: usize,
-}
-
-async fn embed(
-    embedder: &ServedEmbedder,
-    fields: EmbeddingFields,
-    truncate: bool,
-) -> Result<Embedded, ApiError> {
-    let EmbeddingFields { input, dimensions, .. } = fields;
-    let most = embedder.model().context_tokens();
-    let texts = beside(embedder.model().file(), move |model| texts(model, input, most, truncate));
-    let texts = texts.await?;
-    let tokens = texts.iter().map(Vec::len).sum();
-    let mut vectors = embedder.model().embed_ids_async(texts).await?;
-    for vector in &mut vectors {
-        if let Some(dimensions) = dimensions {
-            if !(1..=vector.len()).contains(&dimensions) {
-                let message = format!("expected 1 to {} dimensions", vector.len());
-                return Err(ApiError::field("dimensions", message));
-            }
-            vector.truncate(dimensions);
-        }
-        Normalization::Norm(2).apply(vector);
-    }
-    Ok(Embedded { vectors, tokens })
-}
-
-/// The ids of each text.
-fn texts(
-    model: &Model,
-    input: Option<TextOr<PromptItem>>,
-    most_tokens: usize,
-    truncate: bool,
-) -> Result<Vec<Vec<u32>>, ApiError> {
-    let encode = |text: &str| model.tokenizer().encode(text, EncodeOptions::PROMPT);
-    let mut texts = match input {
-        None => return Err(ApiError::field("input", "expected a text or token ids")),
-        Some(TextOr::Text(text)) => vec![encode(&text)],
-        Some(TextOr::List(items)) => {
-            let mut ids = Vec::new();
-            let mut texts = Vec::new();
-            for item in items {
-                match item {
-                    PromptItem::Id(id) => ids.push(id),
-                    PromptItem::Ids(ids) => texts.push(ids),
-                    PromptItem::Text(text) => texts.push(encode(&text)),
-                }
-            }
-            if !ids.is_empty() {
-                texts.push(ids);
-            }
-            texts
-        }
-    };
-    if texts.is_empty() {
-        return Err(ApiError::field("input", "the list is empty"));
-    }
-    let vocab_size = model.tokenizer().vocab_size();
-    for (index, text) in texts.iter_mut().enumerate() {
-        if truncate {
-            text.truncate(most_tokens);
-        }
-        let problem = if text.is_empty() {
-            "the text has no tokens".to_owned()
-        } else if let Some(id) = text.iter().find(|id| **id >= vocab_size) {
-            format!("token {id} is not in the vocabulary of {vocab_size}")
-        } else if text.len() > most_tokens {
-            let message = format!(
-                "text {index} has {} tokens and there is room for {most_tokens}: split it",
-                text.len()
-            );
-            return Err(ApiError::new(Kind::ContextExceeded, message));
-        } else {
-            continue;
-        };
-        return Err(ApiError::field(format!("input[{index}]"), problem));
-    }
-    Ok(texts)
+    Ok(Json(EmbeddingList {
+        object: "list",
+        data: vectors.into_iter().enumerate().map(entry).collect(),
+        model: embedder.id().to_owned(),
+        usage: EmbeddingUsage { prompt_tokens: tokens, total_tokens: tokens },
+    }))
 }
 
 /// The little-endian bytes of the numbers, which clients ask for because they are shorter.

@@ -5,57 +5,94 @@ use std::time::UNIX_EPOCH;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::catalog::{Listed, Status};
 use crate::error::ApiError;
 use crate::state::{App, seconds_since_1970};
 
+/// All models.
+#[derive(Serialize)]
+pub(crate) struct ModelList {
+    object: &'static str,
+    data: Vec<ModelJson>,
+}
+
+/// A model, with its state as llama.cpp tells it.
+#[derive(Serialize)]
+pub(crate) struct ModelJson {
+    id: String,
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
+    max_model_len: usize,
+    status: ModelStatus,
+    meta: ModelMeta,
+}
+
+#[derive(Serialize)]
+struct ModelStatus {
+    value: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names of the API")]
+struct ModelMeta {
+    n_vocab: usize,
+    n_ctx: usize,
+    n_ctx_train: usize,
+    n_embd: usize,
+}
+
 /// `GET /v1/models`.
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<Value> {
-    let entries: Vec<_> = app.catalog().list().iter().map(entry).collect();
-    Json(json!({ "object": "list", "data": entries }))
+pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<ModelList> {
+    Json(ModelList { object: "list", data: app.catalog().list().iter().map(entry).collect() })
 }
 
 /// `GET /v1/models/{id}`.
 pub(crate) async fn one(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ModelJson>, ApiError> {
     let (id, _) = app.catalog().details(Some(&id))?;
     let listed = app.catalog().list();
     let found = listed.iter().find(|listed| listed.id == id).map(entry);
     found.map(Json).ok_or_else(|| ApiError::internal(&"a model is not in its own list"))
 }
 
-/// Returns true if a model is loaded is told in the form of llama.cpp.
-fn entry(model: &Listed<'_>) -> Value {
+fn entry(model: &Listed<'_>) -> ModelJson {
     let details = model.details;
-    let (created, status, context_tokens) = match &model.status {
-        Status::Loaded { service, .. } => {
-            (service.loaded(), json!({ "value": "loaded" }), service.context_tokens())
-        }
-        Status::Loading => (UNIX_EPOCH, json!({ "value": "loading" }), details.context_length),
-        Status::Unloaded { failure: None } => {
-            (UNIX_EPOCH, json!({ "value": "unloaded" }), details.context_length)
-        }
-        Status::Unloaded { failure: Some(failure) } => {
-            let status = json!({ "value": "unloaded", "failed": true, "error": failure });
-            (UNIX_EPOCH, status, details.context_length)
-        }
+    let (created, context_tokens) = match &model.status {
+        Status::Loaded { service, .. } => (service.loaded(), service.context_tokens()),
+        Status::Loading | Status::Unloaded { .. } => (UNIX_EPOCH, details.context_length),
     };
-    json!({
-        "id": model.id,
-        "object": "model",
-        "created": seconds_since_1970(created),
-        "owned_by": "rocmforge",
-        "max_model_len": context_tokens,
-        "status": status,
-        "meta": {
-            "n_vocab": details.vocab_size,
-            "n_ctx": context_tokens,
-            "n_ctx_train": details.context_length,
-            "n_embd": details.hidden_size,
+    ModelJson {
+        id: model.id.to_owned(),
+        object: "model",
+        created: seconds_since_1970(created),
+        owned_by: "rocmforge",
+        max_model_len: context_tokens,
+        status: ModelStatus::of(&model.status),
+        meta: ModelMeta {
+            n_vocab: details.vocab_size,
+            n_ctx: context_tokens,
+            n_ctx_train: details.context_length,
+            n_embd: details.hidden_size,
         },
-    })
+    }
+}
+
+impl ModelStatus {
+    fn of(status: &Status) -> Self {
+        let (value, error) = match status {
+            Status::Loaded { .. } => ("loaded", None),
+            Status::Loading => ("loading", None),
+            Status::Unloaded { failure } => ("unloaded", failure.clone()),
+        };
+        Self { value, failed: error.is_some().then_some(true), error }
+    }
 }

@@ -14,9 +14,10 @@ use rocmforge::messages::{Conversation, Message};
 use serde::Deserialize;
 use serde_json::Value;
 
-use self::head::{Head, is_cut_off};
+use self::head::Head;
 use crate::access::RequestId;
 use crate::answer::Answers;
+use crate::api::is_cut_off;
 use crate::body::Fields;
 use crate::error::ApiError;
 use crate::fields::TextOr;

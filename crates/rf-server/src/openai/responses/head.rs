@@ -1,15 +1,101 @@
 //! The states of a response.
 
 use rocmforge::engine::StopReason;
-use serde_json::{Value, json};
+use serde::Serialize;
 
+use super::items::Item;
 use crate::access::unique;
+use crate::api::{NoFields, NoItems, is_cut_off};
+use crate::error::ApiError;
 use crate::generation::Usage;
 use crate::state::{ServedModel, now};
 
-/// Returns true if an answer ended before the model ended it.
-pub(super) fn is_cut_off(reason: StopReason) -> bool {
-    matches!(reason, StopReason::Length | StopReason::ContextFull | StopReason::ConstraintLimit)
+/// A response in one of its states.
+#[derive(Serialize)]
+pub(super) struct ResponseJson<'a> {
+    id: &'a str,
+    object: &'static str,
+    created_at: u64,
+    status: &'static str,
+    error: Option<FailureJson>,
+    incomplete_details: Option<IncompleteDetails>,
+    instructions: Option<&'a str>,
+    max_output_tokens: Option<usize>,
+    model: &'a str,
+    output: Vec<Item>,
+    parallel_tool_calls: bool,
+    previous_response_id: (),
+    reasoning: ReasoningSettings,
+    store: bool,
+    temperature: (),
+    text: TextSettings,
+    tool_choice: &'static str,
+    tools: NoItems,
+    top_p: (),
+    truncation: &'static str,
+    usage: Option<ResponseUsage>,
+    user: (),
+    metadata: NoFields,
+}
+
+#[derive(Serialize)]
+struct FailureJson {
+    code: &'static str,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct IncompleteDetails {
+    reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct ReasoningSettings {
+    effort: (),
+    summary: (),
+}
+
+#[derive(Serialize)]
+struct TextSettings {
+    format: TextFormat,
+}
+
+#[derive(Serialize)]
+struct TextFormat {
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+/// Counts of tokens.
+#[derive(Serialize)]
+struct ResponseUsage {
+    input_tokens: usize,
+    input_tokens_details: InputDetails,
+    output_tokens: usize,
+    output_tokens_details: OutputDetails,
+    total_tokens: usize,
+}
+
+#[derive(Serialize)]
+struct InputDetails {
+    cached_tokens: usize,
+}
+
+#[derive(Serialize)]
+struct OutputDetails {
+    reasoning_tokens: usize,
+}
+
+impl From<Usage> for ResponseUsage {
+    fn from(usage: Usage) -> Self {
+        Self {
+            input_tokens: usage.prompt_tokens,
+            input_tokens_details: InputDetails { cached_tokens: usage.cached_tokens },
+            output_tokens: usage.completion_tokens,
+            output_tokens_details: OutputDetails { reasoning_tokens: usage.reasoning_tokens },
+            total_tokens: usage.prompt_tokens + usage.completion_tokens,
+        }
+    }
 }
 
 /// The fields that all states of a response share.
@@ -32,51 +118,55 @@ impl Head {
     }
 
     /// The response before its end.
-    pub(super) fn begun(&self) -> Value {
-        json!({
-            "id": self.id,
-            "object": "response",
-            "created_at": self.created,
-            "status": "in_progress",
-            "error": null,
-            "incomplete_details": null,
-            "instructions": self.instructions,
-            "max_output_tokens": self.max_tokens,
-            "model": self.model,
-            "output": [],
-            "parallel_tool_calls": true,
-            "previous_response_id": null,
-            "reasoning": { "effort": null, "summary": null },
-            "store": false,
-            "temperature": null,
-            "text": { "format": { "type": "text" } },
-            "tool_choice": "auto",
-            "tools": [],
-            "top_p": null,
-            "truncation": "disabled",
-            "usage": null,
-            "user": null,
-            "metadata": {},
-        })
+    pub(super) fn begun(&self) -> ResponseJson<'_> {
+        ResponseJson {
+            id: &self.id,
+            object: "response",
+            created_at: self.created,
+            status: "in_progress",
+            error: None,
+            incomplete_details: None,
+            instructions: self.instructions.as_deref(),
+            max_output_tokens: self.max_tokens,
+            model: &self.model,
+            output: Vec::new(),
+            parallel_tool_calls: true,
+            previous_response_id: (),
+            reasoning: ReasoningSettings { effort: (), summary: () },
+            store: false,
+            temperature: (),
+            text: TextSettings { format: TextFormat { kind: "text" } },
+            tool_choice: "auto",
+            tools: [],
+            top_p: (),
+            truncation: "disabled",
+            usage: None,
+            user: (),
+            metadata: NoFields {},
+        }
     }
 
     /// The response at its end.
-    pub(super) fn ended(&self, output: Vec<Value>, reason: StopReason, usage: Usage) -> Value {
-        let mut body = self.begun();
-        body["output"] = Value::from(output);
-        if is_cut_off(reason) {
-            body["status"] = json!("incomplete");
-            body["incomplete_details"] = json!({ "reason": "max_output_tokens" });
-        } else {
-            body["status"] = json!("completed");
+    pub(super) fn ended(
+        &self,
+        output: Vec<Item>,
+        reason: StopReason,
+        usage: Usage,
+    ) -> ResponseJson<'_> {
+        let cut_off = is_cut_off(reason);
+        ResponseJson {
+            status: if cut_off { "incomplete" } else { "completed" },
+            incomplete_details: cut_off
+                .then_some(IncompleteDetails { reason: "max_output_tokens" }),
+            output,
+            usage: Some(usage.into()),
+            ..self.begun()
         }
-        body["usage"] = json!({
-            "input_tokens": usage.prompt_tokens,
-            "input_tokens_details": { "cached_tokens": usage.cached_tokens },
-            "output_tokens": usage.completion_tokens,
-            "output_tokens_details": { "reasoning_tokens": usage.reasoning_tokens },
-            "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        });
-        body
+    }
+
+    /// The response that ended with an error.
+    pub(super) fn failed(&self, error: &ApiError) -> ResponseJson<'_> {
+        let error = FailureJson { code: "server_error", message: error.message.clone() };
+        ResponseJson { status: "failed", error: Some(error), ..self.begun() }
     }
 }

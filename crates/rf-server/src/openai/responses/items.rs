@@ -1,13 +1,14 @@
 //! Items: what goes into a response, and what comes out.
 
-use rocmforge::messages::{Answer, Message, MessageCall};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use rocmforge::messages::{Answer, AnswerCall, Message, MessageCall};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::access::unique;
+use crate::api::NoItems;
+use crate::api::conversation::{self, Part, text};
 use crate::error::ApiError;
 use crate::fields::TextOr;
-use crate::openai::messages::{self, Part, text};
 
 /// A part of the conversation. Messages may come without a type.
 #[derive(Debug, Deserialize)]
@@ -34,7 +35,7 @@ pub(super) fn messages(items: Vec<InputItem>) -> Result<Vec<Message>, ApiError> 
         match (item.kind.as_deref().unwrap_or("message"), item.role) {
             ("message", Some(role)) => {
                 let content = text(item.content, &format!("{path}.content"))?;
-                messages.push(Message::new(messages::role(&role), content));
+                messages.push(Message::new(conversation::role(&role), content));
             }
             ("message", None) => {
                 return Err(ApiError::field(format!("{path}.role"), "expected a string"));
@@ -43,7 +44,7 @@ pub(super) fn messages(items: Vec<InputItem>) -> Result<Vec<Message>, ApiError> 
                 let call = MessageCall {
                     id: item.call_id.unwrap_or_default(),
                     name: item.name.unwrap_or_default(),
-                    arguments: messages::arguments(item.arguments.unwrap_or_default()),
+                    arguments: conversation::arguments(item.arguments.unwrap_or_default()),
                 };
                 // Calls of one answer are items of their own.
                 match messages.last_mut().filter(|last| last.role == "assistant") {
@@ -67,63 +68,78 @@ pub(super) fn messages(items: Vec<InputItem>) -> Result<Vec<Message>, ApiError> 
     Ok(messages)
 }
 
+/// A part of an answer.
+#[derive(Clone, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Item {
+    Message {
+        id: String,
+        status: &'static str,
+        role: &'static str,
+        content: Vec<ContentPart>,
+    },
+    Reasoning {
+        id: String,
+        status: &'static str,
+        summary: NoItems,
+        content: Vec<ContentPart>,
+    },
+    FunctionCall {
+        id: String,
+        call_id: String,
+        name: String,
+        /// JSON as text.
+        arguments: String,
+        status: &'static str,
+    },
+}
+
+/// The text of an item.
+#[derive(Clone, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum ContentPart {
+    OutputText { text: String, annotations: NoItems, logprobs: NoItems },
+    ReasoningText { text: String },
+}
+
+impl ContentPart {
+    pub(super) fn text(text: String) -> Self {
+        Self::OutputText { text, annotations: [], logprobs: [] }
+    }
+}
+
+impl Item {
+    /// A message with this text; `None` for one without content yet.
+    pub(super) fn message(id: String, text: Option<String>, status: &'static str) -> Self {
+        let content = text.into_iter().map(ContentPart::text).collect();
+        Self::Message { id, status, role: "assistant", content }
+    }
+
+    /// Reasoning with this text; `None` for one without content yet.
+    pub(super) fn reasoning(id: String, text: Option<String>, status: &'static str) -> Self {
+        let content = text.into_iter().map(|text| ContentPart::ReasoningText { text }).collect();
+        Self::Reasoning { id, status, summary: [], content }
+    }
+}
+
 /// The items of an answer.
-pub(super) fn output(answer: Answer, is_cut_off: bool) -> Vec<Value> {
+pub(super) fn output(answer: Answer, is_cut_off: bool) -> Vec<Item> {
     let status = if is_cut_off { "incomplete" } else { "completed" };
+    let Answer { content, reasoning, calls } = answer;
     let mut items = Vec::new();
-    if !answer.reasoning.is_empty() {
-        items.push(reasoning(&unique("rs_"), &answer.reasoning, status));
+    if !reasoning.is_empty() {
+        items.push(Item::reasoning(unique("rs_"), Some(reasoning), status));
     }
-    if !answer.content.is_empty() || answer.calls.is_empty() {
-        items.push(message(&unique("msg_"), &answer.content, status));
+    if !content.is_empty() || calls.is_empty() {
+        items.push(Item::message(unique("msg_"), Some(content), status));
     }
-    for call in answer.calls {
-        items.push(function_call(&unique("fc_"), &call.id, &call.name, &call.arguments, status));
-    }
+    let call = |AnswerCall { id, name, arguments, .. }| Item::FunctionCall {
+        id: unique("fc_"),
+        call_id: id,
+        name,
+        arguments,
+        status,
+    };
+    items.extend(calls.into_iter().map(call));
     items
-}
-
-pub(super) fn message(id: &str, text: &str, status: &str) -> Value {
-    json!({
-        "type": "message",
-        "id": id,
-        "status": status,
-        "role": "assistant",
-        "content": [text_part(text)],
-    })
-}
-
-pub(super) fn text_part(text: &str) -> Value {
-    json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
-}
-
-pub(super) fn reasoning(id: &str, text: &str, status: &str) -> Value {
-    json!({
-        "type": "reasoning",
-        "id": id,
-        "status": status,
-        "summary": [],
-        "content": [reasoning_part(text)],
-    })
-}
-
-pub(super) fn reasoning_part(text: &str) -> Value {
-    json!({ "type": "reasoning_text", "text": text })
-}
-
-pub(super) fn function_call(
-    id: &str,
-    call_id: &str,
-    name: &str,
-    arguments: &str,
-    status: &str,
-) -> Value {
-    json!({
-        "type": "function_call",
-        "id": id,
-        "call_id": call_id,
-        "name": name,
-        "arguments": arguments,
-        "status": status,
-    })
 }

@@ -2,27 +2,27 @@
 
 use rocmforge::engine::StopReason;
 use rocmforge::messages::Delta;
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::head::{Head, is_cut_off};
-use super::items;
+use super::head::{Head, ResponseJson};
+use super::items::{ContentPart, Item};
 use crate::access::unique;
-use crate::error::ApiError;
+use crate::api::{NoItems, is_cut_off};
 use crate::generation::{Update, Usage};
 use crate::stream::{Encoder, Frames};
 
 /// The stream of a response: items one after the other, each added, filled and done.
 pub(super) struct Events {
     head: Head,
-    sequence_number: u64,
+    sequence: Sequence,
     /// Items that are done.
-    output: Vec<Value>,
-    open: Option<Item>,
+    output: Vec<Item>,
+    open: Option<OpenItem>,
     reason: StopReason,
 }
 
 /// The item that grows.
-struct Item {
+struct OpenItem {
     id: String,
     kind: Kind,
     text: String,
@@ -35,56 +35,136 @@ enum Kind {
     Call { id: String, name: String },
 }
 
-impl Item {
-    fn json(&self, status: &str) -> Value {
+/// An event: its type and number, and the fields of its type.
+#[derive(Serialize)]
+struct Event<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    sequence_number: u64,
+    #[serde(flatten)]
+    fields: EventFields<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum EventFields<'a> {
+    Response {
+        response: Box<ResponseJson<'a>>,
+    },
+    Item {
+        output_index: usize,
+        item: &'a Item,
+    },
+    Part {
+        #[serde(flatten)]
+        place: Place<'a>,
+        part: ContentPart,
+    },
+    Growth {
+        #[serde(flatten)]
+        place: Place<'a>,
+        delta: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        logprobs: Option<NoItems>,
+    },
+    Text {
+        #[serde(flatten)]
+        place: Place<'a>,
+        text: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        logprobs: Option<NoItems>,
+    },
+    Arguments {
+        #[serde(flatten)]
+        place: Place<'a>,
+        arguments: &'a str,
+        name: &'a str,
+    },
+}
+
+/// The place of the open item, and of the part that it consists of.
+#[derive(Serialize)]
+struct Place<'a> {
+    item_id: &'a str,
+    output_index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_index: Option<usize>,
+}
+
+impl OpenItem {
+    /// The item with what it has so far.
+    fn item(&self, status: &'static str) -> Item {
+        let (id, text) = (self.id.clone(), self.text.clone());
         match &self.kind {
-            Kind::Message => items::message(&self.id, &self.text, status),
-            Kind::Reasoning => items::reasoning(&self.id, &self.text, status),
-            Kind::Call { id, name } => items::function_call(&self.id, id, name, &self.text, status),
+            Kind::Message => Item::message(id, Some(text), status),
+            Kind::Reasoning => Item::reasoning(id, Some(text), status),
+            Kind::Call { id: call_id, name } => {
+                let (call_id, name) = (call_id.clone(), name.clone());
+                Item::FunctionCall { id, call_id, name, arguments: text, status }
+            }
         }
     }
 
-    /// The name of the events that fill the item, and of the field with the whole text.
-    fn growth(&self) -> (&'static str, &'static str) {
+    /// The item before its first part.
+    fn added(&self) -> Item {
+        const STATUS: &str = "in_progress";
         match self.kind {
-            Kind::Message => ("response.output_text", "text"),
-            Kind::Reasoning => ("response.reasoning_text", "text"),
-            Kind::Call { .. } => ("response.function_call_arguments", "arguments"),
+            Kind::Message => Item::message(self.id.clone(), None, STATUS),
+            Kind::Reasoning => Item::reasoning(self.id.clone(), None, STATUS),
+            Kind::Call { .. } => self.item(STATUS),
         }
     }
 
     /// The part that a message or a reasoning consists of.
-    fn part(&self) -> Option<Value> {
+    fn part(&self) -> Option<ContentPart> {
+        let text = self.text.clone();
         match self.kind {
-            Kind::Message => Some(items::text_part(&self.text)),
-            Kind::Reasoning => Some(items::reasoning_part(&self.text)),
+            Kind::Message => Some(ContentPart::text(text)),
+            Kind::Reasoning => Some(ContentPart::ReasoningText { text }),
             Kind::Call { .. } => None,
         }
+    }
+
+    /// The names of the events that fill the item and that have its whole text.
+    fn growth(&self) -> (&'static str, &'static str) {
+        match self.kind {
+            Kind::Message => ("response.output_text.delta", "response.output_text.done"),
+            Kind::Reasoning => ("response.reasoning_text.delta", "response.reasoning_text.done"),
+            Kind::Call { .. } => {
+                ("response.function_call_arguments.delta", "response.function_call_arguments.done")
+            }
+        }
+    }
+
+    fn place(&self, output_index: usize) -> Place<'_> {
+        let has_parts = !matches!(self.kind, Kind::Call { .. });
+        Place { item_id: &self.id, output_index, content_index: has_parts.then_some(0) }
+    }
+
+    /// Log probabilities are a field of texts only, and always empty.
+    fn logprobs(&self) -> Option<NoItems> {
+        (self.kind == Kind::Message).then_some([])
+    }
+}
+
+/// Counts the events of a stream.
+#[derive(Default)]
+struct Sequence {
+    next: u64,
+}
+
+impl Sequence {
+    /// Sends an event with its type, number and these fields.
+    fn send(&mut self, kind: &'static str, fields: EventFields<'_>, out: &mut Frames) {
+        out.event(kind, &Event { kind, sequence_number: self.next, fields });
+        self.next += 1;
     }
 }
 
 impl Events {
     pub(super) fn new(head: Head) -> Self {
-        Self { head, sequence_number: 0, output: Vec::new(), open: None, reason: StopReason::Eog }
-    }
-
-    /// Sends an event with its type, number and these fields.
-    fn send(&mut self, name: &str, fields: Value, out: &mut Frames) {
-        let mut data = json!({ "type": name, "sequence_number": self.sequence_number });
-        if let (Value::Object(data), Value::Object(fields)) = (&mut data, fields) {
-            data.extend(fields);
-        }
-        self.sequence_number += 1;
-        out.event(name, &data);
-    }
-
-    /// Fields that name the open item.
-    fn place(&self, item: &Item) -> Value {
-        let mut place = json!({ "item_id": item.id, "output_index": self.output.len() });
-        if item.part().is_some() {
-            place["content_index"] = json!(0);
-        }
-        place
+        let sequence = Sequence::default();
+        Self { head, sequence, output: Vec::new(), open: None, reason: StopReason::Eog }
     }
 
     fn enter(&mut self, kind: Kind, out: &mut Frames) {
@@ -97,53 +177,44 @@ impl Events {
             Kind::Reasoning => "rs_",
             Kind::Call { .. } => "fc_",
         };
-        let item = Item { id: unique(prefix), kind, text: String::new() };
-        let mut empty = item.json("in_progress");
-        if item.part().is_some() {
-            empty["content"] = json!([]);
+        let open = OpenItem { id: unique(prefix), kind, text: String::new() };
+        let output_index = self.output.len();
+        let added = EventFields::Item { output_index, item: &open.added() };
+        self.sequence.send("response.output_item.added", added, out);
+        if let Some(part) = open.part() {
+            let part = EventFields::Part { place: open.place(output_index), part };
+            self.sequence.send("response.content_part.added", part, out);
         }
-        let fields = json!({ "output_index": self.output.len(), "item": empty });
-        self.send("response.output_item.added", fields, out);
-        if let Some(part) = item.part() {
-            let mut fields = self.place(&item);
-            fields["part"] = part;
-            self.send("response.content_part.added", fields, out);
-        }
-        self.open = Some(item);
+        self.open = Some(open);
     }
 
-    fn grow(&mut self, text: &str, out: &mut Frames) {
-        let Some(mut item) = self.open.take() else { return };
-        item.text += text;
-        let mut fields = self.place(&item);
-        fields["delta"] = json!(text);
-        if item.kind == Kind::Message {
-            fields["logprobs"] = json!([]);
-        }
-        self.send(&format!("{}.delta", item.growth().0), fields, out);
-        self.open = Some(item);
+    fn grow(&mut self, delta: &str, out: &mut Frames) {
+        let Some(open) = &mut self.open else { return };
+        open.text += delta;
+        let (place, logprobs) = (open.place(self.output.len()), open.logprobs());
+        let growth = EventFields::Growth { place, delta, logprobs };
+        self.sequence.send(open.growth().0, growth, out);
     }
 
-    fn leave(&mut self, status: &str, out: &mut Frames) {
-        let Some(item) = self.open.take() else { return };
-        let (name, field) = item.growth();
-        let mut fields = self.place(&item);
-        fields[field] = json!(item.text);
-        match &item.kind {
-            Kind::Message => fields["logprobs"] = json!([]),
-            Kind::Reasoning => {}
-            Kind::Call { name, .. } => fields["name"] = json!(name),
+    fn leave(&mut self, status: &'static str, out: &mut Frames) {
+        let Some(open) = self.open.take() else { return };
+        let output_index = self.output.len();
+        let (place, text) = (open.place(output_index), open.text.as_str());
+        let whole = match &open.kind {
+            Kind::Call { name, .. } => EventFields::Arguments { place, arguments: text, name },
+            Kind::Message | Kind::Reasoning => {
+                EventFields::Text { place, text, logprobs: open.logprobs() }
+            }
+        };
+        self.sequence.send(open.growth().1, whole, out);
+        if let Some(part) = open.part() {
+            let part = EventFields::Part { place: open.place(output_index), part };
+            self.sequence.send("response.content_part.done", part, out);
         }
-        self.send(&format!("{name}.done"), fields, out);
-        if let Some(part) = item.part() {
-            let mut fields = self.place(&item);
-            fields["part"] = part;
-            self.send("response.content_part.done", fields, out);
-        }
-        let done = item.json(status);
-        let fields = json!({ "output_index": self.output.len(), "item": done });
-        self.send("response.output_item.done", fields, out);
-        self.output.push(done);
+        let item = open.item(status);
+        let done = EventFields::Item { output_index, item: &item };
+        self.sequence.send("response.output_item.done", done, out);
+        self.output.push(item);
     }
 
     fn end(&mut self, usage: Usage, out: &mut Frames) {
@@ -151,15 +222,8 @@ impl Events {
         self.leave(if cut_off { "incomplete" } else { "completed" }, out);
         let output = std::mem::take(&mut self.output);
         let response = self.head.ended(output, self.reason, usage);
-        let name = if cut_off { "response.incomplete" } else { "response.completed" };
-        self.send(name, json!({ "response": response }), out);
-    }
-
-    fn fail(&mut self, error: &ApiError, out: &mut Frames) {
-        let mut response = self.head.begun();
-        response["status"] = json!("failed");
-        response["error"] = json!({ "code": "server_error", "message": error.message });
-        self.send("response.failed", json!({ "response": response }), out);
+        let kind = if cut_off { "response.incomplete" } else { "response.completed" };
+        self.sequence.send(kind, EventFields::Response { response: Box::new(response) }, out);
     }
 }
 
@@ -167,9 +231,13 @@ impl Encoder for Events {
     fn encode(&mut self, update: Update, out: &mut Frames) {
         match update {
             Update::Started { .. } => {
-                for name in ["response.created", "response.in_progress"] {
+                for kind in ["response.created", "response.in_progress"] {
                     let response = self.head.begun();
-                    self.send(name, json!({ "response": response }), out);
+                    self.sequence.send(
+                        kind,
+                        EventFields::Response { response: Box::new(response) },
+                        out,
+                    );
                 }
             }
             Update::Delta { delta, .. } => match delta {
@@ -189,7 +257,11 @@ impl Encoder for Events {
             },
             Update::Finished { reason, .. } => self.reason = reason,
             Update::Ended { usage } => self.end(usage, out),
-            Update::Failed(error) => self.fail(&error.into(), out),
+            Update::Failed(error) => {
+                let response = self.head.failed(&error.into());
+                let fields = EventFields::Response { response: Box::new(response) };
+                self.sequence.send("response.failed", fields, out);
+            }
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Conversations in the form of `OpenAI`.
+//! Conversations in the form of `OpenAI`, which llama.cpp and vLLM take as well.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ struct ChatMessage {
 
 /// A part of a message.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Part {
+pub(crate) struct Part {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
@@ -77,13 +77,13 @@ struct Function {
 pub(crate) fn arguments(arguments: Value) -> Value {
     match arguments {
         Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
-        Value::Null => json!({}),
+        Value::Null => Value::Object(Map::new()),
         object => object,
     }
 }
 
 /// The text of a content. `path` is that of the content, for errors.
-pub(super) fn text(content: Option<TextOr<Part>>, path: &str) -> Result<String, ApiError> {
+pub(crate) fn text(content: Option<TextOr<Part>>, path: &str) -> Result<String, ApiError> {
     let parts = match content {
         None => return Ok(String::new()),
         Some(TextOr::Text(text)) => return Ok(text),
@@ -103,7 +103,7 @@ pub(super) fn text(content: Option<TextOr<Part>>, path: &str) -> Result<String, 
 }
 
 /// A role as templates know it.
-pub(super) fn role(role: &str) -> &str {
+pub(crate) fn role(role: &str) -> &str {
     if role == "developer" { "system" } else { role }
 }
 
