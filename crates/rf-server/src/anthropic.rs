@@ -9,10 +9,10 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use self::input::MessagesFields;
-use self::output::{blocks, message, stop_reason};
+use self::output::{MessageJson, Stop, stop_reason};
 use crate::access::{RequestId, unique};
 use crate::answer::Answers;
 use crate::body::Fields;
@@ -49,23 +49,28 @@ pub(crate) async fn messages(
     }
     let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
     let choice = choices.pop().unwrap_or_default();
-    let reason = choice.end.map(|end| stop_reason(end.reason, end.calls_tools));
-    let mut body = message(&id, model.id(), usage);
-    body["stop_sequence"] = json!(choice.stop_string);
-    body["content"] = blocks(choice.answer);
-    body["stop_reason"] = json!(reason);
-    body["usage"]["output_tokens"] = json!(usage.completion_tokens);
-    Ok(Json(body).into_response())
+    let stop = Stop {
+        stop_reason: choice.end.map(|end| stop_reason(end.reason, end.calls_tools)),
+        stop_sequence: choice.stop_string,
+    };
+    let message = MessageJson::ended(&id, model.id(), choice.answer, stop, usage);
+    Ok(Json(message).into_response())
+}
+
+/// The number of tokens of a conversation.
+#[derive(Serialize)]
+pub(crate) struct TokenCount {
+    input_tokens: usize,
 }
 
 /// `POST /v1/messages/count_tokens`.
 pub(crate) async fn count_tokens(
     State(app): State<Arc<App>>,
     fields: Fields,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<TokenCount>, ApiError> {
     let request: MessagesFields = fields.read()?;
     let model = app.model(request.model.as_deref()).await?;
     let conversation = request.conversation()?;
     let prompt = rendered(&model, conversation).await?;
-    Ok(Json(json!({ "input_tokens": prompt.ids.len() })))
+    Ok(Json(TokenCount { input_tokens: prompt.ids.len() }))
 }

@@ -7,6 +7,7 @@ pub(crate) mod timings;
 
 use rocmforge::engine::StopReason;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// The version of the server, as clients use it to tell servers apart.
 pub(crate) const FINGERPRINT: &str = concat!("rocmforge-", env!("CARGO_PKG_VERSION"));
@@ -21,4 +22,9 @@ pub(crate) struct NoFields {}
 /// Returns true if an answer ended before the model ended it.
 pub(crate) fn is_cut_off(reason: StopReason) -> bool {
     matches!(reason, StopReason::Length | StopReason::ContextFull | StopReason::ConstraintLimit)
+}
+
+/// The arguments of a call as an object. Those of a call that was cut off are no JSON.
+pub(crate) fn parsed_arguments(arguments: &str) -> Value {
+    serde_json::from_str(arguments).unwrap_or_else(|_| Value::Object(Map::new()))
 }

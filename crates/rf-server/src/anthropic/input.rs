@@ -2,7 +2,7 @@
 
 use rocmforge::messages::{Conversation, Message, MessageCall, Tool, ToolChoice};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::fields::TextOr;
@@ -147,7 +147,7 @@ fn add_blocks(
             "tool_use" => message.tool_calls.push(MessageCall {
                 id: block.id.unwrap_or_default(),
                 name: block.name.unwrap_or_default(),
-                arguments: block.input.unwrap_or_else(|| json!({})),
+                arguments: block.input.unwrap_or_else(|| Value::Object(Map::new())),
             }),
             "thinking" => message.reasoning = block.thinking,
             // Its text is a secret of the server that wrote it.
@@ -194,6 +194,8 @@ fn without_billing_line(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

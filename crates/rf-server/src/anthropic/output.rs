@@ -1,53 +1,126 @@
 //! Parts of answers.
 
 use rocmforge::engine::StopReason;
-use rocmforge::messages::Answer;
-use serde_json::{Value, json};
+use rocmforge::messages::{Answer, AnswerCall};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
+use crate::api::{is_cut_off, parsed_arguments};
 use crate::generation::Usage;
 
-/// A message without content.
-pub(super) fn message(id: &str, model: &str, usage: Usage) -> Value {
-    json!({
-        "id": id,
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [],
-        "stop_reason": null,
-        "stop_sequence": null,
-        "usage": {
-            // Tokens that the cache had are counted apart.
-            "input_tokens": usage.prompt_tokens - usage.cached_tokens.min(usage.prompt_tokens),
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": usage.cached_tokens,
-            "output_tokens": 0,
-        },
-    })
+/// A message, or the beginning of one that is streamed.
+#[derive(Serialize)]
+pub(super) struct MessageJson<'a> {
+    id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    role: &'static str,
+    model: &'a str,
+    content: Vec<Block>,
+    #[serde(flatten)]
+    stop: Stop,
+    usage: MessageUsage,
+}
+
+/// Why a message ended.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Stop {
+    pub(super) stop_reason: Option<&'static str>,
+    /// The stop string that ended it, if one did.
+    pub(super) stop_sequence: Option<String>,
+}
+
+/// Counts of tokens. Those that the cache had are counted apart.
+#[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names of the API")]
+struct MessageUsage {
+    input_tokens: usize,
+    cache_creation_input_tokens: usize,
+    cache_read_input_tokens: usize,
+    output_tokens: usize,
+}
+
+/// A part of a message.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Block {
+    Thinking { thinking: String, signature: &'static str },
+    Text { text: String },
+    ToolUse { id: String, name: String, input: Value },
+}
+
+impl<'a> MessageJson<'a> {
+    /// A message without content.
+    pub(super) fn begun(id: &'a str, model: &'a str, usage: Usage) -> Self {
+        Self {
+            id,
+            kind: "message",
+            role: "assistant",
+            model,
+            content: Vec::new(),
+            stop: Stop::default(),
+            usage: MessageUsage {
+                input_tokens: usage.prompt_tokens.saturating_sub(usage.cached_tokens),
+                cache_creation_input_tokens: 0,
+                cache_read_input_tokens: usage.cached_tokens,
+                output_tokens: 0,
+            },
+        }
+    }
+
+    /// A message with its content.
+    pub(super) fn ended(
+        id: &'a str,
+        model: &'a str,
+        answer: Answer,
+        stop: Stop,
+        usage: Usage,
+    ) -> Self {
+        let mut message = Self::begun(id, model, usage);
+        message.content = blocks(answer);
+        message.stop = stop;
+        message.usage.output_tokens = usage.completion_tokens;
+        message
+    }
+}
+
+impl Block {
+    pub(super) fn text(text: String) -> Self {
+        Self::Text { text }
+    }
+
+    pub(super) fn thinking(thinking: String) -> Self {
+        Self::Thinking { thinking, signature: "" }
+    }
+
+    /// A call whose arguments follow.
+    pub(super) fn tool_use(id: String, name: String) -> Self {
+        Self::ToolUse { id, name, input: Value::Object(Map::new()) }
+    }
 }
 
 pub(super) fn stop_reason(reason: StopReason, calls_tools: bool) -> &'static str {
     match reason {
-        StopReason::Length | StopReason::ContextFull | StopReason::ConstraintLimit => "max_tokens",
+        reason if is_cut_off(reason) => "max_tokens",
         _ if calls_tools => "tool_use",
         StopReason::StopString => "stop_sequence",
         _ => "end_turn",
     }
 }
 
-pub(super) fn blocks(answer: Answer) -> Value {
+fn blocks(Answer { content, reasoning, calls }: Answer) -> Vec<Block> {
     let mut blocks = Vec::new();
-    if !answer.reasoning.is_empty() {
-        blocks.push(json!({ "type": "thinking", "thinking": answer.reasoning, "signature": "" }));
+    if !reasoning.is_empty() {
+        blocks.push(Block::thinking(reasoning));
     }
-    if !answer.content.is_empty() {
-        blocks.push(json!({ "type": "text", "text": answer.content }));
+    if !content.is_empty() {
+        blocks.push(Block::text(content));
     }
-    for call in answer.calls {
-        // The arguments of a call that was cut off are no JSON.
-        let input: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
-        blocks
-            .push(json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input }));
-    }
-    Value::from(blocks)
+    let call = |AnswerCall { id, name, arguments, .. }| Block::ToolUse {
+        id,
+        name,
+        input: parsed_arguments(&arguments),
+    };
+    blocks.extend(calls.into_iter().map(call));
+    blocks
 }

@@ -1,12 +1,59 @@
 //! The events of a streamed message.
 
 use rocmforge::messages::Delta;
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::output::{message, stop_reason};
+use super::output::{Block, MessageJson, Stop, stop_reason};
 use crate::error::{Api, ApiError};
 use crate::generation::Update;
 use crate::stream::{Encoder, Frames};
+
+/// An event of a stream.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Event<'a> {
+    MessageStart { message: MessageJson<'a> },
+    ContentBlockStart { index: usize, content_block: Block },
+    ContentBlockDelta { index: usize, delta: BlockDelta },
+    ContentBlockStop { index: usize },
+    MessageDelta { delta: &'a Stop, usage: OutputUsage },
+    MessageStop,
+}
+
+/// What is added to a block.
+#[derive(Serialize)]
+#[serde(tag = "type")]
+enum BlockDelta {
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
+    #[serde(rename = "input_json_delta")]
+    InputJson { partial_json: String },
+}
+
+#[derive(Serialize)]
+struct OutputUsage {
+    output_tokens: usize,
+}
+
+impl Event<'_> {
+    /// An event is named by the type of its data.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::MessageStart { .. } => "message_start",
+            Self::ContentBlockStart { .. } => "content_block_start",
+            Self::ContentBlockDelta { .. } => "content_block_delta",
+            Self::ContentBlockStop { .. } => "content_block_stop",
+            Self::MessageDelta { .. } => "message_delta",
+            Self::MessageStop => "message_stop",
+        }
+    }
+
+    fn send(&self, out: &mut Frames) {
+        out.event(self.name(), self);
+    }
+}
 
 /// The stream of a message: blocks one after the other, each started and stopped.
 pub(super) struct Events {
@@ -16,8 +63,7 @@ pub(super) struct Events {
     open: Option<Kind>,
     /// Blocks that have been started.
     blocks: usize,
-    reason: Option<&'static str>,
-    stop_string: Option<String>,
+    stop: Stop,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,11 +75,11 @@ enum Kind {
 
 impl Events {
     pub(super) fn new(id: String, model: String) -> Self {
-        Self { id, model, open: None, blocks: 0, reason: None, stop_string: None }
+        Self { id, model, open: None, blocks: 0, stop: Stop::default() }
     }
 
     /// Starts a block of this kind, unless one is open.
-    fn enter(&mut self, kind: Kind, empty: &Value, out: &mut Frames) {
+    fn enter(&mut self, kind: Kind, empty: Block, out: &mut Frames) {
         if self.open == Some(kind) && kind != Kind::ToolUse {
             return;
         }
@@ -41,77 +87,62 @@ impl Events {
         self.open = Some(kind);
         let index = self.blocks;
         self.blocks += 1;
-        event(
-            out,
-            &json!({ "type": "content_block_start", "index": index, "content_block": empty }),
-        );
+        Event::ContentBlockStart { index, content_block: empty }.send(out);
     }
 
     fn leave(&mut self, out: &mut Frames) {
         if self.open.take().is_some() {
-            event(out, &json!({ "type": "content_block_stop", "index": self.blocks - 1 }));
+            Event::ContentBlockStop { index: self.blocks - 1 }.send(out);
         }
     }
 
-    fn grow(&self, delta: &Value, out: &mut Frames) {
+    fn grow(&self, delta: BlockDelta, out: &mut Frames) {
         let index = self.blocks.saturating_sub(1);
-        event(out, &json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+        Event::ContentBlockDelta { index, delta }.send(out);
     }
 
     fn delta(&mut self, delta: Delta, out: &mut Frames) {
         match delta {
             Delta::Content(text) => {
-                self.enter(Kind::Text, &json!({ "type": "text", "text": "" }), out);
-                self.grow(&json!({ "type": "text_delta", "text": text }), out);
+                self.enter(Kind::Text, Block::text(String::new()), out);
+                self.grow(BlockDelta::Text { text }, out);
             }
-            Delta::Reasoning(text) => {
-                let empty = json!({ "type": "thinking", "thinking": "", "signature": "" });
-                self.enter(Kind::Thinking, &empty, out);
-                self.grow(&json!({ "type": "thinking_delta", "thinking": text }), out);
+            Delta::Reasoning(thinking) => {
+                self.enter(Kind::Thinking, Block::thinking(String::new()), out);
+                self.grow(BlockDelta::Thinking { thinking }, out);
             }
             Delta::CallStart { id, name, .. } => {
-                let empty = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
-                self.enter(Kind::ToolUse, &empty, out);
+                self.enter(Kind::ToolUse, Block::tool_use(id, name), out);
             }
             Delta::CallArguments { fragment, .. } => {
-                self.grow(&json!({ "type": "input_json_delta", "partial_json": fragment }), out);
+                self.grow(BlockDelta::InputJson { partial_json: fragment }, out);
             }
             Delta::CallEnd { .. } => self.leave(out),
         }
     }
 }
 
-/// An event is named by the type of its data.
-fn event(out: &mut Frames, data: &Value) {
-    let name = data["type"].as_str().unwrap_or_default();
-    out.event(name, data);
-}
-
 impl Encoder for Events {
     fn encode(&mut self, update: Update, out: &mut Frames) {
         match update {
             Update::Started { usage, .. } => {
-                let message = message(&self.id, &self.model, usage);
-                event(out, &json!({ "type": "message_start", "message": message }));
+                let message = MessageJson::begun(&self.id, &self.model, usage);
+                Event::MessageStart { message }.send(out);
             }
             Update::Delta { delta, .. } => self.delta(delta, out),
             Update::Finished { reason, stop_string, calls_tools, .. } => {
                 self.leave(out);
-                self.stop_string = stop_string;
-                self.reason = Some(stop_reason(reason, calls_tools));
+                let stop_reason = Some(stop_reason(reason, calls_tools));
+                self.stop = Stop { stop_reason, stop_sequence: stop_string };
             }
             Update::Ended { usage } => {
-                event(
-                    out,
-                    &json!({
-                        "type": "message_delta",
-                        "delta": { "stop_reason": self.reason, "stop_sequence": self.stop_string },
-                        "usage": { "output_tokens": usage.completion_tokens },
-                    }),
-                );
-                event(out, &json!({ "type": "message_stop" }));
+                let usage = OutputUsage { output_tokens: usage.completion_tokens };
+                Event::MessageDelta { delta: &self.stop, usage }.send(out);
+                Event::MessageStop.send(out);
             }
-            Update::Failed(error) => event(out, &ApiError::from(error).body(Api::Anthropic)),
+            Update::Failed(error) => {
+                out.event("error", &ApiError::from(error).body(Api::Anthropic));
+            }
             _ => {}
         }
     }
