@@ -12,11 +12,12 @@ use axum::{Extension, Json};
 use chrono::{SecondsFormat, Utc};
 use rocmforge::engine::{Model, StopReason, Timings};
 use rocmforge::messages::{Answer, AnswerCall, Conversation, Delta, Message, MessageCall};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::access::RequestId;
 use crate::answer::Answers;
+use crate::api::{is_cut_off, parsed_arguments};
 use crate::body::Fields;
 use crate::entry::ModelKind;
 use crate::error::{Api, ApiError};
@@ -212,7 +213,7 @@ impl Request {
         let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
         let choice = choices.pop().unwrap_or_default();
         let end = choice.end.map(|end| (end.reason, end.timings));
-        Ok(Json(self.last(&choice.answer, end, usage)).into_response())
+        Ok(Json(self.last(choice.answer, end, usage)).into_response())
     }
 
     /// Answers a request without a prompt: it loads the model, or unloads it if that is to stay for
@@ -220,79 +221,131 @@ impl Request {
     async fn load(app: &App, fields: &Fields, form: Form) -> Result<Response, ApiError> {
         let CommonFields { model: name, keep_alive, .. } = fields.read()?;
         let unloads = keep_alive == Some(KeepAlive::from(Duration::ZERO));
-        let mut body = if unloads {
+        let (line, reason) = if unloads {
             let id = app.catalog().unload(name.as_deref(), ModelKind::Text)?;
-            line(id, form, &Answer::default())
+            (line(id, form, Answer::default()), "unload")
         } else {
             let model = app.model_for(name.as_deref(), keep_alive).await?;
-            line(model.id(), form, &Answer::default())
+            (line(model.id(), form, Answer::default()), "load")
         };
-        body.insert("done".into(), json!(true));
-        body.insert("done_reason".into(), json!(if unloads { "unload" } else { "load" }));
-        Ok(Json(body).into_response())
+        Ok(Json(Line { done: true, done_reason: Some(reason), ..line }).into_response())
     }
 
     /// One object of the stream.
-    fn line(&self, answer: &Answer) -> Map<String, Value> {
+    fn line(&self, answer: Answer) -> Line {
         line(self.model.id(), self.form, answer)
     }
 
     /// The last object, with counts and times.
-    fn last(
-        &self,
-        answer: &Answer,
-        end: Option<(StopReason, Timings)>,
-        usage: Usage,
-    ) -> Map<String, Value> {
-        let mut line = self.line(answer);
+    fn last(&self, answer: Answer, end: Option<(StopReason, Timings)>, usage: Usage) -> Line {
         let (reason, timings) = end.unwrap_or((StopReason::Eog, Timings::default()));
-        let reason = match reason {
-            StopReason::Length | StopReason::ContextFull | StopReason::ConstraintLimit => "length",
-            _ => "stop",
-        };
-        for (name, value) in [
-            ("done", json!(true)),
-            ("done_reason", json!(reason)),
-            ("total_duration", json!(nanoseconds(self.arrival))),
-            ("load_duration", json!(self.load_ns)),
-            ("prompt_eval_count", json!(usage.prompt_tokens)),
-            ("prompt_eval_duration", json!(timings.prompt_us.saturating_mul(1000))),
-            ("eval_count", json!(timings.generated_tokens)),
-            ("eval_duration", json!(timings.decode_us.saturating_mul(1000))),
-        ] {
-            line.insert(name.into(), value);
+        Line {
+            done: true,
+            done_reason: Some(if is_cut_off(reason) { "length" } else { "stop" }),
+            totals: Some(Totals {
+                total_duration: nanoseconds(self.arrival),
+                load_duration: self.load_ns,
+                prompt_eval_count: usage.prompt_tokens,
+                prompt_eval_duration: timings.prompt_us.saturating_mul(1000),
+                eval_count: timings.generated_tokens,
+                eval_duration: timings.decode_us.saturating_mul(1000),
+            }),
+            ..self.line(answer)
         }
-        line
+    }
+}
+
+/// An object with a part of an answer, or with all of it.
+#[derive(Serialize)]
+struct Line {
+    model: String,
+    created_at: String,
+    #[serde(flatten)]
+    content: LineContent,
+    done: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    done_reason: Option<&'static str>,
+    #[serde(flatten)]
+    totals: Option<Totals>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum LineContent {
+    Chat {
+        message: LineMessage,
+    },
+    Text {
+        response: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thinking: Option<String>,
+    },
+}
+
+#[derive(Serialize)]
+struct LineMessage {
+    role: &'static str,
+    content: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<Vec<LineCall>>,
+}
+
+#[derive(Serialize)]
+struct LineCall {
+    id: String,
+    function: LineFunction,
+}
+
+/// Arguments are an object here, not text.
+#[derive(Serialize)]
+struct LineFunction {
+    name: String,
+    arguments: Value,
+}
+
+/// Counts, and times in nanoseconds.
+#[derive(Serialize)]
+struct Totals {
+    total_duration: u64,
+    load_duration: u64,
+    prompt_eval_count: usize,
+    prompt_eval_duration: u64,
+    eval_count: usize,
+    eval_duration: u64,
+}
+
+impl From<AnswerCall> for LineCall {
+    fn from(AnswerCall { id, name, arguments, .. }: AnswerCall) -> Self {
+        let arguments = parsed_arguments(&arguments);
+        Self { id, function: LineFunction { name, arguments } }
     }
 }
 
 /// An object with a part of an answer.
-fn line(model: &str, form: Form, answer: &Answer) -> Map<String, Value> {
-    let mut line = Map::new();
-    line.insert("model".into(), json!(model));
-    line.insert("created_at".into(), json!(timestamp()));
-    if form == Form::Text {
-        line.insert("response".into(), json!(answer.content));
-        if !answer.reasoning.is_empty() {
-            line.insert("thinking".into(), json!(answer.reasoning));
-        }
-        return line;
+fn line(model: &str, form: Form, Answer { content, reasoning, calls }: Answer) -> Line {
+    let thinking = (!reasoning.is_empty()).then_some(reasoning);
+    let content = match form {
+        Form::Text => LineContent::Text { response: content, thinking },
+        Form::Chat => LineContent::Chat {
+            message: LineMessage {
+                role: "assistant",
+                content,
+                thinking,
+                tool_calls: (!calls.is_empty())
+                    .then(|| calls.into_iter().map(LineCall::from).collect()),
+            },
+        },
+    };
+    Line {
+        model: model.to_owned(),
+        created_at: timestamp(),
+        content,
+        done: false,
+        done_reason: None,
+        totals: None,
     }
-    let mut message = json!({ "role": "assistant", "content": answer.content });
-    if !answer.reasoning.is_empty() {
-        message["thinking"] = json!(answer.reasoning);
-    }
-    if !answer.calls.is_empty() {
-        message["tool_calls"] = answer.calls.iter().map(tool_call).collect();
-    }
-    line.insert("message".into(), message);
-    line
-}
-
-/// Arguments are an object here, not text.
-fn tool_call(call: &AnswerCall) -> Value {
-    let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
-    json!({ "id": call.id, "function": { "name": call.name, "arguments": arguments } })
 }
 
 /// The time since `start`, in nanoseconds.
@@ -313,34 +366,25 @@ struct Lines {
     called: Answer,
 }
 
-impl Lines {
-    fn send(&self, answer: &Answer, out: &mut Frames) {
-        let mut line = self.request.line(answer);
-        line.insert("done".into(), json!(false));
-        out.json(&line);
-    }
-}
-
 impl Encoder for Lines {
     fn encode(&mut self, update: Update, out: &mut Frames) {
         match update {
-            Update::Delta { delta, .. } => match delta {
-                Delta::Content(content) => self.send(&Answer { content, ..Answer::default() }, out),
-                Delta::Reasoning(reasoning) => {
-                    self.send(&Answer { reasoning, ..Answer::default() }, out);
+            Update::Delta { delta: delta @ (Delta::Content(_) | Delta::Reasoning(_)), .. } => {
+                let mut answer = Answer::default();
+                answer.extend([delta]);
+                out.json(&self.request.line(answer));
+            }
+            Update::Delta { delta, .. } => {
+                let is_whole = matches!(delta, Delta::CallEnd { complete: true, .. });
+                self.called.extend([delta]);
+                if let Some(call) = self.called.calls.last().filter(|_| is_whole) {
+                    let calls = vec![call.clone()];
+                    out.json(&self.request.line(Answer { calls, ..Answer::default() }));
                 }
-                delta => {
-                    let is_whole = matches!(delta, Delta::CallEnd { complete: true, .. });
-                    self.called.extend([delta]);
-                    if let Some(call) = self.called.calls.last().filter(|_| is_whole) {
-                        let calls = vec![call.clone()];
-                        self.send(&Answer { calls, ..Answer::default() }, out);
-                    }
-                }
-            },
+            }
             Update::Finished { reason, timings, .. } => self.end = Some((reason, timings)),
             Update::Ended { usage } => {
-                out.json(&self.request.last(&Answer::default(), self.end, usage));
+                out.json(&self.request.last(Answer::default(), self.end, usage));
             }
             Update::Failed(error) => out.json(&ApiError::from(error).body(Api::Ollama)),
             _ => {}

@@ -25,7 +25,7 @@ struct EmbedFields {
 
 /// The vectors of a request, with counts and times.
 #[derive(Serialize)]
-pub(crate) struct Embeddings {
+pub(crate) struct EmbedAnswer {
     model: String,
     embeddings: Vec<Vector>,
     total_duration: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Embeddings {
 pub(crate) async fn embed(
     State(app): State<Arc<App>>,
     fields: Fields,
-) -> Result<Json<Embeddings>, ApiError> {
+) -> Result<Json<EmbedAnswer>, ApiError> {
     let arrival = Instant::now();
     let EmbedFields { model, truncate, keep_alive } = fields.read()?;
     let texts: EmbeddingFields = fields.read()?;
@@ -46,7 +46,7 @@ pub(crate) async fn embed(
     let truncate = truncate.unwrap_or(true);
     let embedded = crate::api::embeddings::embed(&embedder, texts, truncate).await?;
     let Embedded { vectors: embeddings, tokens: prompt_eval_count } = embedded;
-    Ok(Json(Embeddings {
+    Ok(Json(EmbedAnswer {
         model: embedder.id().to_owned(),
         embeddings,
         total_duration: nanoseconds(arrival),

@@ -6,44 +6,98 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, SecondsFormat, Utc};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use rocmforge::ModelDetails;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::body::Fields;
 use crate::catalog::{Listed, Status};
 use crate::error::ApiError;
 use crate::state::App;
-use rocmforge::ModelDetails;
+
+/// A version.
+#[derive(Serialize)]
+pub(crate) struct Version {
+    version: &'static str,
+}
+
+/// Some of the models.
+#[derive(Serialize)]
+pub(crate) struct Models {
+    models: Vec<ModelJson>,
+}
+
+#[derive(Serialize)]
+struct ModelJson {
+    name: String,
+    model: String,
+    modified_at: String,
+    size: u64,
+    digest: &'static str,
+    details: Details,
+    #[serde(flatten)]
+    residence: Option<Residence>,
+}
+
+/// What is known of a model only while it is loaded.
+#[derive(Serialize)]
+struct Residence {
+    expires_at: String,
+    size_vram: u64,
+    context_length: usize,
+}
+
+#[derive(Serialize)]
+struct Details {
+    parent_model: &'static str,
+    format: &'static str,
+    family: String,
+    families: [String; 1],
+    parameter_size: String,
+    quantization_level: &'static str,
+}
+
+/// What is known of a model from its file.
+#[derive(Serialize)]
+pub(crate) struct ShownModel {
+    license: String,
+    modelfile: &'static str,
+    parameters: &'static str,
+    template: String,
+    details: Details,
+    model_info: Map<String, Value>,
+    capabilities: Vec<&'static str>,
+    modified_at: Option<String>,
+}
 
 /// `GET /api/version`: the version of Ollama whose API this is. Clients refuse servers that are too
 /// old for them.
-pub(crate) async fn version() -> Json<Value> {
-    Json(json!({ "version": "0.13.0" }))
+pub(crate) async fn version() -> Json<Version> {
+    Json(Version { version: "0.13.0" })
 }
 
 /// `GET /api/tags`: all models.
-pub(crate) async fn tags(State(app): State<Arc<App>>) -> Json<Value> {
-    let models: Vec<_> = app.catalog().list().iter().map(entry).collect();
-    Json(json!({ "models": models }))
+pub(crate) async fn tags(State(app): State<Arc<App>>) -> Json<Models> {
+    Json(Models { models: app.catalog().list().iter().map(entry).collect() })
 }
 
 /// `GET /api/ps`: loaded models.
-pub(crate) async fn ps(State(app): State<Arc<App>>) -> Json<Value> {
+pub(crate) async fn ps(State(app): State<Arc<App>>) -> Json<Models> {
     let loaded = |model: &Listed<'_>| {
         let Status::Loaded { service, expires, bytes } = &model.status else { return None };
         let mut entry = entry(model);
-        // Clients need a time also where there is none.
-        let expires = expires.map_or_else(|| "2318-01-01T00:00:00Z".to_owned(), timestamp);
-        entry["expires_at"] = json!(expires);
-        entry["size_vram"] = json!(0);
-        entry["context_length"] = json!(service.context_tokens());
         if *bytes > 0 {
-            entry["size"] = json!(bytes);
+            entry.size = *bytes;
         }
+        entry.residence = Some(Residence {
+            // Clients need a time also where there is none.
+            expires_at: expires.map_or_else(|| "2318-01-01T00:00:00Z".to_owned(), timestamp),
+            size_vram: 0,
+            context_length: service.context_tokens(),
+        });
         Some(entry)
     };
-    let models: Vec<_> = app.catalog().list().iter().filter_map(loaded).collect();
-    Json(json!({ "models": models }))
+    Json(Models { models: app.catalog().list().iter().filter_map(loaded).collect() })
 }
 
 #[derive(Deserialize)]
@@ -56,7 +110,7 @@ struct ShowFields {
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     fields: Fields,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ShownModel>, ApiError> {
     let ShowFields { model, name } = fields.read()?;
     let (id, known) = app.catalog().details(model.or(name).as_deref())?;
     let listed = app.catalog().list();
@@ -68,27 +122,28 @@ pub(crate) async fn show(
     if known.chat_template.contains("tools") {
         capabilities.push("tools");
     }
-    Ok(Json(json!({
-        "license": known.license,
-        "modelfile": "",
-        "parameters": "",
-        "template": known.chat_template,
-        "details": details(known),
-        "model_info": model_info(known),
-        "capabilities": capabilities,
-        "modified_at": listed.map(modified),
-    })))
+    Ok(Json(ShownModel {
+        license: known.license.clone(),
+        modelfile: "",
+        parameters: "",
+        template: known.chat_template.clone(),
+        details: details(known),
+        model_info: model_info(known),
+        capabilities,
+        modified_at: listed.map(modified),
+    }))
 }
 
-fn entry(model: &Listed<'_>) -> Value {
-    json!({
-        "name": model.id,
-        "model": model.id,
-        "modified_at": modified(model),
-        "size": model.details.file_bytes,
-        "digest": "",
-        "details": details(model.details),
-    })
+fn entry(model: &Listed<'_>) -> ModelJson {
+    ModelJson {
+        name: model.id.to_owned(),
+        model: model.id.to_owned(),
+        modified_at: modified(model),
+        size: model.details.file_bytes,
+        digest: "",
+        details: details(model.details),
+        residence: None,
+    }
 }
 
 fn modified(model: &Listed<'_>) -> String {
@@ -102,15 +157,15 @@ fn timestamp(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-fn details(model: &ModelDetails) -> Value {
-    json!({
-        "parent_model": "",
-        "format": "gguf",
-        "family": model.architecture,
-        "families": [model.architecture],
-        "parameter_size": parameter_size(model.parameters),
-        "quantization_level": model.quantization,
-    })
+fn details(model: &ModelDetails) -> Details {
+    Details {
+        parent_model: "",
+        format: "gguf",
+        family: model.architecture.clone(),
+        families: [model.architecture.clone()],
+        parameter_size: parameter_size(model.parameters),
+        quantization_level: model.quantization,
+    }
 }
 
 /// Such as `7.3M` or `8.0B`.
@@ -124,20 +179,20 @@ fn parameter_size(parameters: u64) -> String {
 }
 
 /// The keys that clients look for: the context length is named by the architecture.
-fn model_info(model: &ModelDetails) -> Value {
+fn model_info(model: &ModelDetails) -> Map<String, Value> {
     let architecture = &model.architecture;
     let mut info = Map::new();
-    info.insert("general.architecture".into(), json!(architecture));
-    info.insert("general.parameter_count".into(), json!(model.parameters));
+    info.insert("general.architecture".into(), Value::from(architecture.as_str()));
+    info.insert("general.parameter_count".into(), Value::from(model.parameters));
     for (name, value) in [
         ("context_length", model.context_length),
         ("embedding_length", model.hidden_size),
         ("block_count", model.num_layers),
         ("vocab_size", model.vocab_size),
     ] {
-        info.insert(format!("{architecture}.{name}"), json!(value));
+        info.insert(format!("{architecture}.{name}"), Value::from(value));
     }
-    Value::Object(info)
+    info
 }
 
 #[cfg(test)]
