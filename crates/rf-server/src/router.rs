@@ -10,7 +10,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde_json::json;
+use serde::Serialize;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
@@ -36,14 +36,14 @@ pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
         .route("/v1/responses", post(openai::responses::responses))
         .route("/v1/messages", post(anthropic::messages))
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
-        .route("/v1/loads", get(llama_cpp::loads))
+        .route("/v1/loads", get(llama_cpp::load::loads))
         .route("/completion", post(llama_cpp::completion::completion))
         .route("/infill", post(llama_cpp::completion::infill))
         .route("/tokenize", post(llama_cpp::tokenize))
         .route("/detokenize", post(llama_cpp::detokenize))
         .route("/apply-template", post(llama_cpp::apply_template))
         .route("/props", get(llama_cpp::props))
-        .route("/slots", get(llama_cpp::slots))
+        .route("/slots", get(llama_cpp::load::slots))
         .route("/api/chat", post(ollama::chat))
         .route("/api/generate", post(ollama::generate))
         .route("/api/embed", post(ollama::embed::embed))
@@ -93,12 +93,18 @@ fn cors(origins: &[String]) -> Result<Option<CorsLayer>, Error> {
     Ok(Some(layer))
 }
 
+/// The state of the server.
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+}
+
 /// The server answers and takes requests.
 async fn health(State(app): State<Arc<App>>) -> Response {
     if app.is_draining() {
         return draining().into_response();
     }
-    Json(json!({ "status": "ok" })).into_response()
+    Json(Health { status: "ok" }).into_response()
 }
 
 async fn prometheus(State(app): State<Arc<App>>) -> Response {

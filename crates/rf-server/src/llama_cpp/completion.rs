@@ -7,12 +7,12 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use rocmforge::engine::{StopReason, Timings};
 use rocmforge::messages::Delta;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::access::RequestId;
 use crate::answer::Answers;
-use crate::api::logprobs::{finite, piece};
+use crate::api::is_cut_off;
+use crate::api::logprobs::{ScoredToken, WithAlternatives, with_alternatives};
 use crate::api::timings::TimingsJson;
 use crate::body::Fields;
 use crate::error::{Api, ApiError};
@@ -136,48 +136,83 @@ async fn answer(
     let Some(end) = choice.end else {
         return Err(ApiError::internal(&"a generation ended without a choice"));
     };
-    let mut body = last(model, end.reason, &end.timings, usage);
-    body["content"] = Value::from(choice.answer.content);
-    if !choice.logprobs.is_empty() {
-        body["completion_probabilities"] = probabilities(model, &choice.logprobs);
-    }
+    let body = CompletionJson {
+        content: choice.answer.content,
+        completion_probabilities: probabilities(model, &choice.logprobs),
+        ..CompletionJson::last(model, end.reason, &end.timings, usage)
+    };
     Ok(Json(body).into_response())
 }
 
-/// The last object of a stream, which has no text.
-fn last(model: &ServedModel, reason: StopReason, timings: &Timings, usage: Usage) -> Value {
-    let stop_type = match reason {
-        StopReason::Length | StopReason::ContextFull | StopReason::ConstraintLimit => "limit",
-        StopReason::StopString => "word",
-        _ => "eos",
-    };
-    json!({
-        "index": 0,
-        "content": "",
-        "stop": true,
-        "model": model.id(),
-        "tokens_predicted": timings.generated_tokens,
-        "tokens_evaluated": usage.prompt_tokens,
-        "tokens_cached": usage.cached_tokens,
-        "truncated": reason == StopReason::ContextFull,
-        "stop_type": stop_type,
-        "timings": TimingsJson::from(timings),
-    })
+/// A whole text, or a part of one in a stream.
+#[derive(Serialize)]
+struct CompletionJson<'a> {
+    index: usize,
+    content: String,
+    stop: bool,
+    #[serde(flatten)]
+    end: Option<CompletionEnd<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completion_probabilities: Option<Vec<WithAlternatives<ProbableToken>>>,
 }
 
-fn probabilities(model: &ServedModel, logprobs: &[TokenLogprob]) -> Value {
-    let tokenizer = model.model().tokenizer();
-    let token = |id: u32, logprob: f32| {
-        let bytes = piece(tokenizer, id);
-        let text = String::from_utf8_lossy(&bytes);
-        json!({ "id": id, "token": text, "bytes": bytes, "logprob": finite(logprob) })
-    };
-    let entry = |found: &TokenLogprob| {
-        let mut entry = token(found.id, found.logprob);
-        entry["top_logprobs"] = found.top.iter().map(|&(id, logprob)| token(id, logprob)).collect();
-        entry
-    };
-    logprobs.iter().map(entry).collect()
+/// What is known at the end of a text.
+#[derive(Serialize)]
+struct CompletionEnd<'a> {
+    model: &'a str,
+    tokens_predicted: usize,
+    tokens_evaluated: usize,
+    tokens_cached: usize,
+    truncated: bool,
+    stop_type: &'static str,
+    timings: TimingsJson,
+}
+
+#[derive(Serialize)]
+struct ProbableToken {
+    id: u32,
+    token: String,
+    bytes: Vec<u8>,
+    logprob: f64,
+}
+
+impl From<ScoredToken> for ProbableToken {
+    fn from(ScoredToken { id, text, bytes, logprob }: ScoredToken) -> Self {
+        Self { id, token: text, bytes, logprob }
+    }
+}
+
+impl<'a> CompletionJson<'a> {
+    /// A part of a text.
+    fn part(content: String) -> Self {
+        Self { index: 0, content, stop: false, end: None, completion_probabilities: None }
+    }
+
+    /// The last object of a stream, which has no text.
+    fn last(model: &'a ServedModel, reason: StopReason, timings: &Timings, usage: Usage) -> Self {
+        let stop_type = match reason {
+            reason if is_cut_off(reason) => "limit",
+            StopReason::StopString => "word",
+            _ => "eos",
+        };
+        let end = CompletionEnd {
+            model: model.id(),
+            tokens_predicted: timings.generated_tokens,
+            tokens_evaluated: usage.prompt_tokens,
+            tokens_cached: usage.cached_tokens,
+            truncated: reason == StopReason::ContextFull,
+            stop_type,
+            timings: TimingsJson::from(timings),
+        };
+        Self { stop: true, end: Some(end), ..Self::part(String::new()) }
+    }
+}
+
+fn probabilities(
+    model: &ServedModel,
+    logprobs: &[TokenLogprob],
+) -> Option<Vec<WithAlternatives<ProbableToken>>> {
+    (!logprobs.is_empty()).then(|| with_alternatives(model.model().tokenizer(), logprobs))
 }
 
 /// The stream of a text.
@@ -190,17 +225,17 @@ impl Encoder for Lines {
     fn encode(&mut self, update: Update, out: &mut Frames) {
         match update {
             Update::Delta { delta: Delta::Content(text), logprobs, .. } => {
-                let mut chunk = json!({ "index": 0, "content": text, "stop": false });
-                if !logprobs.is_empty() {
-                    chunk["completion_probabilities"] = probabilities(&self.model, &logprobs);
-                }
-                out.json(&chunk);
+                let completion_probabilities = probabilities(&self.model, &logprobs);
+                out.json(&CompletionJson {
+                    completion_probabilities,
+                    ..CompletionJson::part(text)
+                });
             }
             // Texts have neither reasoning nor calls.
             Update::Finished { reason, timings, .. } => self.end = Some((reason, timings)),
             Update::Ended { usage } => {
                 if let Some((reason, timings)) = &self.end {
-                    out.json(&last(&self.model, *reason, timings, usage));
+                    out.json(&CompletionJson::last(&self.model, *reason, timings, usage));
                 }
             }
             Update::Failed(error) => out.json(&ApiError::from(error).body(Api::OpenAi)),
