@@ -4,7 +4,7 @@ use axum::Json;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 /// Why the server could not start or run.
 #[derive(Debug, thiserror::Error)]
@@ -196,19 +196,22 @@ impl ApiError {
     }
 
     /// The body of the error.
-    pub(crate) fn body(&self, api: Api) -> Value {
+    pub(crate) fn body(&self, api: Api) -> ErrorBody<'_> {
+        let message = self.message.as_str();
         match api {
-            Api::OpenAi => json!({ "error": {
-                "message": self.message,
-                "type": self.kind.openai_type(),
-                "param": self.param,
-                "code": self.code,
-            }}),
-            Api::Anthropic => json!({
-                "type": "error",
-                "error": { "type": self.kind.anthropic_type(), "message": self.message },
-            }),
-            Api::Ollama => json!({ "error": self.message }),
+            Api::OpenAi => ErrorBody::OpenAi {
+                error: OpenAiError {
+                    message,
+                    kind: self.kind.openai_type(),
+                    param: self.param.as_deref(),
+                    code: self.code,
+                },
+            },
+            Api::Anthropic => ErrorBody::Anthropic {
+                kind: "error",
+                error: AnthropicError { kind: self.kind.anthropic_type(), message },
+            },
+            Api::Ollama => ErrorBody::Ollama { error: message },
         }
     }
 
@@ -229,6 +232,40 @@ impl ApiError {
     }
 }
 
+/// The body of an error, in the form of each API.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum ErrorBody<'a> {
+    OpenAi {
+        error: OpenAiError<'a>,
+    },
+    Anthropic {
+        #[serde(rename = "type")]
+        kind: &'static str,
+        error: AnthropicError<'a>,
+    },
+    Ollama {
+        error: &'a str,
+    },
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct OpenAiError<'a> {
+    message: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The field, such as `messages[0].content`.
+    param: Option<&'a str>,
+    code: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct AnthropicError<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    message: &'a str,
+}
+
 /// Requests leave the queue within about this time on a busy server.
 const RETRY_AFTER_SECONDS: &str = "1";
 
@@ -243,13 +280,15 @@ impl IntoResponse for ApiError {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn each_api_has_its_own_form() {
         let error = ApiError::field("messages[0].role", "expected a string");
         assert_eq!(
-            error.body(Api::of("/v1/chat/completions")),
+            json!(error.body(Api::of("/v1/chat/completions"))),
             json!({ "error": {
                 "message": "`messages[0].role`: expected a string",
                 "type": "invalid_request_error",
@@ -258,14 +297,14 @@ mod tests {
             }})
         );
         assert_eq!(
-            error.body(Api::of("/v1/messages/count_tokens")),
+            json!(error.body(Api::of("/v1/messages/count_tokens"))),
             json!({ "type": "error", "error": {
                 "type": "invalid_request_error",
                 "message": "`messages[0].role`: expected a string",
             }})
         );
         assert_eq!(
-            error.body(Api::of("/api/chat")),
+            json!(error.body(Api::of("/api/chat"))),
             json!({ "error": "`messages[0].role`: expected a string" })
         );
     }
