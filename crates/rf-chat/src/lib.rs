@@ -57,5 +57,9 @@ pub use format::syntax::{CallSyntax, Piece, Tags};
 pub use format::{OutputFormat, ReasoningFormat, ToolFormat};
 pub use message::{Message, MessageCall};
 pub use parser::OutputParser;
+pub use rf_template::Error as TemplateError;
+pub use rf_tokenizer::Tokenizer;
 pub use template::{ChatTemplate, RenderOptions};
 pub use tool::Tool;
+/// The crates of times, parameters and arguments in the types of this one.
+pub use {chrono, serde_json};

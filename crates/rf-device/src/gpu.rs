@@ -5,8 +5,10 @@
 
 use std::fmt;
 
-use rf_hip::{Device, Platform, Runtime};
-use rf_kernels::{GpuBackend, GpuOptions, GraphMode};
+use rf_hip::Platform;
+pub use rf_hip::{Device, Error as RuntimeError, Runtime};
+use rf_kernels::GpuOptions;
+pub use rf_kernels::{GpuBackend, GraphMode};
 
 use crate::error::{Error, Warning, sentence};
 use crate::open_gpu::OpenGpu;
@@ -235,7 +237,7 @@ impl Gpu {
     /// # Errors
     ///
     /// If the runtime fails.
-    pub fn runtime(&self) -> Result<Runtime, rf_hip::Error> {
+    pub fn runtime(&self) -> Result<Runtime, RuntimeError> {
         let is_amd = self.report.platform == Platform::Amd.to_string();
         Runtime::load_platform(if is_amd { Platform::Amd } else { Platform::Nvidia })
     }

@@ -60,3 +60,10 @@ pub use options::{Device, GpuLayers, GpuNumbers, Graphs, Shares, SplitMode};
 pub use placement::{DeviceOptions, LayerPlacement, Placement};
 #[cfg(feature = "gpu")]
 pub use probe::Prober;
+pub use rf_cpu::{CpuBackend, CpuOptions, Isa};
+/// The engine, which a placement loads models into.
+pub use rf_engine;
+pub use rf_graph::{Backend, BackendError, MemoryNeed, Progress};
+/// The crate of the errors of messages between processes.
+#[cfg(feature = "gpu")]
+pub use serde_json;

@@ -12,6 +12,7 @@ mod report;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+pub use rf_hip::Context;
 use rf_kernels::selftest::{Group, groups};
 
 pub use child::answer;

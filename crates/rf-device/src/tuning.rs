@@ -13,7 +13,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use rf_kernels::tuning::{Knob, Tuning, format_named};
+pub use rf_kernels::tune::Comparison;
+pub use rf_kernels::tuning::Tuning;
+use rf_kernels::tuning::{Knob, format_named};
 use rf_kernels::{GpuBackend, objects};
 use serde::{Deserialize, Serialize};
 

@@ -92,9 +92,20 @@ pub use generation::{GenerateOptions, StopReason};
 pub use model::Model;
 pub use options::EngineOptions;
 pub use perplexity::{Perplexity, PerplexityScore};
-pub use rf_chat::{ChatTemplate, Conversation, Message, RenderOptions};
-pub use rf_model::Pooling;
-pub use rf_tokenizer::{DecodeOptions, EncodeOptions, Tokenizer};
+pub use rf_chat::{
+    Answer, ChatPrompt, ChatTemplate, Conversation, Delta, Error as ChatError, Message, Prompt,
+    RenderOptions,
+};
+pub use rf_gguf::{Error as GgufError, Gguf};
+pub use rf_graph::{
+    Backend, BackendError, BackendExecutionSummary, Candidate, KvType, MemoryNeed, MemoryUse,
+    Program, Progress, Timeline, TrackKind,
+};
+pub use rf_kv::{InvalidPageSize, NotCut, OutOfPages, PageGroup, PoolStats};
+pub use rf_model::{Error as ModelError, ModelConfig, Pooling};
+pub use rf_tokenizer::{DecodeOptions, EncodeOptions, Error as TokenizerError, Tokenizer};
+/// The crate of the values in chat templates.
+pub use serde_json;
 pub use session::Session;
 pub use speculation::{Speculation, SpeculationOptions};
 pub use synthetic::SyntheticFeeder;

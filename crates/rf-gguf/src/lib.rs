@@ -62,6 +62,7 @@ pub use file_type::file_type_name;
 pub use gguf::Gguf;
 pub use metadata::Metadata;
 pub use mmap::report_bus_errors;
+pub use rf_quant::DType;
 pub use tensor::TensorInfo;
 pub use tensor_type::{MXFP6_LAYOUT_KEY, TensorType, type_id};
 pub use value::{Array, StringArray, Value, ValueKind};

@@ -51,3 +51,8 @@ pub use constraint::GrammarConstraint;
 pub use error::Error;
 pub use gbnf::gbnf_to_lark;
 pub use grammar::Grammar;
+pub use rf_chat::Prompt;
+pub use rf_engine::scheduler::{Constraint, ConstraintError, TokenMask};
+pub use rf_tokenizer::Tokenizer;
+/// The crate of the values that are JSON schemas.
+pub use serde_json;

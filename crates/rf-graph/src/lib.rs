@@ -110,6 +110,7 @@ pub use output::{Candidate, Output, OutputRows};
 pub use plan::Plan;
 pub use program::Program;
 pub use reference::ReferenceBackend;
+pub use rf_kv::{CopyPage, PageCounts, PageGroup, PageId};
 pub use rf_quant::DType;
 pub use split::{Layout, Side, Split, SplitError, Turn, split};
 pub use telemetry::{

@@ -98,6 +98,8 @@ mod result;
 mod safe;
 mod sys;
 
+/// Types whose values are plain bytes: the elements of buffers.
+pub use bytemuck::Pod;
 pub use error::{Attempt, Error};
 pub use launch_config::LaunchConfig;
 pub use platform::Platform;

@@ -82,3 +82,6 @@ pub use families::supported_architectures;
 pub use head::Head;
 pub use mtp::MtpStage;
 pub use pooling::Pooling;
+pub use rf_gguf::{Error as GgufError, Gguf};
+pub use rf_graph::layer::LayerSpec;
+pub use rf_graph::{Graph, KvLayer, StateShape, Weight};

@@ -60,6 +60,8 @@ use crate::value::Value;
 
 pub use crate::error::Error;
 pub use crate::meter::Limits;
+/// The crate of the values that templates render.
+pub use serde_json;
 
 /// A parsed template.
 #[derive(Debug)]

@@ -65,4 +65,7 @@ mod wordpiece;
 pub use config::VocabConfig;
 pub use decode::{DecodeOptions, StreamDecoder};
 pub use error::Error;
+/// The files that `VocabConfig::from_gguf` reads.
+#[cfg(feature = "gguf")]
+pub use rf_gguf;
 pub use tokenizer::{EncodeOptions, Tokenizer};

@@ -74,6 +74,8 @@ pub use details::ModelDetails;
 pub use drafts::Drafts;
 pub use embedding::Ranked;
 pub use error::Error;
+/// The trait by which async code reads an [`AnswerStream`].
+pub use futures_core::Stream;
 pub use generation::{GeneratedToken, Generation, Job, Observer, PromptLogprobs, Update, Usage};
 pub use load_event::LoadEvent;
 pub use loader::{LoadedModel, Loader, OpenModel, memory_bytes};
@@ -82,23 +84,23 @@ pub use rf_chat::{Message, Tool, ToolChoice};
 pub use rf_engine::sampling::SamplerConfig;
 pub use rf_engine::{GenerateOptions, Pooling, StopReason, Timings};
 pub use rf_grammar::Grammar;
+/// The crate whose derive describes the types that [`Chat::generate`] returns.
+#[cfg(feature = "schema")]
+pub use schemars;
+/// The crate of the values in templates, tools and schemas.
+pub use serde_json;
 pub use sizing::Purpose;
 pub use source::Source;
 
 /// The engine: sequences, logits, sampling, the scheduler, drafts, perplexity.
 pub mod engine {
     pub use rf_engine::*;
-    pub use rf_graph::{
-        Backend, BackendError, BackendExecutionSummary, Candidate, DType, KvType, MemoryNeed,
-        MemoryUse, OpCost, Progress, ReferenceBackend, Timeline, TrackKind,
-    };
-    pub use rf_model::{Error as ModelError, ModelConfig};
+    pub use rf_graph::{DType, OpCost, ReferenceBackend};
     pub use rf_tokenizer::{StreamDecoder, VocabConfig};
 }
 
 /// Devices of this machine: selection, placement of layers, diagnosis of GPUs.
 pub mod device {
-    pub use rf_cpu::{CpuBackend, CpuOptions, Isa};
     pub use rf_device::*;
 }
 
