@@ -26,6 +26,7 @@
 
 #[cfg(feature = "engine")]
 mod backend;
+mod examples;
 mod folders;
 mod golden;
 mod random;
@@ -37,6 +38,7 @@ pub mod engine;
 
 #[cfg(feature = "engine")]
 pub use backend::StubBackend;
+pub use examples::output_of_example;
 pub use folders::{demo_model, golden_folder, golden_model, shared, tiny_model};
 pub use golden::{GoldenModel, golden_models, golden_models_in};
 pub use random::{Lcg, SplitMix64, prompt};

@@ -1,25 +1,6 @@
 //! The numbered examples run on the demo model and end well. `cargo test` builds them.
 
-#![expect(clippy::unwrap_used, reason = "functions of tests")]
-
-use std::path::PathBuf;
-use std::process::Command;
-
-/// The folder of the compiled examples: beside the folder of this test.
-fn folder() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().and_then(|deps| deps.parent()).unwrap().join("examples")
-}
-
-/// Runs an example, and returns its standard output.
-fn output_of(example: &str) -> String {
-    let program = folder().join(example);
-    let output = Command::new(&program).output();
-    let output = output.unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{example}: {stderr}");
-    String::from_utf8(output.stdout).unwrap()
-}
+use rf_testing::output_of_example;
 
 #[test]
 fn every_numbered_example_runs() {
@@ -30,21 +11,21 @@ fn every_numbered_example_runs() {
     assert_eq!(names.len(), 10, "{names:?}");
     for (number, name) in (1..).zip(&names) {
         assert!(name.starts_with(&format!("{number:02}_")), "{name}");
-        let output = output_of(name.strip_suffix(".rs").unwrap());
+        let output = output_of_example(name.strip_suffix(".rs").unwrap());
         assert!(!output.trim().is_empty(), "{name} prints nothing");
     }
 }
 
 #[test]
 fn a_tool_is_called_and_its_result_is_answered() {
-    let output = output_of("03_tools");
+    let output = output_of_example("03_tools");
     assert!(output.starts_with("the model calls weather with {\"town\":"), "{output}");
     assert!(output.contains("then it says: "), "{output}");
 }
 
 #[test]
 fn both_ways_of_streaming_give_the_same_answer() {
-    let output = output_of("02_streaming");
+    let output = output_of_example("02_streaming");
     let answers: Vec<&str> = output.split_inclusive(" tokens]").map(str::trim).collect();
     let [blocking, asynchronous, ""] = answers[..] else { panic!("{output}") };
     assert_eq!(blocking, asynchronous);
