@@ -30,6 +30,19 @@
 //! The files of the folder: `costs.toml` ([`rf_emu::cost::Costs`] of each kernel and shape),
 //! `listing.txt` (annotated instructions), `stacks.txt` (for tools that draw flame graphs),
 //! `costs.html` (all of it for people).
+//!
+//! # Example
+//!
+//! What the library does to a call is computed by plain Rust code, such as the plan of faults:
+//!
+//! ```
+//! use rf_emu_hip::FaultPlan;
+//!
+//! let mut plan: FaultPlan = "hipMalloc:2:hipErrorOutOfMemory".parse()?;
+//! assert_eq!(plan.next("hipMalloc"), None);
+//! assert_eq!(plan.next("hipMalloc").map(|status| status.number()), Some(2));
+//! # Ok::<(), rf_emu_hip::PlanError>(())
+//! ```
 
 mod device;
 mod faults;

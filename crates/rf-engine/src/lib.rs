@@ -1,5 +1,8 @@
 //! Sequences, scheduling, sampling: from a model and a backend to text.
 //!
+//! Programs use the crate `rocmforge`, which chooses devices and sizes, and runs this crate on a
+//! thread. This crate is for those that need logits, a scheduler of their own, or another backend.
+//!
 //! [`Model`] is a parsed file (configuration, tokenizer, template), [`Engine`] a model loaded on a
 //! backend, [`Session`] one sequence with its part of the KV cache. [`Engine::forward`] computes
 //! tokens on the backend; [`Engine::generate`] samples, streams and stops, and [`Engine::embed`]
@@ -8,8 +11,8 @@
 //! [`Perplexity`] scores a text, [`Activations`] sums up what its matmuls multiply, and
 //! [`SyntheticFeeder`] feeds random tokens for benchmarks.
 //!
-//! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-chat. It
-//! names no backend, prints nothing and knows no protocol.
+//! **Place in the layering.** Above rf-model and rf-chat, below rf-device and `rocmforge`. It names no
+//! backend, prints nothing and knows no protocol.
 //!
 //! Invariants:
 //!
@@ -24,37 +27,22 @@
 //! ```
 //! use std::ops::ControlFlow;
 //!
-//! use rf_chat::{Answer, Delta};
 //! use rf_cpu::{CpuBackend, CpuOptions};
-//! use rf_engine::{Conversation, Engine, EngineOptions, GenerateOptions, Message, Model};
+//! use rf_engine::{Engine, EngineOptions, GenerateOptions, Model};
 //!
-//! // A tiny model with random weights, which lacks a template; any GGUF file works.
+//! // A tiny model with random weights; any GGUF file works.
 //! let model = Model::open("../../golden/arch/smollm3.gguf")?;
-//! let model = model.with_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")?;
 //! let backend = CpuBackend::new(CpuOptions::default())?;
 //! let mut engine = Engine::load(model, &backend, EngineOptions::default(), &mut |_| ())?;
 //! let mut session = engine.session();
-//! let mut conversation = Conversation::default();
-//! for question in ["Why is the sky blue?", "And at night?"] {
-//!     conversation.messages.push(Message::new("user", question));
-//!     let prompt = engine.model().chat_prompt(&conversation)?;
-//!     let mut options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
-//!     options.rendered_tokens = prompt.rendered_tokens.clone();
-//!     let (mut parser, mut answer) = (prompt.parser(), Answer::default());
-//!     engine.generate(&mut session, &prompt.ids, &options, &mut |text| {
-//!         for delta in parser.push(text) {
-//!             // Others are reasoning, and the parts of tool calls.
-//!             if let Delta::Content(text) = &delta {
-//!                 print!("{text}");
-//!             }
-//!             answer.extend([delta]);
-//!         }
-//!         ControlFlow::Continue(())
-//!     })?;
-//!     answer.extend(parser.finish());
-//!     conversation.messages.push(answer.into());
-//! }
-//! # assert_eq!(conversation.messages.len(), 4);
+//!
+//! let prompt = engine.model().text_ids("Once upon a time");
+//! let options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
+//! let outcome = engine.generate(&mut session, &prompt, &options, &mut |text| {
+//!     print!("{text}");
+//!     ControlFlow::Continue(())
+//! })?;
+//! assert!(outcome.ids.len() <= 8);
 //! # Ok::<(), rf_engine::Error>(())
 //! ```
 

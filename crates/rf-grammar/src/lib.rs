@@ -1,9 +1,8 @@
 //! Structured output: which tokens may come next, so that the text fits a schema or grammar.
 //!
-//! Start reading at [`GrammarCompiler`], built once per model, and [`Grammar`]. The result is a
-//! [`Constraint`](rf_engine::scheduler::Constraint) of the scheduler. The work is done by
-//! `llguidance`; this crate connects it to [`rf_tokenizer`], converts GBNF, writes the calls that a
-//! request demands in the model's own form, and locates errors.
+//! The result is a [`Constraint`] of the scheduler. The work is done by `llguidance`; this crate
+//! connects it to [`rf_tokenizer`], converts GBNF, writes the calls that a request demands in the
+//! model's own form, and locates errors.
 //!
 //! References of a schema (`$ref`) resolve within the schema. Nothing is fetched, so llguidance is
 //! used without its feature `referencing`, which saves 17 packages. GBNF is converted to Lark here,
@@ -12,8 +11,7 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use rf_engine::scheduler::Constraint;
-//! use rf_grammar::{Grammar, GrammarCompiler};
+//! use rf_grammar::{Constraint, Grammar, GrammarCompiler};
 //! use rf_tokenizer::{Tokenizer, VocabConfig};
 //!
 //! let tokens = ["</s>", "yes", "no", "y", "n", "o"];

@@ -1,10 +1,17 @@
 //! Compiles GPU kernels with clang: `kernels/*.hip` to AMD code objects and PTX.
 //!
 //! The build script of `rf-kernels` and `cargo xtask kernels` share this crate and one cache, so
-//! the report of `xtask` describes the code that programs embed. The crate depends on no other
-//! crate of the workspace, and needs clang and lld, but neither ROCm nor CUDA.
+//! the report of `xtask` describes the code that programs embed. It is published because
+//! `rf-kernels` is: other crates have no use for it.
 //!
-//! Start reading at [`Selection`], the targets to build, and [`compile_all`].
+//! **Place in the layering.** On its own, and used at build time only. It needs clang and lld, but
+//! neither ROCm nor CUDA.
+//!
+//! **Where to start.** [`Selection`], the targets to build, and [`compile_all`].
+//!
+//! **Invariants.**
+//! - The same sources, compiler and target give the same entry of the cache.
+//! - A missing compiler is an [`Error`], which a build script can turn into a build without code.
 //!
 //! # Examples
 //!
