@@ -11,6 +11,7 @@ mod homes;
 mod layering;
 mod paths;
 mod prose;
+mod published;
 mod repository;
 mod rust_code;
 mod sources;
@@ -23,13 +24,14 @@ pub(crate) use self::tree::Tree;
 
 /// All findings in `tree`, ordered by path and line.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 9] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 10] = [
         circles::check,
         commits::check,
         documents::check,
         homes::check,
         layering::check,
         prose::check,
+        published::check,
         repository::check,
         sources::check,
         text::check,
