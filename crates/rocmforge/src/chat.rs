@@ -266,7 +266,12 @@ impl Chat {
 
     #[cfg(feature = "schema")]
     fn with_schema_of<T: schemars::JsonSchema>(self) -> Self {
-        self.grammar(Grammar::JsonSchema(schemars::schema_for!(T).to_value()))
+        use schemars::generate::SchemaSettings;
+        use schemars::transform::RecursiveTransform;
+
+        let settings = SchemaSettings::draft2020_12().with_transform(RecursiveTransform(closed));
+        let schema = settings.into_generator().into_root_schema_for::<T>();
+        self.grammar(Grammar::JsonSchema(schema.to_value()))
     }
 
     fn job(&self) -> Result<Job, Error> {
@@ -289,6 +294,15 @@ impl Chat {
         }
         let Some(grammar) = &self.settings.grammar else { return Ok(None) };
         Ok(Some(Box::new(compiler.compile_answer(prompt, grammar)?)))
+    }
+}
+
+/// Allows no other properties than those of the type. They would be read into nothing, and a small
+/// model goes on inventing them.
+#[cfg(feature = "schema")]
+fn closed(schema: &mut schemars::Schema) {
+    if schema.get("properties").is_some() && schema.get("additionalProperties").is_none() {
+        schema.insert("additionalProperties".to_owned(), false.into());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Rule *published*: a library that is published has a README for its page on crates.io.
+//! Rule *published*: a library that is published has a README for its page in the registry.
 //!
 //! The programs of the README are tested: each is a program of the crate's front page without its
 //! hidden lines, or the crate includes its README in its doc tests.
