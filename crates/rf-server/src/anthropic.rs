@@ -1,14 +1,15 @@
 //! The Messages API of Anthropic.
 
-mod input;
-mod output;
-mod stream;
+pub(crate) mod input;
+pub(crate) mod output;
+pub(crate) mod stream;
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::input::MessagesFields;
@@ -58,7 +59,7 @@ pub(crate) async fn messages(
 }
 
 /// The number of tokens of a conversation.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct TokenCount {
     input_tokens: usize,
 }

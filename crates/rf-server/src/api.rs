@@ -6,6 +6,7 @@ pub(crate) mod logprobs;
 pub(crate) mod timings;
 
 use rocmforge::engine::StopReason;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -16,7 +17,7 @@ pub(crate) const FINGERPRINT: &str = concat!("rocmforge-", env!("CARGO_PKG_VERSI
 pub(crate) type NoItems = [(); 0];
 
 /// An object that is always empty.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct NoFields {}
 
 /// Returns true if an answer ended before the model ended it.

@@ -19,7 +19,7 @@ pub(crate) async fn require_key(
 ) -> Response {
     let options = app.options();
     let is_open = match request.uri().path() {
-        "/health" | "/" => true,
+        "/health" | "/openapi.json" | "/" => true,
         "/metrics" => !options.metrics_key,
         _ => false,
     };

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Why the server could not start or run.
@@ -233,7 +234,7 @@ impl ApiError {
 }
 
 /// The body of an error, in the form of each API.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum ErrorBody<'a> {
     OpenAi {
@@ -249,7 +250,7 @@ pub(crate) enum ErrorBody<'a> {
     },
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct OpenAiError<'a> {
     message: &'a str,
     #[serde(rename = "type")]
@@ -259,7 +260,7 @@ pub(crate) struct OpenAiError<'a> {
     code: Option<&'static str>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct AnthropicError<'a> {
     #[serde(rename = "type")]
     kind: &'static str,

@@ -1,8 +1,10 @@
 //! Fields that clients send in more than one JSON type.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -38,6 +40,21 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for TextOr<T> {
     }
 }
 
+impl<T: JsonSchema> JsonSchema for TextOr<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("TextOr{}s", T::schema_name()).into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let items = generator.subschema_for::<T>();
+        json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": items }] })
+    }
+}
+
 impl TextOr<String> {
     /// The texts; one text is a list of one.
     pub(crate) fn into_vec(self) -> Vec<String> {
@@ -59,6 +76,27 @@ pub(crate) enum BiasedToken {
 /// `false` rules the token out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LogitBias(pub(crate) Vec<(BiasedToken, f32)>);
+
+impl JsonSchema for LogitBias {
+    fn schema_name() -> Cow<'static, str> {
+        "LogitBias".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let pair = json_schema!({
+            "type": "array",
+            "prefixItems": [{ "type": ["integer", "string"] }, { "type": ["number", "boolean"] }],
+            "minItems": 2,
+            "maxItems": 2,
+        });
+        json_schema!({
+            "anyOf": [
+                { "type": "object", "additionalProperties": { "type": ["number", "boolean"] } },
+                { "type": "array", "items": pair },
+            ],
+        })
+    }
+}
 
 impl<'de> Deserialize<'de> for LogitBias {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -161,6 +199,20 @@ pub(crate) enum Logprobs {
     Count(usize),
 }
 
+impl JsonSchema for Logprobs {
+    fn schema_name() -> Cow<'static, str> {
+        "Logprobs".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["boolean", "integer"], "minimum": 0 })
+    }
+}
+
 impl<'de> Deserialize<'de> for Logprobs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct FlagOrCount;
@@ -192,6 +244,19 @@ pub(crate) enum PromptItem {
     Ids(Vec<u32>),
     /// An element of a single list of ids.
     Id(u32),
+}
+
+impl JsonSchema for PromptItem {
+    fn schema_name() -> Cow<'static, str> {
+        "PromptItem".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let id = generator.subschema_for::<u32>();
+        json_schema!({
+            "anyOf": [{ "type": "string" }, id, { "type": "array", "items": id }],
+        })
+    }
 }
 
 impl<'de> Deserialize<'de> for PromptItem {

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use rocmforge::grammar::limits::COMPILE_TIMEOUT;
 use rocmforge::grammar::{Constraint, Grammar, GrammarCompiler};
 use rocmforge::messages::{Prompt, ToolChoice};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -44,7 +45,7 @@ where
 }
 
 /// The fields of `OpenAI`, llama.cpp and vLLM.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct GrammarFields {
     response_format: Option<Format>,
     grammar: Option<String>,
@@ -55,12 +56,12 @@ pub(crate) struct GrammarFields {
     parallel_tool_calls: Option<bool>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct TextFields {
     format: Option<Format>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct Format {
     #[serde(rename = "type")]
     kind: String,
@@ -68,12 +69,12 @@ struct Format {
     schema: Option<Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct Schema {
     schema: Option<Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct StructuredOutputs {
     json: Option<Value>,
     regex: Option<String>,

@@ -53,6 +53,7 @@ mod llama_cpp;
 mod metrics;
 mod ollama;
 mod openai;
+mod openapi;
 mod options;
 mod page;
 mod prompt;

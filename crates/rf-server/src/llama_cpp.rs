@@ -11,6 +11,7 @@ use rocmforge::SamplerConfig;
 use rocmforge::engine::Model;
 use rocmforge::engine::{DecodeOptions, EncodeOptions};
 use rocmforge::messages::Conversation;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,8 +25,8 @@ use crate::sampling::SamplingFields;
 use crate::state::App;
 
 /// `{content}` as llama.cpp takes it, `{prompt}` or `{messages}` as vLLM does.
-#[derive(Deserialize)]
-struct TokenizeFields {
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct TokenizeFields {
     model: Option<String>,
     content: Option<String>,
     prompt: Option<String>,
@@ -38,7 +39,7 @@ struct TokenizeFields {
 }
 
 /// The tokens of a text, in the form that the request asks for.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Tokenized {
     /// As llama.cpp answers.
@@ -56,14 +57,14 @@ pub(crate) enum Tokenized {
 }
 
 /// A token with its text.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct TokenPiece {
     id: u32,
     piece: Piece,
 }
 
 /// A token that is not text is the list of its bytes.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Piece {
     Text(String),
@@ -125,14 +126,14 @@ impl TokenizeFields {
     }
 }
 
-#[derive(Deserialize)]
-struct DetokenizeFields {
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct DetokenizeFields {
     model: Option<String>,
     tokens: Option<Vec<u32>>,
 }
 
 /// The text of tokens, which llama.cpp calls content and vLLM prompt.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Detokenized {
     content: String,
     prompt: String,
@@ -156,7 +157,7 @@ pub(crate) async fn detokenize(
 }
 
 /// A conversation as the text of a prompt.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct RenderedPrompt {
     prompt: String,
 }
@@ -174,13 +175,13 @@ pub(crate) async fn apply_template(
 }
 
 /// The model that a request names.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct ModelQuery {
     model: Option<String>,
 }
 
 /// Properties of the server, for one of its models.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Props {
     default_generation_settings: GenerationSettings,
     total_slots: usize,
@@ -193,13 +194,13 @@ pub(crate) struct Props {
     is_sleeping: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct GenerationSettings {
     n_ctx: usize,
     params: SamplingDefaults,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct SamplingDefaults {
     temperature: f64,
     top_k: usize,
@@ -214,7 +215,7 @@ struct SamplingDefaults {
     seed: Option<u64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Modalities {
     vision: bool,
     audio: bool,

@@ -12,6 +12,7 @@ use axum::{Extension, Json};
 use chrono::{SecondsFormat, Utc};
 use rocmforge::engine::{Model, StopReason, Timings};
 use rocmforge::messages::{Answer, AnswerCall, Conversation, Delta, Message, MessageCall};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,24 +32,29 @@ use crate::state::{App, ServedModel};
 use crate::stream::{self, Encoder, Frames, Framing};
 
 /// Fields of both kinds of requests.
-#[derive(Debug, Deserialize)]
-struct CommonFields {
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "OllamaFields")]
+pub(crate) struct CommonFields {
     model: Option<String>,
     options: Option<SamplingFields>,
     stream: Option<bool>,
     think: Option<Value>,
     format: Option<Value>,
+    /// A duration such as `5m`, or seconds.
+    #[schemars(with = "Option<Value>")]
     keep_alive: Option<KeepAlive>,
 }
 
-#[derive(Debug, Deserialize)]
-struct ChatFields {
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "OllamaChatFields")]
+pub(crate) struct ChatFields {
     #[serde(default)]
     messages: Vec<InputMessage>,
     tools: Option<Vec<Value>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "OllamaMessage")]
 struct InputMessage {
     role: String,
     #[serde(default)]
@@ -61,20 +67,20 @@ struct InputMessage {
     tool_name: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct InputCall {
     function: InputFunction,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct InputFunction {
     name: String,
     #[serde(default)]
     arguments: Value,
 }
 
-#[derive(Debug, Deserialize)]
-struct GenerateFields {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct GenerateFields {
     #[serde(default)]
     prompt: String,
     suffix: Option<String>,
@@ -256,8 +262,8 @@ impl Request {
 }
 
 /// An object with a part of an answer, or with all of it.
-#[derive(Serialize)]
-struct Line {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Line {
     model: String,
     created_at: String,
     #[serde(flatten)]
@@ -269,7 +275,7 @@ struct Line {
     totals: Option<Totals>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum LineContent {
     Chat {
@@ -282,7 +288,7 @@ enum LineContent {
     },
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct LineMessage {
     role: &'static str,
     content: String,
@@ -292,21 +298,21 @@ struct LineMessage {
     tool_calls: Option<Vec<LineCall>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct LineCall {
     id: String,
     function: LineFunction,
 }
 
 /// Arguments are an object here, not text.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct LineFunction {
     name: String,
     arguments: Value,
 }
 
 /// Counts, and times in nanoseconds.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Totals {
     total_duration: u64,
     load_duration: u64,

@@ -7,6 +7,7 @@ pub(crate) mod models;
 pub(crate) mod responses;
 
 use rocmforge::engine::StopReason;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::is_cut_off;
@@ -16,13 +17,14 @@ use crate::generation::Usage;
 use crate::stream::Frames;
 
 /// Options of a stream.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct StreamOptions {
     include_usage: Option<bool>,
 }
 
 /// A whole completion, or a chunk of a stream. `C` is the form of its choices.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CompletionOf{C}")]
 pub(crate) struct Completion<'a, C> {
     id: &'a str,
     object: &'static str,
@@ -46,7 +48,8 @@ fn finish_reason(reason: StopReason, calls_tools: bool) -> &'static str {
 }
 
 /// Counts of tokens.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Usage")]
 struct UsageJson {
     prompt_tokens: usize,
     completion_tokens: usize,
@@ -55,12 +58,12 @@ struct UsageJson {
     completion_tokens_details: CompletionDetails,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct PromptDetails {
     cached_tokens: usize,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct CompletionDetails {
     reasoning_tokens: usize,
 }

@@ -1,59 +1,210 @@
 //! The table of routes, and the layers around them.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::{Request, State};
+use axum::handler::Handler;
 use axum::http::Method;
 use axum::http::header::{HeaderName, HeaderValue};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::access::observe;
+use crate::api::conversation::ConversationFields;
+use crate::api::embeddings::EmbeddingFields;
 use crate::auth::require_key;
 use crate::error::{ApiError, Error, Kind};
+use crate::grammar::GrammarFields;
 use crate::guard::refuse_foreign_pages;
+use crate::llama_cpp::load::LoadReport;
+use crate::openapi::{Document, EVENTS, LINES, Operation, document};
 use crate::page::page;
+use crate::sampling::SamplingFields;
 use crate::state::App;
 use crate::{anthropic, llama_cpp, metrics, ollama, openai};
 
 /// All routes of the server.
 pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
-    let routes = Router::new()
-        .route("/", get(page))
-        .route("/health", get(health))
-        .route("/metrics", get(prometheus))
-        .route("/v1/models", get(openai::models::list))
-        .route("/v1/models/{*id}", get(openai::models::one))
-        .route("/v1/chat/completions", post(openai::chat::chat))
-        .route("/v1/completions", post(openai::completions::completions))
-        .route("/v1/embeddings", post(openai::embeddings::embeddings))
-        .route("/v1/responses", post(openai::responses::responses))
-        .route("/v1/messages", post(anthropic::messages))
-        .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
-        .route("/v1/loads", get(llama_cpp::load::loads))
-        .route("/completion", post(llama_cpp::completion::completion))
-        .route("/infill", post(llama_cpp::completion::infill))
-        .route("/tokenize", post(llama_cpp::tokenize))
-        .route("/detokenize", post(llama_cpp::detokenize))
-        .route("/apply-template", post(llama_cpp::apply_template))
-        .route("/props", get(llama_cpp::props))
-        .route("/slots", get(llama_cpp::load::slots))
-        .route("/api/chat", post(ollama::chat))
-        .route("/api/generate", post(ollama::generate))
-        .route("/api/embed", post(ollama::embed::embed))
-        .route("/api/tags", get(ollama::models::tags))
-        .route("/api/show", post(ollama::models::show))
-        .route("/api/ps", get(ollama::models::ps))
-        .route("/api/version", get(ollama::models::version))
+    let routes = routes()
+        .into_iter()
+        .fold(Router::new(), |router, route| router.route(route.path, route.handler))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed);
     with_layers(routes, app)
+}
+
+/// A row of the table of routes.
+pub(crate) struct Route {
+    pub(crate) path: &'static str,
+    method: &'static str,
+    handler: MethodRouter<Arc<App>>,
+    pub(crate) operation: Operation,
+}
+
+impl Route {
+    fn get<H, T>(path: &'static str, handler: H, operation: Operation) -> Self
+    where
+        H: Handler<T, Arc<App>>,
+        T: 'static,
+    {
+        Self { path, method: "get", handler: get(handler), operation }
+    }
+
+    fn post<H, T>(path: &'static str, handler: H, operation: Operation) -> Self
+    where
+        H: Handler<T, Arc<App>>,
+        T: 'static,
+    {
+        Self { path, method: "post", handler: post(handler), operation }
+    }
+}
+
+/// The table: every route with what it takes and answers, so that the document has all of them.
+pub(crate) fn routes() -> Vec<Route> {
+    let mut routes = operation_routes();
+    routes.extend(openai_routes());
+    routes.extend(anthropic_routes());
+    routes.extend(llama_cpp_routes());
+    routes.extend(ollama_routes());
+    routes
+}
+
+fn operation_routes() -> Vec<Route> {
+    let health = "Whether the server takes requests";
+    let document = "This document";
+    let loads = "How busy the loaded models are";
+    vec![
+        Route::get("/", page, Operation::text("The chat page", "text/html")),
+        Route::get("/health", self::health, Operation::json::<Health>(health)),
+        Route::get("/metrics", prometheus, Operation::text("Metrics of Prometheus", "text/plain")),
+        Route::get("/openapi.json", openapi, Operation::json::<Map<String, Value>>(document)),
+        Route::get("/v1/loads", llama_cpp::load::loads, Operation::json::<LoadReport>(loads)),
+    ]
+}
+
+fn openai_routes() -> Vec<Route> {
+    use openai::{Completion, chat, completions, embeddings, models, responses};
+
+    let chat_operation =
+        Operation::json::<Completion<'_, chat::FullChoice>>("Answers a conversation")
+            .streams::<Completion<'_, chat::ChunkChoice>>(EVENTS)
+            .takes::<chat::ChatFields>()
+            .takes::<ConversationFields>()
+            .takes::<SamplingFields>()
+            .takes::<GrammarFields>();
+    let text = Operation::json::<Completion<'_, completions::TextChoice<'_>>>("Continues texts")
+        .streams::<Completion<'_, completions::TextChoice<'_>>>(EVENTS)
+        .takes::<completions::CompletionFields>()
+        .takes::<SamplingFields>()
+        .takes::<GrammarFields>();
+    let embedding = Operation::json::<embeddings::EmbeddingList>("Makes vectors of texts")
+        .takes::<embeddings::FormatFields>()
+        .takes::<EmbeddingFields>();
+    let response = Operation::json::<responses::head::ResponseJson<'_>>("Answers a conversation")
+        .streams::<responses::stream::Event<'_>>(EVENTS)
+        .takes::<responses::ResponsesFields>()
+        .takes::<SamplingFields>()
+        .takes::<GrammarFields>();
+    let list = Operation::json::<models::ModelList>("All models");
+    let one = Operation::json::<models::ModelJson>("One model");
+    vec![
+        Route::get("/v1/models", models::list, list),
+        Route::get("/v1/models/{*id}", models::one, one),
+        Route::post("/v1/chat/completions", chat::chat, chat_operation),
+        Route::post("/v1/completions", completions::completions, text),
+        Route::post("/v1/embeddings", embeddings::embeddings, embedding),
+        Route::post("/v1/responses", responses::responses, response),
+    ]
+}
+
+fn anthropic_routes() -> Vec<Route> {
+    use anthropic::{TokenCount, count_tokens, input, messages, output, stream};
+
+    let message = Operation::json::<output::MessageJson<'_>>("Answers a conversation")
+        .streams::<stream::Event<'_>>(EVENTS)
+        .takes::<input::MessagesFields>()
+        .takes::<SamplingFields>();
+    let count = Operation::json::<TokenCount>("Counts the tokens of a conversation")
+        .takes::<input::MessagesFields>();
+    vec![
+        Route::post("/v1/messages", messages, message),
+        Route::post("/v1/messages/count_tokens", count_tokens, count),
+    ]
+}
+
+fn llama_cpp_routes() -> Vec<Route> {
+    use llama_cpp::{completion, load};
+
+    let answer = |summary| {
+        Operation::json::<completion::CompletionJson<'_>>(summary)
+            .streams::<completion::CompletionJson<'_>>(EVENTS)
+            .takes::<completion::CompletionFields>()
+            .takes::<SamplingFields>()
+    };
+    let text = answer("Continues a text").takes::<GrammarFields>();
+    let infill = answer("Fills a gap in a text").takes::<completion::InfillFields>();
+    let tokenize = Operation::json::<llama_cpp::Tokenized>("The tokens of a text")
+        .takes::<llama_cpp::TokenizeFields>();
+    let detokenize = Operation::json::<llama_cpp::Detokenized>("The text of tokens")
+        .takes::<llama_cpp::DetokenizeFields>();
+    let template = Operation::json::<llama_cpp::RenderedPrompt>("The prompt of a conversation")
+        .takes::<llama_cpp::ModelQuery>()
+        .takes::<ConversationFields>();
+    let props = Operation::json::<llama_cpp::Props>("Properties of a loaded model");
+    let slots = Operation::json::<Vec<load::Slot>>("The sequences that a loaded model can run");
+    vec![
+        Route::post("/completion", completion::completion, text),
+        Route::post("/infill", completion::infill, infill),
+        Route::post("/tokenize", llama_cpp::tokenize, tokenize),
+        Route::post("/detokenize", llama_cpp::detokenize, detokenize),
+        Route::post("/apply-template", llama_cpp::apply_template, template),
+        Route::get("/props", llama_cpp::props, props.query(&["model"])),
+        Route::get("/slots", load::slots, slots.query(&["model", "fail_on_no_slot"])),
+    ]
+}
+
+fn ollama_routes() -> Vec<Route> {
+    use ollama::{Line, embed, models};
+
+    let answer = |summary| {
+        Operation::json::<Line>(summary).streams::<Line>(LINES).takes::<ollama::CommonFields>()
+    };
+    let chat = answer("Answers a conversation").takes::<ollama::ChatFields>();
+    let generate = answer("Answers or continues a text").takes::<ollama::GenerateFields>();
+    let embedding = Operation::json::<embed::EmbedAnswer>("Makes vectors of texts")
+        .takes::<embed::EmbedFields>()
+        .takes::<EmbeddingFields>();
+    let show = Operation::json::<models::ShownModel>("What is known of a model from its file")
+        .takes::<models::ShowFields>();
+    let version = Operation::json::<models::Version>("The version of the API");
+    vec![
+        Route::post("/api/chat", ollama::chat, chat),
+        Route::post("/api/generate", ollama::generate, generate),
+        Route::post("/api/embed", embed::embed, embedding),
+        Route::get("/api/tags", models::tags, Operation::json::<models::Models>("All models")),
+        Route::post("/api/show", models::show, show),
+        Route::get("/api/ps", models::ps, Operation::json::<models::Models>("Loaded models")),
+        Route::get("/api/version", models::version, version),
+    ]
+}
+
+/// The document of all routes.
+static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
+    let routes = routes();
+    document(routes.iter().map(|route| (route.path, route.method, &route.operation)))
+});
+
+/// `GET /openapi.json`.
+async fn openapi() -> Json<&'static Document> {
+    Json(&DOCUMENT)
 }
 
 /// Routes with everything around them: keys, request ids, errors in the form of their API.
@@ -94,7 +245,7 @@ fn cors(origins: &[String]) -> Result<Option<CorsLayer>, Error> {
 }
 
 /// The state of the server.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Health {
     status: &'static str,
 }
@@ -148,15 +299,13 @@ fn panicked(payload: Box<dyn Any + Send + 'static>) -> axum::http::Response<axum
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::ServerOptions;
     use axum::body::to_bytes;
     use http_body_util::Empty;
     use hyper::body::Bytes;
     use hyper::service::Service as _;
     use hyper_util::service::TowerToHyperService;
-    use serde_json::Value;
-
-    use super::*;
-    use crate::ServerOptions;
 
     #[expect(clippy::panic, reason = "it is a bug on purpose")]
     async fn panics() -> &'static str {

@@ -6,13 +6,14 @@ use rocmforge::engine::sampling::{
 };
 use rocmforge::engine::scheduler::Request;
 use rocmforge::engine::{GenerateOptions, Model};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::fields::{BiasedToken, LogitBias, TextOr};
 
 /// The fields of a request. What is absent has the default of the server.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct SamplingFields {
     pub(crate) temperature: Option<f32>,
     pub(crate) top_k: Option<i64>,

@@ -1,6 +1,7 @@
 //! Requests as conversations.
 
 use rocmforge::messages::{Conversation, Message, MessageCall, Tool, ToolChoice};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -8,8 +9,8 @@ use crate::error::ApiError;
 use crate::fields::TextOr;
 
 /// The fields of a request. Those of sampling that `OpenAI` has, too, are read apart.
-#[derive(Debug, Deserialize)]
-pub(super) struct MessagesFields {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct MessagesFields {
     pub(super) model: Option<String>,
     #[serde(default)]
     messages: Vec<InputMessage>,
@@ -22,34 +23,35 @@ pub(super) struct MessagesFields {
 }
 
 /// A tool; those of Anthropic's own servers have a type and no schema.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct ToolDefinition {
     name: String,
     description: Option<String>,
     input_schema: Option<Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct Choose {
     #[serde(rename = "type")]
     kind: String,
     name: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct Thinking {
     #[serde(rename = "type")]
     kind: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct InputMessage {
     role: String,
     content: TextOr<Block>,
 }
 
 /// A part of a message.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "InputBlock")]
 struct Block {
     #[serde(rename = "type")]
     kind: String,

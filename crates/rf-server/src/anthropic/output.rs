@@ -2,6 +2,7 @@
 
 use rocmforge::engine::StopReason;
 use rocmforge::messages::{Answer, AnswerCall};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -9,8 +10,9 @@ use crate::api::{is_cut_off, parsed_arguments};
 use crate::generation::Usage;
 
 /// A message, or the beginning of one that is streamed.
-#[derive(Serialize)]
-pub(super) struct MessageJson<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Message")]
+pub(crate) struct MessageJson<'a> {
     id: &'a str,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -23,15 +25,15 @@ pub(super) struct MessageJson<'a> {
 }
 
 /// Why a message ended.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Stop {
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Stop {
     pub(super) stop_reason: Option<&'static str>,
     /// The stop string that ended it, if one did.
     pub(super) stop_sequence: Option<String>,
 }
 
 /// Counts of tokens. Those that the cache had are counted apart.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[expect(clippy::struct_field_names, reason = "the names of the API")]
 struct MessageUsage {
     input_tokens: usize,
@@ -41,9 +43,9 @@ struct MessageUsage {
 }
 
 /// A part of a message.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Block {
+pub(crate) enum Block {
     Thinking { thinking: String, signature: &'static str },
     Text { text: String },
     ToolUse { id: String, name: String, input: Value },

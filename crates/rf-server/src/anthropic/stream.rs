@@ -1,6 +1,7 @@
 //! The events of a streamed message.
 
 use rocmforge::messages::Delta;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::output::{Block, MessageJson, Stop, stop_reason};
@@ -9,9 +10,10 @@ use crate::generation::Update;
 use crate::stream::{Encoder, Frames};
 
 /// An event of a stream.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "MessageEvent")]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Event<'a> {
+pub(crate) enum Event<'a> {
     MessageStart { message: MessageJson<'a> },
     ContentBlockStart { index: usize, content_block: Block },
     ContentBlockDelta { index: usize, delta: BlockDelta },
@@ -21,9 +23,9 @@ enum Event<'a> {
 }
 
 /// What is added to a block.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(tag = "type")]
-enum BlockDelta {
+pub(crate) enum BlockDelta {
     #[serde(rename = "text_delta")]
     Text { text: String },
     #[serde(rename = "thinking_delta")]
@@ -32,8 +34,8 @@ enum BlockDelta {
     InputJson { partial_json: String },
 }
 
-#[derive(Serialize)]
-struct OutputUsage {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct OutputUsage {
     output_tokens: usize,
 }
 

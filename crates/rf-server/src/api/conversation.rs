@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rocmforge::messages::{Conversation, Message, MessageCall};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -11,7 +12,7 @@ use crate::fields::TextOr;
 use crate::prompt::{tool_choice, tools};
 
 /// The fields of a request that make its prompt.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ConversationFields {
     #[serde(default)]
     messages: Vec<ChatMessage>,
@@ -36,7 +37,7 @@ impl ConversationFields {
 }
 
 /// A message of a conversation.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct ChatMessage {
     role: String,
     content: Option<TextOr<Part>>,
@@ -48,7 +49,7 @@ struct ChatMessage {
 }
 
 /// A part of a message.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub(crate) struct Part {
     #[serde(rename = "type")]
     kind: String,
@@ -58,14 +59,14 @@ pub(crate) struct Part {
     others: Map<String, Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct ToolCall {
     #[serde(default)]
     id: String,
     function: Function,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct Function {
     name: String,
     /// Text with JSON; Ollama's clients send the object itself.

@@ -1,7 +1,10 @@
 //! Texts of a request as vectors.
 
+use std::borrow::Cow;
+
 use rocmforge::engine::EncodeOptions;
 use rocmforge::engine::{Model, Normalization};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::{ApiError, Kind};
@@ -10,7 +13,7 @@ use crate::prompt::beside;
 use crate::state::ServedEmbedder;
 
 /// The texts of a request, and how long their vectors are to be.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct EmbeddingFields {
     input: Option<TextOr<PromptItem>>,
     dimensions: Option<usize>,
@@ -23,6 +26,16 @@ pub(crate) struct Vector(pub(crate) Vec<f32>);
 impl Serialize for Vector {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().copied().map(f64::from))
+    }
+}
+
+impl JsonSchema for Vector {
+    fn schema_name() -> Cow<'static, str> {
+        "Vector".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": { "type": "number" } })
     }
 }
 

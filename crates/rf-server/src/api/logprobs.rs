@@ -1,12 +1,14 @@
 //! Tokens with their log probabilities.
 
 use rocmforge::engine::Tokenizer;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::generation::TokenLogprob;
 
 /// A token with its alternatives, each in the form `T` of an API.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{T}WithAlternatives")]
 pub(crate) struct WithAlternatives<T> {
     #[serde(flatten)]
     token: T,

@@ -1,10 +1,12 @@
 //! The times of a request.
 
 use rocmforge::engine::Timings;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Times with the names of llama.cpp, in milliseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Timings")]
 pub(crate) struct TimingsJson {
     cache_n: usize,
     prompt_n: usize,

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use rocmforge::engine::{StopReason, Timings};
 use rocmforge::messages::Delta;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::RequestId;
@@ -25,8 +26,9 @@ use crate::sampling::{Params, SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel};
 use crate::stream::{self, Encoder, Frames, Framing};
 
-#[derive(Deserialize)]
-struct CompletionFields {
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "LlamaCppCompletionFields")]
+pub(crate) struct CompletionFields {
     model: Option<String>,
     prompt: Option<TextOr<PromptItem>>,
     stream: Option<bool>,
@@ -69,8 +71,8 @@ pub(crate) async fn completion(
     answer(&model, job, stream, request_id).await
 }
 
-#[derive(Deserialize)]
-struct InfillFields {
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct InfillFields {
     input_prefix: Option<String>,
     input_suffix: Option<String>,
     prompt: Option<String>,
@@ -78,7 +80,7 @@ struct InfillFields {
     input_extra: Vec<InputExtra>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct InputExtra {
     filename: Option<String>,
     text: String,
@@ -145,8 +147,9 @@ async fn answer(
 }
 
 /// A whole text, or a part of one in a stream.
-#[derive(Serialize)]
-struct CompletionJson<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LlamaCppCompletion")]
+pub(crate) struct CompletionJson<'a> {
     index: usize,
     content: String,
     stop: bool,
@@ -157,7 +160,7 @@ struct CompletionJson<'a> {
 }
 
 /// What is known at the end of a text.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct CompletionEnd<'a> {
     model: &'a str,
     tokens_predicted: usize,
@@ -168,7 +171,7 @@ struct CompletionEnd<'a> {
     timings: TimingsJson,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ProbableToken {
     id: u32,
     token: String,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Query, State};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ApiError, Kind};
@@ -11,7 +12,7 @@ use crate::generator::Generator;
 use crate::state::{App, now};
 
 /// The model that a request names.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct SlotsQuery {
     model: Option<String>,
     /// Not 0 if a full server is an error, for health checks of gateways.
@@ -19,7 +20,7 @@ pub(crate) struct SlotsQuery {
 }
 
 /// A sequence that the server can run.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Slot {
     id: usize,
     n_ctx: usize,
@@ -44,14 +45,14 @@ pub(crate) async fn slots(
 }
 
 /// How busy the loaded models are.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct LoadReport {
     timestamp: u64,
     dp_rank_count: usize,
     loads: Vec<ModelLoad>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ModelLoad {
     dp_rank: usize,
     num_running_reqs: usize,

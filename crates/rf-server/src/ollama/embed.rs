@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::nanoseconds;
 use crate::api::embeddings::{Embedded, EmbeddingFields, Vector};
@@ -15,16 +17,18 @@ use crate::keep_alive::KeepAlive;
 use crate::state::App;
 
 /// The fields of a request, besides its texts.
-#[derive(Deserialize)]
-struct EmbedFields {
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct EmbedFields {
     model: Option<String>,
     /// Cut texts that are too long.
     truncate: Option<bool>,
+    /// A duration such as `5m`, or seconds.
+    #[schemars(with = "Option<Value>")]
     keep_alive: Option<KeepAlive>,
 }
 
 /// The vectors of a request, with counts and times.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct EmbedAnswer {
     model: String,
     embeddings: Vec<Vector>,

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, SecondsFormat, Utc};
 use rocmforge::ModelDetails;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -16,18 +17,19 @@ use crate::error::ApiError;
 use crate::state::App;
 
 /// A version.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Version {
     version: &'static str,
 }
 
 /// Some of the models.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Models {
     models: Vec<ModelJson>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "OllamaModel")]
 struct ModelJson {
     name: String,
     model: String,
@@ -40,14 +42,14 @@ struct ModelJson {
 }
 
 /// What is known of a model only while it is loaded.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Residence {
     expires_at: String,
     size_vram: u64,
     context_length: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Details {
     parent_model: &'static str,
     format: &'static str,
@@ -58,7 +60,7 @@ struct Details {
 }
 
 /// What is known of a model from its file.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct ShownModel {
     license: String,
     modelfile: &'static str,
@@ -100,8 +102,8 @@ pub(crate) async fn ps(State(app): State<Arc<App>>) -> Json<Models> {
     Json(Models { models: app.catalog().list().iter().filter_map(loaded).collect() })
 }
 
-#[derive(Deserialize)]
-struct ShowFields {
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct ShowFields {
     model: Option<String>,
     name: Option<String>,
 }

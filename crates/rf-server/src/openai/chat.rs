@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use rocmforge::messages::{Answer, AnswerCall, Delta};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Completion, StreamOptions, UsageJson, fail, finish_reason, includes_usage};
@@ -25,8 +26,8 @@ use crate::state::{App, ServedModel, now};
 use crate::stream::{self, Encoder, Frames, Framing};
 
 /// The fields of a request, besides those of sampling.
-#[derive(Debug, Deserialize)]
-struct ChatFields {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct ChatFields {
     model: Option<String>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
@@ -70,15 +71,15 @@ fn logprobs(chat: &ChatFields) -> Result<Option<usize>, ApiError> {
 }
 
 /// A choice of a whole answer.
-#[derive(Serialize)]
-struct FullChoice {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct FullChoice {
     index: usize,
     message: FullMessage,
     logprobs: Option<ChatLogprobs>,
     finish_reason: Option<&'static str>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct FullMessage {
     role: &'static str,
     /// The text, unless there are calls in place of one.
@@ -92,15 +93,16 @@ struct FullMessage {
 }
 
 /// A choice of a chunk.
-#[derive(Serialize)]
-struct ChunkChoice {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ChunkChoice {
     index: usize,
     delta: DeltaJson,
     logprobs: Option<ChatLogprobs>,
     finish_reason: Option<&'static str>,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
+#[schemars(rename = "Delta")]
 struct DeltaJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
@@ -113,7 +115,8 @@ struct DeltaJson {
 }
 
 /// A call of a tool. In a stream it has an index, and its id and name come once.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Call")]
 struct CallJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     index: Option<usize>,
@@ -124,7 +127,7 @@ struct CallJson {
     function: CalledFunction,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct CalledFunction {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -133,12 +136,12 @@ struct CalledFunction {
 }
 
 /// The tokens of a message with their log probabilities.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ChatLogprobs {
     content: Vec<WithAlternatives<ChatToken>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ChatToken {
     id: u32,
     token: String,

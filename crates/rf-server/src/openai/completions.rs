@@ -9,6 +9,7 @@ use axum::{Extension, Json};
 use rocmforge::engine::Model;
 use rocmforge::engine::{DecodeOptions, Tokenizer};
 use rocmforge::messages::Delta;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -30,8 +31,8 @@ use crate::state::{App, ServedModel, now};
 use crate::stream::{self, Encoder, Frames, Framing};
 
 /// The fields of a request, besides those of sampling.
-#[derive(Debug, Deserialize)]
-struct CompletionFields {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct CompletionFields {
     model: Option<String>,
     prompt: Option<TextOr<PromptItem>>,
     suffix: Option<String>,
@@ -168,8 +169,8 @@ struct Head {
     choices_per_prompt: usize,
 }
 
-#[derive(Serialize)]
-struct TextChoice<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct TextChoice<'a> {
     text: Cow<'a, str>,
     index: usize,
     logprobs: Option<TextLogprobs>,
@@ -177,7 +178,7 @@ struct TextChoice<'a> {
 }
 
 /// The tokens of a text with their log probabilities. The first one of a prompt has none.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
 struct TextLogprobs {
     tokens: Vec<String>,
     token_logprobs: Vec<Option<f64>>,

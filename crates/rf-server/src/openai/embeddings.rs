@@ -6,7 +6,9 @@ use axum::Json;
 use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::api::embeddings::{Embedded, EmbeddingFields, Vector, embed};
 use crate::body::Fields;
@@ -15,14 +17,16 @@ use crate::keep_alive::KeepAlive;
 use crate::state::App;
 
 /// The fields of a request, besides its texts.
-#[derive(Deserialize)]
-struct FormatFields {
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct FormatFields {
     model: Option<String>,
     encoding_format: Option<EncodingFormat>,
+    /// A duration such as `5m`, or seconds.
+    #[schemars(with = "Option<Value>")]
     keep_alive: Option<KeepAlive>,
 }
 
-#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum EncodingFormat {
     Float,
@@ -30,7 +34,7 @@ enum EncodingFormat {
 }
 
 /// The vectors of a request.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct EmbeddingList {
     object: &'static str,
     data: Vec<EmbeddingEntry>,
@@ -38,21 +42,21 @@ pub(crate) struct EmbeddingList {
     usage: EmbeddingUsage,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct EmbeddingEntry {
     object: &'static str,
     index: usize,
     embedding: Encoded,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Encoded {
     Float(Vector),
     Base64(String),
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct EmbeddingUsage {
     prompt_tokens: usize,
     total_tokens: usize,

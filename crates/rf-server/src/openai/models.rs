@@ -5,6 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalog::{Listed, Status};
@@ -12,14 +13,15 @@ use crate::error::ApiError;
 use crate::state::{App, seconds_since_1970};
 
 /// All models.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct ModelList {
     object: &'static str,
     data: Vec<ModelJson>,
 }
 
 /// A model, with its state as llama.cpp tells it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Model")]
 pub(crate) struct ModelJson {
     id: String,
     object: &'static str,
@@ -30,7 +32,7 @@ pub(crate) struct ModelJson {
     meta: ModelMeta,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ModelStatus {
     value: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +41,7 @@ struct ModelStatus {
     error: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[expect(clippy::struct_field_names, reason = "the names of the API")]
 struct ModelMeta {
     n_vocab: usize,

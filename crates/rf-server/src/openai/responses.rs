@@ -1,8 +1,8 @@
 //! `POST /v1/responses`, without stored responses: every request has its whole conversation.
 
-mod head;
+pub(crate) mod head;
 mod items;
-mod stream;
+pub(crate) mod stream;
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use rocmforge::engine::StopReason;
 use rocmforge::messages::{Conversation, Message};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -29,8 +30,8 @@ use crate::state::App;
 use crate::stream::{Framing, response};
 
 /// The fields of a request, besides those of sampling.
-#[derive(Debug, Deserialize)]
-struct ResponsesFields {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct ResponsesFields {
     model: Option<String>,
     input: Option<TextOr<items::InputItem>>,
     instructions: Option<String>,
@@ -41,7 +42,7 @@ struct ResponsesFields {
     reasoning: Option<Reasoning>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct Reasoning {
     effort: Option<String>,
 }

@@ -4,8 +4,8 @@ use crate::server::{Setup, TestServer};
 use rf_server::ApiKeys;
 use serde_json::json;
 
-/// All routes, and one that does not exist.
-const ROUTES: &[(&str, &str)] = &[
+/// All routes that need a key, and one that does not exist.
+pub(crate) const ROUTES: &[(&str, &str)] = &[
     ("GET", "/v1/models"),
     ("GET", "/v1/models/demo"),
     ("POST", "/v1/chat/completions"),
@@ -87,9 +87,10 @@ fn a_refusal_has_the_form_of_the_api() {
 }
 
 #[test]
-fn health_needs_no_key_and_metrics_if_asked() {
+fn health_and_the_document_need_no_key_and_metrics_if_asked() {
     let open = server(false);
     assert_eq!(open.get("/health").status, 200);
+    assert_eq!(open.get("/openapi.json").status, 200);
     assert_eq!(open.get("/metrics").status, 200);
     let closed = server(true);
     assert_eq!(closed.get("/health").status, 200);

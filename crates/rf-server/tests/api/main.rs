@@ -17,6 +17,7 @@ mod faults;
 mod keys;
 mod models;
 mod openai;
+mod openapi;
 mod operation;
 mod page;
 mod structured;

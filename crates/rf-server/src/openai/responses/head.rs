@@ -1,6 +1,7 @@
 //! The states of a response.
 
 use rocmforge::engine::StopReason;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::items::Item;
@@ -11,8 +12,9 @@ use crate::generation::Usage;
 use crate::state::{ServedModel, now};
 
 /// A response in one of its states.
-#[derive(Serialize)]
-pub(super) struct ResponseJson<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Response")]
+pub(crate) struct ResponseJson<'a> {
     id: &'a str,
     object: &'static str,
     created_at: u64,
@@ -38,36 +40,37 @@ pub(super) struct ResponseJson<'a> {
     metadata: NoFields,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResponseFailure")]
 struct FailureJson {
     code: &'static str,
     message: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct IncompleteDetails {
     reason: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ReasoningSettings {
     effort: (),
     summary: (),
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct TextSettings {
     format: TextFormat,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct TextFormat {
     #[serde(rename = "type")]
     kind: &'static str,
 }
 
 /// Counts of tokens.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ResponseUsage {
     input_tokens: usize,
     input_tokens_details: InputDetails,
@@ -76,12 +79,12 @@ struct ResponseUsage {
     total_tokens: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct InputDetails {
     cached_tokens: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct OutputDetails {
     reasoning_tokens: usize,
 }

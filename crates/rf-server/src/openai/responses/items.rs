@@ -1,6 +1,7 @@
 //! Items: what goes into a response, and what comes out.
 
 use rocmforge::messages::{Answer, AnswerCall, Message, MessageCall};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ use crate::error::ApiError;
 use crate::fields::TextOr;
 
 /// A part of the conversation. Messages may come without a type.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct InputItem {
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -69,7 +70,7 @@ pub(super) fn messages(items: Vec<InputItem>) -> Result<Vec<Message>, ApiError> 
 }
 
 /// A part of an answer.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Item {
     Message {
@@ -95,7 +96,7 @@ pub(super) enum Item {
 }
 
 /// The text of an item.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum ContentPart {
     OutputText { text: String, annotations: NoItems, logprobs: NoItems },

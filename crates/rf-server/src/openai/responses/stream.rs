@@ -2,6 +2,7 @@
 
 use rocmforge::engine::StopReason;
 use rocmforge::messages::Delta;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::head::{Head, ResponseJson};
@@ -36,8 +37,9 @@ enum Kind {
 }
 
 /// An event: its type and number, and the fields of its type.
-#[derive(Serialize)]
-struct Event<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ResponseEvent")]
+pub(crate) struct Event<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     sequence_number: u64,
@@ -45,7 +47,7 @@ struct Event<'a> {
     fields: EventFields<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum EventFields<'a> {
     Response {
@@ -83,7 +85,7 @@ enum EventFields<'a> {
 }
 
 /// The place of the open item, and of the part that it consists of.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Place<'a> {
     item_id: &'a str,
     output_index: usize,
