@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::error::ErrorBody;
 
-/// What a route takes and answers.
+/// The requests and answers of a route.
 pub(crate) struct Operation {
     summary: &'static str,
     /// The types that the body of a request is read as, one after the other.

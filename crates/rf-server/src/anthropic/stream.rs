@@ -22,7 +22,7 @@ pub(crate) enum Event<'a> {
     MessageStop,
 }
 
-/// What is added to a block.
+/// An addition to a block.
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub(crate) enum BlockDelta {

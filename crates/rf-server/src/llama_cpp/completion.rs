@@ -159,7 +159,7 @@ pub(crate) struct CompletionJson<'a> {
     completion_probabilities: Option<Vec<WithAlternatives<ProbableToken>>>,
 }
 
-/// What is known at the end of a text.
+/// The fields of a text that has ended.
 #[derive(Serialize, JsonSchema)]
 struct CompletionEnd<'a> {
     model: &'a str,

@@ -41,7 +41,7 @@ struct ModelJson {
     residence: Option<Residence>,
 }
 
-/// What is known of a model only while it is loaded.
+/// The fields of a model that is loaded.
 #[derive(Serialize, JsonSchema)]
 struct Residence {
     expires_at: String,
@@ -59,7 +59,7 @@ struct Details {
     quantization_level: &'static str,
 }
 
-/// What is known of a model from its file.
+/// The facts about a model that its file has.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ShownModel {
     license: String,

@@ -203,7 +203,7 @@ impl DeltaJson {
     }
 }
 
-/// What all chunks of a response share.
+/// The fields that all chunks of a response share.
 struct Head {
     id: String,
     created: u64,
