@@ -2,19 +2,10 @@
 //!
 //! [`CpuBackend`] implements [`rf_graph::Backend`]. Weights are packed into panels of 16 rows when
 //! a program is compiled, and every kernel is written once over a 16-lane vector interface that
-//! each [`Isa`] implements.
+//! each [`Isa`] implements, so all ISAs, any number of threads and any batch compute the same bits.
 //!
-//! **Place in the layering.** Above rf-graph, like the other backends. It knows no model and no file
-//! format.
-//!
-//! **Where to start.** `exec`, then `panel` (the layout of weights) and `simd`.
-//!
-//! **Invariants.**
-//! - All ISAs, any number of threads and any batch composition compute the same bits.
-//! - An [`Isa`] exists only where the CPU supports it, so holding one proves that its instructions run.
-//! - A weight that is not finite is an error when the program is compiled, or when a mapped row is
-//!   read.
-//! - [`Backend::memory_need`](rf_graph::Backend::memory_need) is the memory that the executor holds.
+//! Start reading at `exec`, then `panel` (the layout of weights) and `simd`. In the layering this
+//! crate is above rf-graph, like the other backends; it knows no model and no file format.
 //!
 //! | module | content |
 //! |---|---|

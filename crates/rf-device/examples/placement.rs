@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("needs {} MiB in all", need.total_bytes() >> 20);
 
     let loaded = placement.load(&model, options, &mut |event| match event {
-        LoadEvent::Placed(layers) => println!("trying {layers}"),
+        LoadEvent::Placed(layers) => println!("{layers}"),
         LoadEvent::Warning(warning) => println!("warning: {warning}"),
         // Progress, for a bar.
         _ => (),

@@ -1,27 +1,17 @@
 //! Devices of this machine: which there are, which one a model gets, how its layers are placed.
 //!
-//! Programs use the crate `rocmforge`, which loads models through this crate. This crate is for those
-//! that run an [`Engine`](rf_engine::Engine) themselves or diagnose GPUs.
+//! Programs use the crate `rocmforge`, which loads models through this crate. This crate is for
+//! those that run an [`Engine`](rf_engine::Engine) themselves, as the example `placement` does, or
+//! diagnose GPUs.
 //!
 //! [`DeviceOptions`] say which device a model may use and how many layers the GPU gets;
 //! [`Placement::open`] opens the backends, [`Placement::memory_need`] computes the memory plan, and
 //! [`Placement::load`] loads a model. Where the choice is automatic and a GPU fails, the CPU takes
-//! over, and the caller gets a [`Warning`].
+//! over, and the caller gets a [`Warning`]. Nothing is printed here.
 //!
-//! **Place in the layering.** Above rf-engine and both backends, below `rocmforge`. It is the only
-//! library that names both backends.
-//!
-//! **Where to start.** [`Placement`]. The example `placement` loads a model. With the feature `gpu`,
-//! the modules `gpu` and `probe` list the GPUs.
-//!
-//! **Invariants.**
-//! - A device that the caller demands is used, or opening or loading fails. Only an automatic choice
-//!   falls back to the CPU, and never without a [`Warning`].
-//! - The arithmetic of memory is that of [`Backend::memory_need`](rf_graph::Backend::memory_need): the
-//!   plan and the check before loading are the same number.
-//! - With a prober, drivers of GPUs are first loaded by a child process, so a driver that crashes does
-//!   not end the program.
-//! - Nothing is printed.
+//! In the layering this crate is above rf-engine and both backends, and it is the only library that
+//! names both. Start reading at [`Placement`]. With the feature `gpu`, the modules `gpu` and
+//! `probe` list the GPUs.
 //!
 //! Invariants:
 //!

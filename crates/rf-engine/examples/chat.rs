@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 use rf_cpu::{CpuBackend, CpuOptions};
+use rf_engine::sampling::SamplerConfig;
 use rf_engine::{
     Answer, Conversation, Delta, Engine, EngineOptions, GenerateOptions, Message, Model,
 };
@@ -35,6 +36,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         conversation.messages.push(Message::new("user", question));
         let prompt = engine.model().chat_prompt(&conversation)?;
         let options = GenerateOptions {
+            // The same answers in every run.
+            sampler: SamplerConfig { seed: Some(1), ..SamplerConfig::default() },
             max_tokens: Some(48),
             // Markers of tool calls may be control tokens, whose text is left out otherwise.
             rendered_tokens: prompt.rendered_tokens.clone(),

@@ -11,8 +11,8 @@
 //! [`Perplexity`] scores a text, [`Activations`] sums up what its matmuls multiply, and
 //! [`SyntheticFeeder`] feeds random tokens for benchmarks.
 //!
-//! **Place in the layering.** Above rf-model and rf-chat, below rf-device and `rocmforge`. It names no
-//! backend, prints nothing and knows no protocol.
+//! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-chat. It
+//! names no backend, prints nothing and knows no protocol.
 //!
 //! Invariants:
 //!
@@ -22,7 +22,7 @@
 //! - The memory plan is the memory that an engine holds.
 //! - A panic in the sampler, constraint or sink of a request fails only this request.
 //!
-//! A chat on the CPU:
+//! The continuation of a text on the CPU; the example `chat` answers a conversation:
 //!
 //! ```
 //! use std::ops::ControlFlow;

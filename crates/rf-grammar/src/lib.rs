@@ -1,8 +1,14 @@
 //! Structured output: which tokens may come next, so that the text fits a schema or grammar.
 //!
-//! The result is a [`Constraint`] of the scheduler. The work is done by `llguidance`; this crate
-//! connects it to [`rf_tokenizer`], converts GBNF, writes the calls that a request demands in the
-//! model's own form, and locates errors.
+//! Start reading at [`GrammarCompiler`], built once per model, and [`Grammar`]. The result is a
+//! [`Constraint`] of the scheduler. The work is done by `llguidance`; this crate connects it to
+//! [`rf_tokenizer`], converts GBNF, writes the calls that a request demands in the model's own
+//! form, and locates errors. In the layering it is above rf-engine, and it knows no backend.
+//!
+//! Invariants:
+//!
+//! - No grammar makes this crate panic, and none takes more than the time and memory of [`limits`].
+//! - An output that ends on its own fits its grammar.
 //!
 //! References of a schema (`$ref`) resolve within the schema. Nothing is fetched, so llguidance is
 //! used without its feature `referencing`, which saves 17 packages. GBNF is converted to Lark here,

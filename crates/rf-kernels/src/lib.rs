@@ -1,6 +1,6 @@
 //! HIP kernels, their code objects, and the GPU backend that launches them.
 //!
-//! [`GpuBackend`] implements [`rf_graph::Backend`] with the runtime of rf-hip. Kernel sources are in
+//! The crate implements the ops of rf-graph with the runtime of rf-hip. Kernel sources are in
 //! `kernels/` at the top of the repository; the link `kernels` in this crate makes them part of the
 //! package. `kernels/README.md` describes them. They use a prelude over compiler builtins, so clang
 //! alone compiles them to AMD code objects and to PTX, and the host sees one runtime. Every kernel
@@ -30,18 +30,8 @@
 //! - The memory plan of a program is the memory that it takes.
 //! - Without clang at build time the crate builds; `rf-cli doctor` reports the missing kernels.
 //!
-//! **Place in the layering.** Above rf-graph and rf-hip, like rf-cpu. It knows no model and no file
-//! format.
-//!
-//! **Where to start.** [`objects`], the choice of machine code for a device, then `exec` (packed
-//! weights, the launches of an op) and `params` (the parameters of a kernel, for both languages).
-//!
-//! **Invariants.**
-//! - A missing runtime, device or code object is an error of [`GpuBackend::new`], never a panic.
-//! - A kernel's parameters have the same fields at the same offsets in Rust and in C, because one table
-//!   writes both.
-//! - Every kernel passes the cases of [`rf_graph::case`] within the bounds that hold for the CPU.
-//! - A result does not depend on captured graphs or on the division of work into launches.
+//! A program starts without a GPU. If the runtime or the device is missing, opening the backend
+//! returns an error:
 //!
 //! ```
 //! use rf_graph::Backend;

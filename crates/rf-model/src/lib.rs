@@ -4,16 +4,9 @@
 //! layer itself is [`rf_graph::layer`]. A family is one file in `families/`: hyper-parameters as
 //! data for that layer, and a table of weights.
 //!
-//! **Place in the layering.** Above rf-gguf and rf-graph, below rf-engine. It names no backend.
-//!
-//! **Where to start.** `families/llama.rs`, then `config.rs` and `build.rs`. The example `operations`
-//! lists the ops of a model.
-//!
-//! **Invariants.**
-//! - Every supported architecture has a golden model, and computes what llama.cpp computes for it.
-//! - A tensor that the architecture does not use is an error, because the result would be wrong.
-//! - No metadata and no shape of a tensor makes this crate panic.
-//! - Weights are views of the file. Only those that the graph needs in another form are copied.
+//! Start reading at `families/llama.rs`, then `config.rs` and `build.rs`. In the layering
+//! this crate is above rf-gguf and rf-graph. It names no backend. The example `operations` lists
+//! the ops of a model.
 //!
 //! Invariants:
 //!

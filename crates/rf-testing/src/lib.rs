@@ -4,9 +4,8 @@
 //! the folder `golden` of the repository. [`shared`] finds the fuller sets of test data that lie
 //! beside some checkouts. A test that cannot run says so with [`skip!`] and passes.
 //!
-//! With the feature `engine` there are also [`engine`](crate::engine) and stub backends. A unit
-//! test of `rf-engine` itself must not use it: there the engine is compiled a second time, so the
-//! types differ.
+//! With the feature `engine` there are also engines and stub backends. A unit test of `rf-engine`
+//! itself must not use it: there the engine is compiled a second time, so the types differ.
 //!
 //! Functions panic where test data in the repository are missing or damaged.
 //!

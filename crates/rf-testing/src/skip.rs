@@ -21,7 +21,7 @@ macro_rules! skip {
     };
 }
 
-/// Prints the line of [`skip!`](crate::skip).
+/// Prints the line of [`skip!`](macro@crate::skip).
 #[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
 pub fn skipped(why: Arguments<'_>) {
     eprintln!("skipped: {why}");
