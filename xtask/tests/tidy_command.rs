@@ -21,6 +21,8 @@ fn stdout(output: &Output) -> String {
 const WORKSPACE: &str = "[workspace]\nresolver = \"3\"\nmembers = [\"crates/rf-kv\"]\n\
                          [workspace.lints.rust]\nunsafe_code = \"deny\"\n";
 
+const MEMBER: &str = "[package]\nname = \"rf-kv\"\npublish = false\n[lints]\nworkspace = true\n";
+
 /// The map of this repository with a table of one crate.
 fn architecture() -> String {
     let text = include_str!("../../ARCHITECTURE.md");
@@ -38,7 +40,7 @@ fn clean_checkout() -> tempfile::TempDir {
         ("Cargo.toml", WORKSPACE),
         ("ARCHITECTURE.md", &*architecture()),
         ("CHANGELOG.md", "## [Unreleased]\n"),
-        ("crates/rf-kv/Cargo.toml", "[package]\nname = \"rf-kv\"\n[lints]\nworkspace = true\n"),
+        ("crates/rf-kv/Cargo.toml", MEMBER),
         ("crates/rf-kv/src/lib.rs", "//! Pages.\n"),
         ("target/debug/build.rs", "generated\n"),
     ] {
