@@ -16,8 +16,8 @@ fn model(file: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A reranker with a vocabulary of word pieces, whose texts begin and end with marks. The golden models
-/// share a byte-level vocabulary without marks.
+/// A reranker with a vocabulary of word pieces, whose texts begin and end with marks. The golden
+/// models share a byte-level vocabulary without marks.
 fn wordpiece() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/wordpiece_rank.gguf").to_owned()
 }

@@ -1,8 +1,8 @@
 //! The GGUF container: reads untrusted model files, writes new ones.
 //!
 //! **Place in the layering.** Above `rf-quant`, whose [`DType`] is the format of a tensor; below
-//! `rf-model`, which interprets keys and tensors. This crate knows no architecture, no tokenizer and
-//! no device.
+//! `rf-model`, which interprets keys and tensors. This crate knows no architecture, no tokenizer
+//! and no device.
 //!
 //! **Where to start.** [`Gguf`] is an opened model: [`Gguf::metadata`], [`Gguf::tensors`],
 //! [`Gguf::data`]. [`GgufWriter`] writes a file. Internally, `parse` reads one file through
