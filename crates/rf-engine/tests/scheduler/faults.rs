@@ -2,10 +2,12 @@
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::thread;
 
 use rf_engine::StopReason;
 use rf_engine::scheduler::{Event, Request, RequestError, SubmitError};
 
+use crate::limits::hold;
 use crate::support::{
     ENGINE, SCHEDULER, alone, ask, end, engine, greedy, prompt, start, submit, tiny,
 };
@@ -14,12 +16,21 @@ use crate::support::{
 fn a_cancelled_request_ends_and_gives_its_pages_back() {
     let scheduler = start(ENGINE, SCHEDULER);
     let handle = scheduler.handle();
-    let (id, events) = submit(&handle, &prompt(1, 60), &greedy(1000), |r| r.num_choices = 3);
-    events.wait_for_tokens(10);
+    let mut request = Request::new(prompt(1, 60), greedy(1000));
+    request.num_choices = 3;
+    // Without a buffer: the request cannot end before it is cancelled.
+    let (sender, receiver) = sync_channel(0);
+    let sink = move |event| match sender.send(event) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    };
+    let id = handle.submit(request, sink).unwrap();
+    let tokens = receiver.iter().filter(|event| matches!(event, Event::Token { .. }));
+    assert_eq!(tokens.take(10).count(), 10);
     assert!(handle.stats().kv_pages_used > 0);
     handle.cancel(id);
     let ends: Vec<Event> =
-        events.receiver.iter().filter(|e| matches!(e, Event::Finished { .. })).collect();
+        receiver.iter().filter(|event| matches!(event, Event::Finished { .. })).collect();
     // The last event comes after the statistics.
     let stats = handle.stats();
     assert_eq!((stats.running, stats.kv_pages_used, stats.finished.cancelled), (0, 0, 3));
@@ -93,18 +104,24 @@ fn a_sink_that_breaks_or_panics_at_any_event_ends_its_request() {
 fn a_shutdown_ends_all_requests() {
     let scheduler = start(ENGINE, SCHEDULER);
     let handle = scheduler.handle();
+    // Holds the engine until the shutdown has begun, so that no request ends before.
+    let release = hold(&handle);
     let events: Vec<_> =
         (0..100).map(|i| submit(&handle, &prompt(i, 50), &greedy(110), |_| ()).1).collect();
-    events[0].wait_for_tokens(1);
-    let stats = end(scheduler);
-    assert!(stats.finished.cancelled > 0);
+    let ending = thread::spawn(move || end(scheduler));
+    let probe = || Request::new(vec![1], greedy(1));
+    let go_on = |_: Event| ControlFlow::Continue(());
+    while handle.submit(probe(), go_on) != Err(SubmitError::ShuttingDown) {
+        thread::yield_now();
+    }
+    drop(release);
+    let stats = ending.join().unwrap();
+    assert!(stats.finished.cancelled >= 100, "{stats:?}");
     for events in events {
         let last = events.receiver.iter().last();
         assert!(matches!(last, Some(Event::Finished { .. })), "{last:?}");
     }
-    let late = Request::new(vec![1], greedy(1));
-    let go_on = |_: Event| ControlFlow::Continue(());
-    assert_eq!(handle.submit(late, go_on).unwrap_err(), SubmitError::ShuttingDown);
+    assert_eq!(handle.submit(probe(), go_on).unwrap_err(), SubmitError::ShuttingDown);
     assert_eq!(handle.stats(), stats);
 }
 
