@@ -3,7 +3,7 @@
 mod device;
 
 use device::{Device, all_checks, grid};
-use rf_emu::{Arch, Checks, Fault, FaultKind, Grid, Launch, Options, dispatch};
+use rf_emu::{Arch, Checks, Fault, FaultKind, Grid, Hint, Launch, Options, dispatch};
 
 fn devices() -> [Device; 3] {
     [
@@ -173,6 +173,29 @@ fn uses_of_what_was_never_written_are_found() {
         let never_written = device.memory.allocate(64 * 4).unwrap();
         let out = device.buffer(&[0; 64]);
         for fault in faults(&device, "uninitialised_memory", &[never_written, out]) {
+            assert!(fault.to_string().contains("an address depends on"), "{fault}");
+        }
+    }
+}
+
+/// Byte 10 and the words from 32 on are not written.
+#[test]
+fn a_copy_keeps_which_bytes_were_never_written() {
+    for device in devices() {
+        let from = device.memory.allocate(64 * 4).unwrap();
+        let ranges = device.memory.ranges();
+        let view = ranges.resolve_writable(from, 64 * 4, &mut Hint::default()).unwrap();
+        view.write(0, &[1; 10]);
+        view.write(11, &[1; 32 * 4 - 11]);
+        let copied = device.buffer(&[0; 64]);
+        device.run("copy", grid(1, 64), &bytes(&[from, copied]), &all_checks(0)).unwrap();
+        let ranges = device.memory.ranges();
+        let view = ranges.resolve(copied, 64 * 4, &mut Hint::default()).unwrap();
+        assert_eq!(view.first_uninitialised(0, 64 * 4), Some(10));
+        assert_eq!(view.first_uninitialised(11, 64 * 4 - 11), Some(32 * 4));
+        assert_eq!((32 * 4..64 * 4).find(|&at| view.is_initialised(at, 1)), None);
+        let out = device.buffer(&[0; 64]);
+        for fault in faults(&device, "uninitialised_memory", &[copied, out]) {
             assert!(fault.to_string().contains("an address depends on"), "{fault}");
         }
     }

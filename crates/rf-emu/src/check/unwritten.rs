@@ -3,6 +3,10 @@
 //! A bit per lane of a vector register, and per bit of a scalar register, says whether it was
 //! written. Operations pass the bits on, as valgrind does: moving a value that was never written is
 //! no fault. An address, a condition or a stored value that depends on one is.
+//!
+//! One kind of store only moves a value, too: that of a register as it was loaded from global
+//! memory. A kernel that copies a page also copies the slots of it that are not in use yet. The
+//! bytes stay unwritten at their new place.
 
 use super::operands::{Operands, Registers};
 use crate::{
@@ -21,11 +25,31 @@ pub(crate) struct Written {
     vector: Vec<u32>,
     scalar: Vec<u32>,
     scc: bool,
+    /// The vector registers as they were loaded, with bytes that were never written.
+    loaded: Vec<Loaded>,
+}
+
+/// A register as it was loaded from global memory.
+#[derive(Debug)]
+struct Loaded {
+    register: u16,
+    /// The lanes with bytes that were never written, in this register or the next ones.
+    lanes: u32,
+    /// For each byte of the register, the lanes in which it was never written.
+    unwritten: [u32; 4],
+}
+
+/// The bytes that a lane accesses and that were never written: a bit for each of up to 16.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Holes {
+    pub(crate) lane: usize,
+    pub(crate) bytes: u16,
 }
 
 impl Written {
     pub(crate) fn new() -> Self {
-        let mut written = Self { vector: vec![0; 288], scalar: vec![0; 160], scc: false };
+        let mut written =
+            Self { vector: vec![0; 288], scalar: vec![0; 160], scc: false, loaded: Vec::new() };
         written.reset();
         written
     }
@@ -35,6 +59,7 @@ impl Written {
         self.vector.fill(0);
         self.scalar.fill(0);
         self.scc = false;
+        self.loaded.clear();
         for register in [register::NULL, register::M0, register::EXEC, register::EXEC + 1] {
             self.scalar[usize::from(register)] = u32::MAX;
         }
@@ -145,7 +170,12 @@ impl Written {
             for register in registers.iter() {
                 let bits = self.bits(registers.vector, register);
                 let missing = if registers.vector {
-                    !bits & wave.exec()
+                    let moved = if is_data && moves(instruction).is_some() {
+                        self.moved_lanes(register)
+                    } else {
+                        0
+                    };
+                    !bits & wave.exec() & !moved
                 } else {
                     u32::from(bits != u32::MAX)
                 };
@@ -157,6 +187,56 @@ impl Written {
             }
         }
         Ok(())
+    }
+
+    /// The lanes in which a vector register is as it was loaded, with bytes that were never written.
+    fn moved_lanes(&self, register: u16) -> u32 {
+        let loaded = self.loaded.iter().find(|loaded| loaded.register == register);
+        loaded.map_or(0, |loaded| loaded.lanes)
+    }
+
+    /// Records what a load from global memory brought to `count` registers from `first` on.
+    pub(crate) fn load(&mut self, first: u8, count: u8, holes: &[Holes]) {
+        if holes.is_empty() {
+            return;
+        }
+        let lanes = holes.iter().fold(0, |lanes, holes| lanes | 1 << holes.lane);
+        for at in 0..count {
+            let mut unwritten = [0; 4];
+            for (byte, of_byte) in unwritten.iter_mut().enumerate() {
+                for holes in holes {
+                    let bit = holes.bytes >> (usize::from(at) * 4 + byte) & 1;
+                    *of_byte |= u32::from(bit) << holes.lane;
+                }
+            }
+            self.loaded.push(Loaded {
+                register: u16::from(first) + u16::from(at),
+                lanes,
+                unwritten,
+            });
+        }
+    }
+
+    /// The bytes that a store moves although they were never written.
+    pub(crate) fn holes(&self, instruction: &Instruction, exec: u32) -> Vec<Holes> {
+        let mut holes = Vec::new();
+        let Some((first, count)) = moves(instruction) else { return holes };
+        for loaded in &self.loaded {
+            let Some(at) =
+                loaded.register.checked_sub(first.into()).filter(|at| *at < count.into())
+            else {
+                continue;
+            };
+            let missing = !self.vector[usize::from(loaded.register)] & loaded.lanes & exec;
+            for lane in (0..32).filter(|lane| missing >> lane & 1 != 0) {
+                let bytes = (0..4).fold(0, |bytes, byte| {
+                    let bit = loaded.unwritten[usize::from(byte)] >> lane & 1;
+                    bytes | (bit as u16) << (at * 4 + byte)
+                });
+                holes.push(Holes { lane, bytes });
+            }
+        }
+        holes
     }
 
     fn branch(&self, op: SaluOp) -> Result<(), Problem> {
@@ -187,6 +267,9 @@ impl Written {
         operands: &Operands,
         loaded: u32,
     ) {
+        if !self.loaded.is_empty() {
+            self.overwrite(instruction, operands);
+        }
         match instruction.op {
             Op::Vmem(_) | Op::Ds(_) | Op::ScalarLoad(_) | Op::ScalarLoadSmall(_) | Op::Time => {
                 self.write(operands, exec, loaded);
@@ -212,6 +295,20 @@ impl Written {
             Op::Valu(op) => self.vector(wave, exec, op, instruction, operands),
             Op::ScalarCacheInvalidate | Op::Prefetch => {}
         }
+    }
+
+    /// Forgets how registers were loaded that an instruction writes.
+    fn overwrite(&mut self, instruction: &Instruction, operands: &Operands) {
+        let halves = [Some(instruction), instruction.second.as_deref()];
+        self.loaded.retain(|loaded| {
+            let is_written = operands.writes.iter().any(|registers| {
+                registers.vector && registers.iter().any(|register| register == loaded.register)
+            });
+            let is_half = halves.iter().flatten().any(|half| {
+                matches!(half.dst, Operand::Vgpr(register) if u16::from(register) == loaded.register)
+            });
+            !is_written && !is_half
+        });
     }
 
     /// The lanes in which all sources were written.
@@ -398,6 +495,19 @@ impl Written {
             SaluOp::NotB32 | SaluOp::MovB32 => first,
             _ => first & second,
         }
+    }
+}
+
+/// The first register and the number of registers of a store that may move what was loaded: one of
+/// whole registers to global memory.
+fn moves(instruction: &Instruction) -> Option<(u8, u8)> {
+    match (instruction.op, instruction.encoding, instruction.src[1].operand) {
+        (Op::Vmem(VmemOp::Store(access)), Encoding::Global, Operand::Vgpr(first))
+            if access.bytes() >= 4 =>
+        {
+            Some((first, access.registers()))
+        }
+        _ => None,
     }
 }
 

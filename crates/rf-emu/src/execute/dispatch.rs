@@ -129,6 +129,7 @@ impl Program {
             shadow: shared.shadow.as_ref(),
             clock: Clock::default(),
             raced: None,
+            holes: Vec::new(),
             changed: false,
             hazards: self.hazards(checks),
             random: Random::new(options.seed),

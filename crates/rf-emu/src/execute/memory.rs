@@ -12,6 +12,7 @@ use crate::{
     check::{
         global::{Kind as WriteKind, Load, Span},
         race::Accessor,
+        unwritten::Holes,
     },
     fault::{FaultKind, Problem},
     isa::{
@@ -61,6 +62,15 @@ pub(super) fn from_register(access: Access, value: u32) -> u32 {
         Access::High { .. } => value >> 16,
         _ => value,
     }
+}
+
+/// The bytes of a load that were never written. Those of values that are extended are not followed.
+fn holes(view: &View<'_>, at: usize, bytes: usize, lane: usize) -> Option<Holes> {
+    if bytes < 4 {
+        return None;
+    }
+    let missing = (0..bytes).filter(|byte| !view.is_initialised(at + byte, 1));
+    Some(Holes { lane, bytes: missing.fold(0, |mask, byte| mask | 1 << byte) })
 }
 
 impl Group<'_> {
@@ -133,6 +143,7 @@ impl Group<'_> {
         }
         let exec = wave.exec();
         let mut written = u32::MAX;
+        self.holes.clear();
         match op {
             VmemOp::Invalidate | VmemOp::WriteBackInvalidate => {
                 let drops = self.drops(instruction);
@@ -154,6 +165,7 @@ impl Group<'_> {
                     return Ok(written);
                 }
                 let store = WriteKind::Plain;
+                self.holes.clear();
                 // The destination may overlap the address.
                 let places = Self::places(wave, instruction);
                 for lane in (0..LANES).filter(|&lane| is_set(exec, lane)) {
@@ -246,8 +258,12 @@ impl Group<'_> {
         if self.checks.uninitialised && !(spread.is_dense() && view.is_initialised(0, spread.bytes))
         {
             for lane in (0..LANES).filter(|&lane| is_set(exec, lane)) {
-                let is_written = view.is_initialised(spread.offsets[lane] as usize, bytes);
+                let at = spread.offsets[lane] as usize;
+                let is_written = view.is_initialised(at, bytes);
                 written &= !(u32::from(!is_written) << lane);
+                if !is_written {
+                    self.holes.extend(holes(&view, at, bytes, lane));
+                }
             }
         }
         let mut loaded = [[0; LANES]; 4];
@@ -316,6 +332,27 @@ impl Group<'_> {
         Some(())
     }
 
+    /// Records after a store that it moved bytes that were never written.
+    pub(super) fn unwrite(
+        &mut self,
+        wave: &Wave,
+        instruction: &Instruction,
+        moved: &[Holes],
+    ) -> Result<(), FaultKind> {
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let places = Self::places(wave, instruction);
+        for holes in moved {
+            let Place::Global(address) = places[holes.lane] else { continue };
+            for byte in (0..16).filter(|byte| holes.bytes >> byte & 1 != 0) {
+                let view = self.ranges.resolve_writable(address + byte, 1, &mut self.hint)?;
+                view.unmark(0);
+            }
+        }
+        Ok(())
+    }
+
     /// The place of each lane.
     fn places(wave: &Wave, instruction: &Instruction) -> [Place; LANES] {
         let offset = i64::from(instruction.immediate);
@@ -359,7 +396,11 @@ impl Group<'_> {
                     shadow.observe(&mut self.clock, span(&view, self.hint));
                 }
                 let tracks = self.checks.uninitialised;
-                Ok((words, !races && (!tracks || view.is_initialised(0, bytes as usize))))
+                let is_written = !tracks || view.is_initialised(0, bytes as usize);
+                if !is_written && !races {
+                    self.holes.extend(holes(&view, 0, bytes as usize, lane));
+                }
+                Ok((words, !races && is_written))
             }
             Place::Lds(address) => self.lds.load(accessor, address, bytes),
             Place::Scratch(address) => {

@@ -18,13 +18,13 @@ use crate::{
         global::{Clock, GlobalShadow},
         hazards::Hazards,
         race::Accessor,
-        unwritten::Written,
+        unwritten::{Holes, Written},
         waits::Waits,
     },
     fault::{Fault, FaultKind, Place, Problem},
     isa::{
-        instruction::Encoding,
-        op::{Access, DsOp, Op},
+        instruction::{Encoding, Operand},
+        op::{Access, DsOp, Op, VmemOp},
     },
 };
 
@@ -76,6 +76,8 @@ pub(crate) struct Group<'a> {
     pub(super) clock: Clock,
     /// The first load that raced, until its value is used.
     pub(super) raced: Option<FaultKind>,
+    /// What the last vector load brought from global memory, although it was never written.
+    pub(super) holes: Vec<Holes>,
     /// True if a store or an atomic update changed memory since it was set to false.
     pub(super) changed: bool,
     /// The instructions that must not be reached.
@@ -383,7 +385,14 @@ impl Group<'_> {
                 let complete = self.scalar_load(wave, instruction, access, 1)?;
                 loaded = if complete { u32::MAX } else { 0 };
             }
-            Op::Vmem(op) => loaded = self.vector_memory(wave, accessor, instruction, op)?,
+            Op::Vmem(op) => {
+                let moved = match &running.written {
+                    Some(written) => written.holes(instruction, exec),
+                    None => Vec::new(),
+                };
+                loaded = self.vector_memory(wave, accessor, instruction, op)?;
+                self.unwrite(wave, instruction, &moved)?;
+            }
             Op::Ds(op) => loaded = self.data_share(wave, accessor, instruction, op)?,
             Op::Time => wave.set_scalar_wide(instruction.dst, self.counters.instructions()),
             Op::ScalarCacheInvalidate | Op::Prefetch => {}
@@ -398,6 +407,11 @@ impl Group<'_> {
             };
             let loaded = exchanged.unwrap_or(loaded);
             written.pass(wave, exec, instruction, &slot.operands, loaded);
+            if let (Op::Vmem(VmemOp::Load(access)), Operand::Vgpr(dst)) =
+                (instruction.op, instruction.dst)
+            {
+                written.load(dst, access.registers(), &self.holes);
+            }
         }
         Ok(flow)
     }

@@ -231,7 +231,7 @@ impl<'a> View<'a> {
             return;
         }
         for at in (0..self.bytes).filter(|&at| !from.is_initialised(at, 1)) {
-            self.unmark(self.start + at);
+            self.unmark(at);
         }
     }
 
@@ -289,8 +289,9 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Records that a byte of the allocation is not written.
-    fn unmark(&self, byte: usize) {
+    /// Records that the byte at `at` is not written.
+    pub(crate) fn unmark(&self, at: usize) {
+        let byte = self.start + at;
         if let Some(shadow) = self.allocation.shadow() {
             shadow[byte / 64].fetch_and(!(1 << (byte % 64)), Relaxed);
         }

@@ -9,8 +9,7 @@ use rf_testing::{
 };
 
 use crate::models::{
-    F16_DEVIATION, TinyModel, all_logits, argmax, demo_folder, find, greedy, ids, json, load,
-    logits_by_token,
+    TinyModel, all_logits, argmax, demo_folder, find, greedy, ids, json, load, logits_by_token,
 };
 use crate::mtp;
 
@@ -118,11 +117,8 @@ fn long_prompts_on_two_gpus_give_what_one_gives() {
 
 #[test]
 fn golden_models_match_on_the_gpu() {
-    // Known deviations on an emulated gfx1100, not explained yet: gemma4_31b in a prompt is off by 0.0243
-    // (bound 0.0181), deepseek2_groups in chunks by 9.0e-3.
-    const DEVIATING: [&str; 2] = ["gemma4_31b", "deepseek2_groups"];
     let Some(backend) = gpu() else { return };
-    check_golden_models(&backend, golden_models(), |name| !DEVIATING.contains(&name));
+    check_golden_models(&backend, golden_models(), |_| true);
 }
 
 /// Every layer but the first ones is on the GPU, with its part of the cache.
@@ -196,16 +192,12 @@ fn check_golden_models(
         }
         if model.0.mtp_logits().is_some() {
             mtp::check(&model, backend, "the GPU");
-            // Known fault: with a recurrent state, drafting copies a state that no kernel has written.
-            // The emulated card refuses that: 'copy_bytes': a stored value is not initialised.
-            if !model.is_recurrent() {
-                mtp::check_greedy(&model, backend);
-            }
+            mtp::check_greedy(&model, backend);
         }
         if model.is_recurrent() || model.has_latents() {
             let deviation = model.chunk_deviation(backend);
             eprintln!("{:24} {:14} {deviation:.1e}", model.name(), "chunks");
-            let most = if from_f16 { F16_DEVIATION } else { 1e-4 };
+            let most = if from_f16 { model.f16_deviation() } else { 1e-4 };
             if deviation.is_nan() || deviation >= most {
                 wrong.push(format!("{} on the GPU in chunks: {deviation}", model.name()));
             }

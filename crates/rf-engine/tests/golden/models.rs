@@ -14,7 +14,13 @@ use serde_json::Value;
 
 /// The largest error of a logit by operands that are rounded to f16, as a share of the largest
 /// logit.
-pub(crate) const F16_DEVIATION: f32 = 5e-3;
+const F16_DEVIATION: f32 = 5e-3;
+
+/// The same for models whose logits depend more on rounding. The reference, with the operands of
+/// matrix products and attention rounded to f16, is off by 1.4e-2 and 1.2e-2 in the first two. In
+/// the third one it chooses other experts for a token, and is off by 0.15.
+const F16_DEVIATIONS: [(&str, f32); 3] =
+    [("gemma4_31b", 1.4e-2), ("gemma4_e4b", 1.2e-2), ("deepseek2_groups", 2e-2)];
 
 /// The folder of the demo model.
 pub(crate) fn demo_folder() -> PathBuf {
@@ -195,7 +201,14 @@ impl TinyModel {
     pub(crate) fn bound(&self, logits: &[f32], from_f16: bool) -> f32 {
         let bound = self.0.bound();
         let largest = logits.iter().map(|x| x.abs()).fold(0.0, f32::max);
-        if from_f16 { bound.max(F16_DEVIATION * largest) } else { bound }
+        if from_f16 { bound.max(self.f16_deviation() * largest) } else { bound }
+    }
+
+    /// The largest error of a logit by operands that are rounded to f16, as a share of the largest
+    /// logit.
+    pub(crate) fn f16_deviation(&self) -> f32 {
+        let own = F16_DEVIATIONS.iter().find(|(name, _)| *name == self.name());
+        own.map_or(F16_DEVIATION, |(_, deviation)| *deviation)
     }
 
     /// Returns true if layers have recurrent states.
