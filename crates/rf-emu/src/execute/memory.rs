@@ -1,5 +1,6 @@
 //! Scalar and vector memory instructions.
 
+mod holes;
 mod scope;
 
 use super::{
@@ -62,15 +63,6 @@ pub(super) fn from_register(access: Access, value: u32) -> u32 {
         Access::High { .. } => value >> 16,
         _ => value,
     }
-}
-
-/// The bytes of a load that were never written. Those of values that are extended are not followed.
-fn holes(view: &View<'_>, at: usize, bytes: usize, lane: usize) -> Option<Holes> {
-    if bytes < 4 {
-        return None;
-    }
-    let missing = (0..bytes).filter(|byte| !view.is_initialised(at + byte, 1));
-    Some(Holes { lane, bytes: missing.fold(0, |mask, byte| mask | 1 << byte) })
 }
 
 impl Group<'_> {
@@ -262,7 +254,7 @@ impl Group<'_> {
                 let is_written = view.is_initialised(at, bytes);
                 written &= !(u32::from(!is_written) << lane);
                 if !is_written {
-                    self.holes.extend(holes(&view, at, bytes, lane));
+                    self.holes.extend(Holes::of(&view, at, bytes, lane));
                 }
             }
         }
@@ -332,27 +324,6 @@ impl Group<'_> {
         Some(())
     }
 
-    /// Records after a store that it moved bytes that were never written.
-    pub(super) fn unwrite(
-        &mut self,
-        wave: &Wave,
-        instruction: &Instruction,
-        moved: &[Holes],
-    ) -> Result<(), FaultKind> {
-        if moved.is_empty() {
-            return Ok(());
-        }
-        let places = Self::places(wave, instruction);
-        for holes in moved {
-            let Place::Global(address) = places[holes.lane] else { continue };
-            for byte in (0..16).filter(|byte| holes.bytes >> byte & 1 != 0) {
-                let view = self.ranges.resolve_writable(address + byte, 1, &mut self.hint)?;
-                view.unmark(0);
-            }
-        }
-        Ok(())
-    }
-
     /// The place of each lane.
     fn places(wave: &Wave, instruction: &Instruction) -> [Place; LANES] {
         let offset = i64::from(instruction.immediate);
@@ -398,7 +369,7 @@ impl Group<'_> {
                 let tracks = self.checks.uninitialised;
                 let is_written = !tracks || view.is_initialised(0, bytes as usize);
                 if !is_written && !races {
-                    self.holes.extend(holes(&view, 0, bytes as usize, lane));
+                    self.holes.extend(Holes::of(&view, 0, bytes as usize, lane));
                 }
                 Ok((words, !races && is_written))
             }
