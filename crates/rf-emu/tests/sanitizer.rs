@@ -343,7 +343,7 @@ fn a_fault_says_all_that_is_known() {
         text("store_past_the_end", &[short, 10]),
         format!(
             "kernel 'store_past_the_end': 4 bytes at {:#x} are out of bounds: 0 bytes past the end \
-             of device allocation 4 (40 bytes at {short:#x}) [planted.hip:77; 0x6628: \
+             of device allocation 4 (40 bytes at {short:#x}) [planted.hip:77; 0x6928: \
              global_store_b32 v1, v0, s[0:1]; workgroup (0, 0, 0), wave 0, lane 10]",
             short + 40
         )
@@ -351,13 +351,13 @@ fn a_fault_says_all_that_is_known() {
     assert_eq!(
         text("divergent_barrier", &[buffer]),
         "kernel 'divergent_barrier': divergent barrier: wave 1 ended while wave 0 waits \
-         [planted.hip:12; 0x7330: s_barrier; workgroup (0, 0, 0), wave 0]"
+         [planted.hip:12; 0x7730: s_barrier; workgroup (0, 0, 0), wave 0]"
     );
     assert_eq!(
         text("transcendental_use", &[buffer]),
-        "kernel 'transcendental_use': hazard VALUTransUse with the instruction at 0x7610: a result \
+        "kernel 'transcendental_use': hazard VALUTransUse with the instruction at 0x7a10: a result \
          of the transcendental unit is used by one of the next vector instructions; \
-         s_waitcnt_depctr va_vdst(0) must stand between [planted.hip:181; 0x7618: v_add_f32_e32 \
+         s_waitcnt_depctr va_vdst(0) must stand between [planted.hip:184; 0x7a18: v_add_f32_e32 \
          v3, v3, v2; workgroup (0, 0, 0), wave 0]"
     );
 }
