@@ -42,7 +42,8 @@ fuzz_target!(|input: &[u8]| {
     };
     if let Ok(tokenizer) = Tokenizer::new(config) {
         let ids = tokenizer.encode_bytes(text, EncodeOptions::PROMPT);
-        let options = DecodeOptions { render_special: true, continuation: family & 8 != 0 };
+        let options =
+            DecodeOptions::default().with_render_special(true).with_continuation(family & 8 != 0);
         let whole = tokenizer.decode(&ids, options).expect("the ids are in range");
         let mut decoder = StreamDecoder::new(options);
         let mut streamed = String::new();

@@ -37,7 +37,7 @@ impl Target {
     ///
     /// [`Error::Backend`] if the threads cannot be started.
     pub fn cpu(threads: Option<usize>, isa: Option<Isa>) -> Result<Self, Error> {
-        let backend = CpuBackend::new(CpuOptions { threads, isa })?;
+        let backend = CpuBackend::new(CpuOptions::default().with_threads(threads).with_isa(isa))?;
         let device = Device::Cpu { threads: backend.threads(), isa: backend.isa() };
         Ok(Self { device, backend: Box::new(backend) })
     }

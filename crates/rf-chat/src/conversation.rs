@@ -55,6 +55,7 @@ impl ToolChoice {
 
 /// The messages and tools of a request, and the form of the answer.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Conversation {
     /// The messages, oldest first.
     pub messages: Vec<Message>,
@@ -124,6 +125,48 @@ impl Prompt {
 }
 
 impl Conversation {
+    /// Sets [`messages`](Self::messages).
+    #[must_use]
+    pub fn with_messages(mut self, messages: Vec<Message>) -> Self {
+        self.messages = messages;
+        self
+    }
+
+    /// Sets [`tools`](Self::tools).
+    #[must_use]
+    pub fn with_tools(mut self, tools: Vec<Tool>) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// Sets [`tool_choice`](Self::tool_choice).
+    #[must_use]
+    pub fn with_tool_choice(mut self, tool_choice: ToolChoice) -> Self {
+        self.tool_choice = tool_choice;
+        self
+    }
+
+    /// Sets [`reasoning_effort`](Self::reasoning_effort).
+    #[must_use]
+    pub fn with_reasoning_effort(mut self, reasoning_effort: impl Into<Option<String>>) -> Self {
+        self.reasoning_effort = reasoning_effort.into();
+        self
+    }
+
+    /// Sets [`variables`](Self::variables).
+    #[must_use]
+    pub fn with_variables(mut self, variables: BTreeMap<String, Value>) -> Self {
+        self.variables = variables;
+        self
+    }
+
+    /// Sets [`continue_final_message`](Self::continue_final_message).
+    #[must_use]
+    pub fn with_continue_final_message(mut self, continue_final_message: bool) -> Self {
+        self.continue_final_message = continue_final_message;
+        self
+    }
+
     /// The prompt. A template that knows no tools gets them as text of the first message, with
     /// calls and their results as text, too.
     ///

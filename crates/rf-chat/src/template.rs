@@ -16,6 +16,7 @@ use crate::message::{self, Arguments, Content, Message, MessageForm};
 
 /// Inputs of a template besides the messages.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct RenderOptions {
     /// Append the text that starts an answer of the assistant.
     pub add_generation_prompt: bool,
@@ -35,6 +36,34 @@ impl RenderOptions {
     /// The options of a prompt that the model answers: with the text that starts an answer.
     pub fn answer() -> Self {
         Self { add_generation_prompt: true, ..Self::default() }
+    }
+
+    /// Sets [`add_generation_prompt`](Self::add_generation_prompt).
+    #[must_use]
+    pub fn with_add_generation_prompt(mut self, add_generation_prompt: bool) -> Self {
+        self.add_generation_prompt = add_generation_prompt;
+        self
+    }
+
+    /// Sets [`continue_final_message`](Self::continue_final_message).
+    #[must_use]
+    pub fn with_continue_final_message(mut self, continue_final_message: bool) -> Self {
+        self.continue_final_message = continue_final_message;
+        self
+    }
+
+    /// Sets [`variables`](Self::variables).
+    #[must_use]
+    pub fn with_variables(mut self, variables: BTreeMap<String, Value>) -> Self {
+        self.variables = variables;
+        self
+    }
+
+    /// Sets [`now`](Self::now).
+    #[must_use]
+    pub fn with_now(mut self, now: impl Into<Option<DateTime<Local>>>) -> Self {
+        self.now = now.into();
+        self
     }
 }
 

@@ -169,12 +169,10 @@ fn conversation() -> Vec<Message> {
 }
 
 fn options(variables: &[(&str, Value)]) -> RenderOptions {
-    RenderOptions {
-        continue_final_message: false,
-        add_generation_prompt: true,
-        now: Local.with_ymd_and_hms(2026, 9, 22, 12, 0, 0).single(),
-        variables: variables.iter().map(|(name, v)| ((*name).to_owned(), v.clone())).collect(),
-    }
+    RenderOptions::default()
+        .with_add_generation_prompt(true)
+        .with_now(Local.with_ymd_and_hms(2026, 9, 22, 12, 0, 0).single())
+        .with_variables(variables.iter().map(|(name, v)| ((*name).to_owned(), v.clone())).collect())
 }
 
 #[test]

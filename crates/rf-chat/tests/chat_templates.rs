@@ -21,7 +21,7 @@ fn render(source: &str, messages: &[Message], options: &RenderOptions) -> Result
 
 #[expect(clippy::unwrap_used, reason = "for templates that are to render")]
 fn prompt(source: &str) -> String {
-    let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
+    let options = RenderOptions::default().with_add_generation_prompt(true);
     render(source, &conversation(), &options).unwrap()
 }
 
@@ -80,12 +80,13 @@ fn llama_3() {
     {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
 {%- endif %}
 ";
-    let mut options = RenderOptions {
-        continue_final_message: false,
-        add_generation_prompt: true,
-        now: Local.with_ymd_and_hms(2025, 3, 7, 12, 0, 0).single(),
-        variables: BTreeMap::from([("tools".to_owned(), json!([{"name": "f<g>", "n": [1, 2]}]))]),
-    };
+    let mut options = RenderOptions::default()
+        .with_add_generation_prompt(true)
+        .with_now(Local.with_ymd_and_hms(2025, 3, 7, 12, 0, 0).single())
+        .with_variables(BTreeMap::from([(
+            "tools".to_owned(),
+            json!([{"name": "f<g>", "n": [1, 2]}]),
+        )]));
     let text = render(source, &conversation(), &options).unwrap();
     assert_eq!(
         text,
@@ -182,7 +183,7 @@ fn qwen_3_drops_the_reasoning_of_earlier_turns() {
     ];
     let expected = "<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\nTwo.<|im_end|>\n\
                     <|im_start|>user\nThree?<|im_end|>\n<|im_start|>assistant\n";
-    let mut options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
+    let mut options = RenderOptions::default().with_add_generation_prompt(true);
     assert_eq!(render(source, &messages, &options).unwrap(), expected);
     options.variables.insert("enable_thinking".to_owned(), json!(false));
     let text = render(source, &messages, &options).unwrap();
@@ -280,7 +281,7 @@ fn macros_describe_tools() {
         },
     }}}]);
     let variables = BTreeMap::from([("tools".to_owned(), tools)]);
-    let options = RenderOptions { variables, ..RenderOptions::default() };
+    let options = RenderOptions::default().with_variables(variables);
     let text = render(source, &conversation(), &options).unwrap();
     assert_eq!(text, "f{a?: INTEGER | NULL, b: STRING2[][]}nameBuser+assistant");
 }
@@ -289,11 +290,11 @@ fn macros_describe_tools() {
 fn json_is_pythons() {
     let variables =
         BTreeMap::from([("v".to_owned(), json!({"b": [1, "é<&'>"], "a": null, "c": 1.5}))]);
-    let options = RenderOptions { variables, ..RenderOptions::default() };
+    let options = RenderOptions::default().with_variables(variables);
     let text = render("{{ v | tojson }}", &[], &options).unwrap();
     assert_eq!(text, r#"{"b": [1, "é<&'>"], "a": null, "c": 1.5}"#);
     let variables = BTreeMap::from([("v".to_owned(), json!(["é🦙"]))]);
-    let options = RenderOptions { variables, ..RenderOptions::default() };
+    let options = RenderOptions::default().with_variables(variables);
     let text = render("{{ v | tojson(ensure_ascii=True) }}", &[], &options).unwrap();
     assert_eq!(text, r#"["\u00e9\ud83e\udd99"]"#);
 }
@@ -383,7 +384,7 @@ fn tool_calls_and_their_answers_reach_the_template() {
 fn the_last_message_can_be_continued() {
     let source = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</{{ m.role }}>\
         {% endfor %}{{ 'end' if add_generation_prompt }}";
-    let options = RenderOptions { continue_final_message: true, ..RenderOptions::default() };
+    let options = RenderOptions::default().with_continue_final_message(true);
     let continued = |text: &str| {
         let messages = [Message::new("user", "Once"), Message::new("assistant", text)];
         render(source, &messages, &options)

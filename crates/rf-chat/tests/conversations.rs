@@ -7,7 +7,7 @@ use rf_tokenizer::{Tokenizer, VocabConfig};
 use serde_json::{Value, json};
 
 fn conversation(messages: Vec<Message>) -> Conversation {
-    Conversation { messages, ..Conversation::default() }
+    Conversation::default().with_messages(messages)
 }
 
 fn prompt(source: &str, conversation: &Conversation) -> Result<String, Error> {
@@ -123,7 +123,7 @@ fn fields_of_parts_reach_the_templates_that_read_them() {
     // A template for lists only gets a list for every text.
     let lists = "{% for m in messages %}{% for part in m.content %}\
         {% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}{% endfor %}";
-    let plain = Conversation { messages: vec![Message::new("user", "Hi")], ..conversation.clone() };
+    let plain = conversation.clone().with_messages(vec![Message::new("user", "Hi")]);
     assert_eq!(prompt(lists, &plain).unwrap(), "Hi");
 }
 
@@ -135,11 +135,9 @@ fn a_call_as_the_prompt_asks_for_it_is_a_call() {
         "{% for m in messages %}{{ m.content }}{% endfor %}{# <tool_call> #}",
         "{% for m in messages %}{{ m.content }}{% endfor %}{# <|channel|> <|message|> #}",
     ] {
-        let conversation = Conversation {
-            messages: vec![Message::new("user", "x")],
-            tools: vec![lookup()],
-            ..Conversation::default()
-        };
+        let conversation = Conversation::default()
+            .with_messages(vec![Message::new("user", "x")])
+            .with_tools(vec![lookup()]);
         let template = ChatTemplate::new(source, "", "").unwrap();
         let prompt = conversation.prompt(&template).unwrap();
         assert_eq!(prompt.format.tools, ToolFormat::Object, "{source}");
@@ -181,12 +179,10 @@ fn a_prompt_has_the_ids_of_its_model() {
         ("{{ bos_token }}{{ messages[0].content }}{# tools <tool_call> #}", &[0, 5, 1]),
     ] {
         let template = ChatTemplate::of_tokenizer(source, &tokenizer).unwrap();
-        let conversation = Conversation {
-            messages: vec![Message::new("user", "ab</s>")],
-            tools: vec![lookup()],
-            tool_choice: ToolChoice::Auto,
-            ..Conversation::default()
-        };
+        let conversation = Conversation::default()
+            .with_messages(vec![Message::new("user", "ab</s>")])
+            .with_tools(vec![lookup()])
+            .with_tool_choice(ToolChoice::Auto);
         let prompt = conversation.prompt(&template).unwrap().tokenized(&tokenizer);
         assert_eq!(prompt.ids, ids, "{source}");
         assert_eq!(prompt.rendered_tokens, [2, 6]);

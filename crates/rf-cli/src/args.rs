@@ -70,16 +70,14 @@ impl DeviceArgs {
     /// The options of the device. `cpu` is for the layers that the CPU gets.
     pub(crate) fn options(&self, cpu: CpuOptions) -> DeviceOptions {
         let cpu_experts = if self.cpu_moe { Some(usize::MAX) } else { self.n_cpu_moe };
-        DeviceOptions {
-            device: self.device,
-            gpu_layers: self.gpu_layers,
-            split: self.split_mode,
-            shares: self.tensor_split.unwrap_or_default(),
-            cpu_experts,
-            cpu,
-            graphs: self.graphs,
-            prober: None,
-        }
+        DeviceOptions::default()
+            .with_device(self.device)
+            .with_gpu_layers(self.gpu_layers)
+            .with_split(self.split_mode)
+            .with_shares(self.tensor_split.unwrap_or_default())
+            .with_cpu_experts(cpu_experts)
+            .with_cpu(cpu)
+            .with_graphs(self.graphs)
     }
 }
 
@@ -143,7 +141,7 @@ pub(crate) struct ComputeArgs {
 impl ComputeArgs {
     /// Threads and instruction set of the CPU.
     pub(crate) fn cpu(&self) -> Result<CpuOptions> {
-        Ok(CpuOptions { threads: threads(self.threads)?, isa: self.isa })
+        Ok(CpuOptions::default().with_threads(threads(self.threads)?).with_isa(self.isa))
     }
 
     /// Tokens per batch, at most.
@@ -288,33 +286,32 @@ pub(crate) struct SamplingArgs {
 impl SamplingArgs {
     /// Checks the parameters. `temperature` is the default.
     pub(crate) fn config(&self, temperature: f32) -> Result<SamplerConfig> {
-        let config = SamplerConfig {
-            temperature: self.temp.unwrap_or(temperature),
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            typical_p: self.typical,
-            repeat_penalty: self.repeat_penalty,
-            repeat_last_n: usize::try_from(self.repeat_last_n).ok(),
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
-            logit_bias: self.logit_bias.clone(),
-            dry: DryConfig {
-                multiplier: self.dry_multiplier,
-                base: self.dry_base,
-                allowed_length: self.dry_allowed_length,
-                last_n: usize::try_from(self.dry_penalty_last_n).ok(),
-                breakers: Vec::new(),
-            },
-            top_n_sigma: self.top_n_sigma,
-            xtc_probability: self.xtc_probability,
-            xtc_threshold: self.xtc_threshold,
-            dynatemp_range: self.dynatemp_range,
-            dynatemp_exponent: self.dynatemp_exp,
-            mirostat: self.mirostat()?,
-            samplers: self.samplers()?,
-            seed: u64::try_from(self.seed).ok(),
-        };
+        let config = SamplerConfig::default()
+            .with_temperature(self.temp.unwrap_or(temperature))
+            .with_top_k(self.top_k)
+            .with_top_p(self.top_p)
+            .with_min_p(self.min_p)
+            .with_typical_p(self.typical)
+            .with_repeat_penalty(self.repeat_penalty)
+            .with_repeat_last_n(usize::try_from(self.repeat_last_n).ok())
+            .with_presence_penalty(self.presence_penalty)
+            .with_frequency_penalty(self.frequency_penalty)
+            .with_logit_bias(self.logit_bias.clone())
+            .with_dry(
+                DryConfig::default()
+                    .with_multiplier(self.dry_multiplier)
+                    .with_base(self.dry_base)
+                    .with_allowed_length(self.dry_allowed_length)
+                    .with_last_n(usize::try_from(self.dry_penalty_last_n).ok()),
+            )
+            .with_top_n_sigma(self.top_n_sigma)
+            .with_xtc_probability(self.xtc_probability)
+            .with_xtc_threshold(self.xtc_threshold)
+            .with_dynatemp_range(self.dynatemp_range)
+            .with_dynatemp_exponent(self.dynatemp_exp)
+            .with_mirostat(self.mirostat()?)
+            .with_samplers(self.samplers()?)
+            .with_seed(u64::try_from(self.seed).ok());
         config.validate().map_err(|error| bad_input!("{error}"))?;
         Ok(config)
     }
@@ -340,7 +337,8 @@ impl SamplingArgs {
             2 => MirostatVersion::V2,
             other => return Err(bad_input!("--mirostat {other}: give 0, 1 or 2")),
         };
-        Ok(Some(MirostatConfig { version, tau: self.mirostat_ent, eta: self.mirostat_lr }))
+        let config = MirostatConfig::new(version).with_tau(self.mirostat_ent);
+        Ok(Some(config.with_eta(self.mirostat_lr)))
     }
 
     fn samplers(&self) -> Result<Vec<SamplerKind>> {

@@ -9,8 +9,7 @@ use crate::terminal;
 
 /// Opens the devices that a model may use, and prints what the user should know about the choice.
 pub(crate) fn open(options: rocmforge::device::DeviceOptions) -> Result<Placement> {
-    let placement =
-        Placement::open(rocmforge::device::DeviceOptions { prober: prober(), ..options })?;
+    let placement = Placement::open(options.with_prober(prober()))?;
     placement.warnings().iter().for_each(terminal::warn);
     placement.gpu().into_iter().for_each(offer_tuning);
     Ok(placement)

@@ -67,10 +67,9 @@ impl DraftArgs {
                 self.draft_max
             ));
         }
-        let lengths = SpeculationOptions {
-            max_draft_tokens: self.draft_max,
-            min_draft_tokens: self.draft_min,
-        };
+        let lengths = SpeculationOptions::default()
+            .with_max_draft_tokens(self.draft_max)
+            .with_min_draft_tokens(self.draft_min);
         Ok(loader.drafts(self.drafts()?).draft_lengths(lengths))
     }
 

@@ -72,7 +72,7 @@ impl Drop for Serve {
 }
 
 fn load(path: &Path, drafts: Drafts) -> Model {
-    let device = DeviceOptions { device: Device::Cpu, ..DeviceOptions::default() };
+    let device = DeviceOptions::default().with_device(Device::Cpu);
     Loader::new(path).device(device).drafts(drafts).load().unwrap()
 }
 
@@ -84,12 +84,10 @@ fn greedy_text_and_log_probabilities_are_the_same_at_every_door() {
         let file = path.to_str().unwrap();
         let mut texts = Vec::new();
         for (drafts, spec) in [(Drafts::Off, "off"), (Drafts::Ngram, "ngram")] {
-            let options = GenerateOptions {
-                sampler: SamplerConfig { temperature: 0.0, ..SamplerConfig::default() },
-                max_tokens: Some(TOKENS),
-                ignore_eos: true,
-                ..GenerateOptions::default()
-            };
+            let options = GenerateOptions::default()
+                .with_sampler(SamplerConfig::default().with_temperature(0.0))
+                .with_max_tokens(TOKENS)
+                .with_ignore_eos(true);
             let model = load(&path, drafts);
             let answer = model.complete(PROMPT).options(options).logprobs(2).answer().unwrap();
             assert_eq!(answer.tokens.len(), TOKENS, "{name}");

@@ -83,7 +83,7 @@ fn measure(
 }
 
 fn compile(isa: Isa, case: &Case) -> Timer {
-    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: Some(isa) });
+    let backend = CpuBackend::new(CpuOptions::default().with_threads(1).with_isa(isa));
     let backend = backend.expect("a thread starts");
     let mut timer = Timer::new(&backend, case, case.timed_program(1)).expect("enough memory");
     assert!(timer.profile(), "the CPU backend has a profile");

@@ -38,7 +38,7 @@
 //! use rf_cpu::{CpuBackend, CpuOptions, Isa};
 //! use rf_graph::Backend;
 //!
-//! let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: Some(Isa::best()) })?;
+//! let backend = CpuBackend::new(CpuOptions::default().with_threads(2).with_isa(Isa::best()))?;
 //! assert!(backend.description().contains("2 threads"));
 //! # Ok::<(), rf_graph::BackendError>(())
 //! ```
@@ -62,11 +62,28 @@ use team::Team;
 
 /// Options of [`CpuBackend`].
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct CpuOptions {
     /// Number of threads. Default: one per physical core that this process may use.
     pub threads: Option<usize>,
     /// Instruction set. Default: the fastest one that this CPU supports.
     pub isa: Option<Isa>,
+}
+
+impl CpuOptions {
+    /// Sets [`threads`](Self::threads).
+    #[must_use]
+    pub fn with_threads(mut self, threads: impl Into<Option<usize>>) -> Self {
+        self.threads = threads.into();
+        self
+    }
+
+    /// Sets [`isa`](Self::isa).
+    #[must_use]
+    pub fn with_isa(mut self, isa: impl Into<Option<Isa>>) -> Self {
+        self.isa = isa.into();
+        self
+    }
 }
 
 /// Runs programs on the CPU.

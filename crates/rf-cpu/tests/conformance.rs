@@ -22,7 +22,7 @@ fn backends() -> Vec<(String, CpuBackend)> {
     let mut backends = Vec::new();
     for isa in Isa::available() {
         for threads in [1, 3] {
-            let options = CpuOptions { threads: Some(threads), isa: Some(isa) };
+            let options = CpuOptions::default().with_threads(threads).with_isa(isa);
             let backend = CpuBackend::new(options).unwrap();
             backends.push((backend.description(), backend));
         }
@@ -195,7 +195,7 @@ fn a_bad_batch_is_refused_and_the_executor_stays_usable() {
 
 #[test]
 fn programs_of_one_backend_are_independent() {
-    let backend = CpuBackend::new(CpuOptions { threads: Some(3), isa: None }).unwrap();
+    let backend = CpuBackend::new(CpuOptions::default().with_threads(3)).unwrap();
     let cases = [case("model/llama-q8_0"), case("model/qwen2")];
     let mut executors = [0, 1].map(|i| backend.compile(cases[i].program(), &mut |_| ()).unwrap());
     let expected = [0, 1].map(|i| bits(&outputs(&mut *executors[i], &cases[i])));
@@ -211,7 +211,7 @@ fn programs_of_one_backend_are_independent() {
 fn a_copied_page_holds_what_the_original_does() {
     for kv in ["f32", "f16", "q8_0", "fp8"] {
         let case = case(&format!("attention/rope/{kv}"));
-        let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
+        let backend = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
         let mut executor = backend.compile(case.program(), &mut |_| ()).unwrap();
         let (from, to) = ([PageId::new(0)], [PageId::new(2)]);
         let mut forward = |ids: &[u32], past_tokens, pages: &[PageId]| {

@@ -8,7 +8,7 @@ use rf_graph::{Backend, Fusions, Program, fuse};
 #[test]
 fn the_memory_need_is_what_an_executor_holds() {
     for threads in [1, 3] {
-        let backend = CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap();
+        let backend = CpuBackend::new(CpuOptions::default().with_threads(threads)).unwrap();
         let mut checked = 0;
         for case in cases() {
             for fusions in [Fusions::NONE, backend.fusions()] {

@@ -97,7 +97,7 @@ mod tests {
     }
 
     fn cpu() -> CpuBackend {
-        CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap()
+        CpuBackend::new(CpuOptions::default().with_threads(1)).unwrap()
     }
 
     fn options() -> EngineOptions {

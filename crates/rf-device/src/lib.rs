@@ -22,7 +22,7 @@
 //! ```
 //! use rf_device::{Device, DeviceOptions, GpuLayers, Placement};
 //!
-//! let options = DeviceOptions { device: Device::Cpu, ..DeviceOptions::default() };
+//! let options = DeviceOptions::default().with_device(Device::Cpu);
 //! let placement = Placement::open(options)?;
 //! assert!(placement.gpu().is_none() && placement.warnings().is_empty());
 //! println!("models run on {}", placement.cpu()?.threads());

@@ -15,6 +15,7 @@ use crate::options::{Device, GpuLayers, Graphs, Shares, SplitMode};
 
 /// The devices that a model may use.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct DeviceOptions {
     /// The device.
     pub device: Device,
@@ -34,6 +35,64 @@ pub struct DeviceOptions {
     /// Lists the GPUs in child processes. Without it, this process loads every driver, and one that
     /// crashes takes it down.
     pub prober: Option<&'static Prober>,
+}
+
+impl DeviceOptions {
+    /// Sets [`device`](Self::device).
+    #[must_use]
+    pub const fn with_device(mut self, device: Device) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// Sets [`gpu_layers`](Self::gpu_layers).
+    #[must_use]
+    pub const fn with_gpu_layers(mut self, gpu_layers: GpuLayers) -> Self {
+        self.gpu_layers = gpu_layers;
+        self
+    }
+
+    /// Sets [`split`](Self::split).
+    #[must_use]
+    pub const fn with_split(mut self, split: SplitMode) -> Self {
+        self.split = split;
+        self
+    }
+
+    /// Sets [`shares`](Self::shares).
+    #[must_use]
+    pub const fn with_shares(mut self, shares: Shares) -> Self {
+        self.shares = shares;
+        self
+    }
+
+    /// Sets [`cpu_experts`](Self::cpu_experts).
+    #[must_use]
+    pub fn with_cpu_experts(mut self, cpu_experts: impl Into<Option<usize>>) -> Self {
+        self.cpu_experts = cpu_experts.into();
+        self
+    }
+
+    /// Sets [`cpu`](Self::cpu).
+    #[must_use]
+    pub const fn with_cpu(mut self, cpu: CpuOptions) -> Self {
+        self.cpu = cpu;
+        self
+    }
+
+    /// Sets [`graphs`](Self::graphs).
+    #[must_use]
+    pub const fn with_graphs(mut self, graphs: Graphs) -> Self {
+        self.graphs = graphs;
+        self
+    }
+
+    /// Sets [`prober`](Self::prober).
+    #[must_use]
+    pub fn with_prober(mut self, prober: impl Into<Option<&'static Prober>>) -> Self {
+        self.prober = prober.into();
+        self
+    }
 }
 
 /// The backends that a model may be loaded on.

@@ -53,7 +53,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() -> Outcome {
     let isa: Isa = "avx2".parse()?;
-    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: Some(isa) })?;
+    let backend = CpuBackend::new(CpuOptions::default().with_threads(1).with_isa(isa))?;
     let (mut next, parts) = part()?;
     let mut is_next = || {
         next = next.checked_sub(1).unwrap_or(parts - 1);

@@ -35,14 +35,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("> {question}");
         conversation.messages.push(Message::new("user", question));
         let prompt = engine.model().chat_prompt(&conversation)?;
-        let options = GenerateOptions {
+        let options = GenerateOptions::default()
             // The same answers in every run.
-            sampler: SamplerConfig { seed: Some(1), ..SamplerConfig::default() },
-            max_tokens: Some(48),
+            .with_sampler(SamplerConfig::default().with_seed(1))
+            .with_max_tokens(48)
             // Markers of tool calls may be control tokens, whose text is left out otherwise.
-            rendered_tokens: prompt.rendered_tokens.clone(),
-            ..GenerateOptions::default()
-        };
+            .with_rendered_tokens(prompt.rendered_tokens.clone());
         let (mut parser, mut answer) = (prompt.parser(), Answer::default());
         let mut read = |deltas: Vec<Delta>| {
             for delta in deltas {

@@ -8,6 +8,7 @@ use crate::generation::{GenerateOptions, StopReason};
 use crate::sampling::TokenLogprob;
 use crate::scheduler::{Constraint, Event, Request, SchedulerOptions, StepScheduler};
 use crate::session::Session;
+use crate::setters::setters;
 use crate::speculation::Speculation;
 use crate::timings::Timings;
 
@@ -30,6 +31,7 @@ pub struct Outcome {
 
 /// The parts of a generation besides the model.
 #[derive(Default)]
+#[non_exhaustive]
 pub struct Extras<'a> {
     /// Restricts the output.
     pub constraint: Option<Box<dyn Constraint>>,
@@ -38,6 +40,14 @@ pub struct Extras<'a> {
     /// Log probabilities of the generated tokens, with as many of the most probable tokens at each
     /// position.
     pub logprobs: Option<usize>,
+}
+
+impl<'a> Extras<'a> {
+    setters! {
+        with_constraint(constraint: Option<Box<dyn Constraint>>);
+        with_speculation(speculation: impl Into<Option<&'a mut Speculation>>);
+        with_logprobs(logprobs: impl Into<Option<usize>>);
+    }
 }
 
 impl Engine {

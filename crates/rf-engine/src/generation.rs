@@ -7,10 +7,12 @@ use rf_tokenizer::{DecodeOptions, StreamDecoder, Tokenizer};
 
 use crate::error::Error;
 use crate::sampling::{self, Sampler, SamplerConfig};
+use crate::setters::setters;
 use crate::stop::{StopMatcher, StopStrings};
 
 /// Options of a generation.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct GenerateOptions {
     /// Parameters of sampling.
     pub sampler: SamplerConfig,
@@ -25,6 +27,17 @@ pub struct GenerateOptions {
     pub ignore_eos: bool,
     /// True if to drop the older half of a full context and continue, instead of stopping.
     pub context_shift: bool,
+}
+
+impl GenerateOptions {
+    setters! {
+        with_sampler(sampler: SamplerConfig);
+        with_max_tokens(max_tokens: impl Into<Option<usize>>);
+        with_stop(stop: Vec<String>);
+        with_rendered_tokens(rendered_tokens: Vec<u32>);
+        with_ignore_eos(ignore_eos: bool);
+        with_context_shift(context_shift: bool);
+    }
 }
 
 /// The reason for the end of a generation.
@@ -109,7 +122,7 @@ impl Generation {
         for id in prompt {
             sampler.accept(*id);
         }
-        let decode = DecodeOptions { continuation: true, ..DecodeOptions::default() };
+        let decode = DecodeOptions::default().with_continuation(true);
         Ok(Self {
             best_needed: sampler.best_needed(),
             sampler,

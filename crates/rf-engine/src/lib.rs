@@ -37,7 +37,7 @@
 //! let mut session = engine.session();
 //!
 //! let prompt = engine.model().text_ids("Once upon a time");
-//! let options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
+//! let options = GenerateOptions::default().with_max_tokens(8);
 //! let outcome = engine.generate(&mut session, &prompt, &options, &mut |text| {
 //!     print!("{text}");
 //!     ControlFlow::Continue(())
@@ -63,6 +63,7 @@ mod rank;
 pub mod sampling;
 pub mod scheduler;
 mod session;
+mod setters;
 mod speculation;
 mod stop;
 mod synthetic;

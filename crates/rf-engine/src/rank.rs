@@ -16,10 +16,10 @@ impl Model {
     pub fn rank_ids(&self, query: &str, document: &str) -> Result<Vec<u32>, Error> {
         let (metadata, tokenizer) = (self.gguf().metadata(), self.tokenizer());
         if let Some(template) = metadata.str("tokenizer.chat_template.rerank")? {
-            let options = EncodeOptions { add_special: false, parse_special: true };
+            let options = EncodeOptions::PLAIN.with_parse_special(true);
             return Ok(tokenizer.encode(&filled(template, query, document), options));
         }
-        let options = EncodeOptions { add_special: true, parse_special: false };
+        let options = EncodeOptions::PLAIN.with_add_special(true);
         let mut ids = tokenizer.encode(query, options);
         // RoBERTa has a second mark between the texts.
         let has_second_mark = metadata.bool("tokenizer.ggml.add_sep_token")?.unwrap_or(false);

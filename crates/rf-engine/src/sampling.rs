@@ -24,7 +24,7 @@
 //! ```
 //! use rf_engine::sampling::{Sampler, SamplerConfig};
 //!
-//! let mut sampler = Sampler::new(SamplerConfig { seed: Some(1), ..SamplerConfig::default() })?;
+//! let mut sampler = Sampler::new(SamplerConfig::default().with_seed(1))?;
 //! let id = sampler.sample(&[0.1, 9.0, -3.0])?;
 //! sampler.accept(id);
 //! assert_eq!(id, 1); // min-p 0.05 removes all others

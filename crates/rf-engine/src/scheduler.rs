@@ -75,12 +75,10 @@
 //! let scheduler = Scheduler::start(engine, SchedulerOptions::default())?;
 //!
 //! let (sender, events) = mpsc::channel();
-//! let options = GenerateOptions {
-//!     sampler: SamplerConfig::greedy(),
-//!     max_tokens: Some(4),
-//!     ignore_eos: true,
-//!     ..GenerateOptions::default()
-//! };
+//! let options = GenerateOptions::default()
+//!     .with_sampler(SamplerConfig::greedy())
+//!     .with_max_tokens(4)
+//!     .with_ignore_eos(true);
 //! let sink = move |event| match sender.send(event) {
 //!     Ok(()) => ControlFlow::Continue(()),
 //!     Err(_) => ControlFlow::Break(()),

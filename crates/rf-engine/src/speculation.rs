@@ -53,12 +53,29 @@ use crate::session::Session;
 
 /// Limits of drafts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SpeculationOptions {
     /// The largest number of tokens of a draft, at least 1.
     pub max_draft_tokens: usize,
     /// Drafts of fewer tokens are left out. If it is the largest number too, all drafts have this
     /// length, whether they pay or not.
     pub min_draft_tokens: usize,
+}
+
+impl SpeculationOptions {
+    /// Sets [`max_draft_tokens`](Self::max_draft_tokens).
+    #[must_use]
+    pub const fn with_max_draft_tokens(mut self, max_draft_tokens: usize) -> Self {
+        self.max_draft_tokens = max_draft_tokens;
+        self
+    }
+
+    /// Sets [`min_draft_tokens`](Self::min_draft_tokens).
+    #[must_use]
+    pub const fn with_min_draft_tokens(mut self, min_draft_tokens: usize) -> Self {
+        self.min_draft_tokens = min_draft_tokens;
+        self
+    }
 }
 
 impl Default for SpeculationOptions {

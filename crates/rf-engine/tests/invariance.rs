@@ -29,12 +29,10 @@ const BASE: EngineOptions = EngineOptions {
 };
 
 fn greedy(max_tokens: usize) -> GenerateOptions {
-    GenerateOptions {
-        sampler: SamplerConfig::greedy(),
-        max_tokens: Some(max_tokens),
-        ignore_eos: true,
-        ..GenerateOptions::default()
-    }
+    GenerateOptions::default()
+        .with_sampler(SamplerConfig::greedy())
+        .with_max_tokens(max_tokens)
+        .with_ignore_eos(true)
 }
 
 fn generate(
@@ -162,14 +160,14 @@ fn a_full_context_ends_the_generation_or_shifts() {
     let options = EngineOptions { context_tokens: Some(40), ..BASE };
     let mut engine = engine(&tiny(), 1, options);
     let ids = prompt(1, 30);
-    let without_end = GenerateOptions { max_tokens: None, ..greedy(0) };
+    let without_end = greedy(0).with_max_tokens(None);
     let mut session = engine.session();
     let outcome = generate(&mut engine, &mut session, &ids, &without_end);
     assert_eq!(outcome.stop_reason, StopReason::ContextFull);
     // Ten are in the cache after the prompt, and the last needs no room.
     assert_eq!((outcome.ids.len(), session.len()), (11, 40));
 
-    let shifting = GenerateOptions { context_shift: true, ..greedy(100) };
+    let shifting = greedy(100).with_context_shift(true);
     let shifted = generate(&mut engine, &mut session, &ids, &shifting);
     assert_eq!((shifted.stop_reason, shifted.ids.len()), (StopReason::Length, 100));
     assert_eq!(shifted.ids[..11], outcome.ids);
@@ -202,7 +200,7 @@ fn a_stop_string_ends_text_and_stream_just_before_it() {
     let stop = full.text[start..end].to_owned();
     let first = full.text.find(&stop).unwrap();
 
-    let options = GenerateOptions { stop: vec!["never said".into(), stop], ..greedy(60) };
+    let options = greedy(60).with_stop(vec!["never said".into(), stop]);
     let mut streamed = String::new();
     let mut on_text = |text: &str| {
         streamed += text;
@@ -231,12 +229,12 @@ fn end_of_generation_tokens_end_it_unless_they_are_ignored() {
         panic!("the model has a token that ends a generation");
     };
     // A bias that makes the end the likeliest of all.
-    let sampler = SamplerConfig { logit_bias: vec![(eog, 1e6)], ..SamplerConfig::greedy() };
-    let options = GenerateOptions { sampler, ignore_eos: false, ..greedy(5) };
+    let sampler = SamplerConfig::greedy().with_logit_bias(vec![(eog, 1e6)]);
+    let options = greedy(5).with_sampler(sampler).with_ignore_eos(false);
     let mut session = engine.session();
     let outcome = generate(&mut engine, &mut session, &prompt(1, 5), &options);
     assert_eq!((outcome.ids, outcome.stop_reason), (vec![eog], StopReason::Eog));
-    let options = GenerateOptions { ignore_eos: true, ..options };
+    let options = options.with_ignore_eos(true);
     let outcome = generate(&mut engine, &mut session, &prompt(1, 5), &options);
     assert_eq!((outcome.ids, outcome.stop_reason), (vec![eog; 5], StopReason::Length));
 }

@@ -10,14 +10,12 @@ use rf_engine::sampling::{
 
 /// Nothing filters.
 fn plain() -> SamplerConfig {
-    SamplerConfig {
-        temperature: 1.0,
-        top_k: 0,
-        top_p: 1.0,
-        min_p: 0.0,
-        seed: Some(5),
-        ..SamplerConfig::default()
-    }
+    SamplerConfig::default()
+        .with_temperature(1.0)
+        .with_top_k(0)
+        .with_top_p(1.0)
+        .with_min_p(0.0)
+        .with_seed(5)
 }
 
 /// The tokens of many draws from these probabilities.
@@ -31,10 +29,8 @@ const FOUR: [f32; 4] = [0.4, 0.3, 0.2, 0.1];
 
 #[test]
 fn xtc_removes_all_top_choices_but_the_last() {
-    let xtc = |xtc_threshold, xtc_probability| SamplerConfig {
-        xtc_threshold,
-        xtc_probability,
-        ..plain()
+    let xtc = |xtc_threshold, xtc_probability| {
+        plain().with_xtc_threshold(xtc_threshold).with_xtc_probability(xtc_probability)
     };
     // 0.4, 0.3 and 0.2 reach the threshold; 0.2 is the least of them.
     assert_eq!(drawn(xtc(0.15, 1.0), &FOUR), BTreeSet::from([2, 3]));
@@ -54,7 +50,7 @@ fn top_n_sigma_keeps_logits_near_the_largest() {
     let variance = logits.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / count;
     assert!((variance.sqrt() - 1.97).abs() < 0.01);
     let kept = |top_n_sigma| {
-        let mut sampler = Sampler::new(SamplerConfig { top_n_sigma, ..plain() }).unwrap();
+        let mut sampler = Sampler::new(plain().with_top_n_sigma(top_n_sigma)).unwrap();
         (0..5000).map(|_| sampler.sample(&logits).unwrap()).collect::<BTreeSet<u32>>()
     };
     assert_eq!(kept(0.5), BTreeSet::from([0]));
@@ -66,11 +62,8 @@ fn top_n_sigma_keeps_logits_near_the_largest() {
 #[test]
 fn the_order_of_samplers_counts() {
     use SamplerKind::{Temperature, TopK, TopP};
-    let config = |samplers: &[SamplerKind]| SamplerConfig {
-        temperature: 10.0,
-        top_p: 0.45,
-        samplers: samplers.to_vec(),
-        ..plain()
+    let config = |samplers: &[SamplerKind]| {
+        plain().with_temperature(10.0).with_top_p(0.45).with_samplers(samplers.to_vec())
     };
     // 0.4 alone is too little and 0.7 enough.
     assert_eq!(drawn(config(&[TopP, Temperature]), &FOUR), BTreeSet::from([0, 1]));
@@ -79,19 +72,19 @@ fn the_order_of_samplers_counts() {
     assert_eq!(drawn(config(&[TopP, Temperature]), &peaked), BTreeSet::from([0]));
     assert_eq!(drawn(config(&[Temperature, TopP]), &peaked), BTreeSet::from([0, 1]));
     // A sampler that is left out has no effect.
-    let top_k = SamplerConfig { top_k: 1, samplers: vec![Temperature], ..plain() };
+    let top_k = plain().with_top_k(1).with_samplers(vec![Temperature]);
     assert_eq!(drawn(top_k.clone(), &FOUR).len(), 4);
-    assert_eq!(drawn(SamplerConfig { samplers: vec![TopK], ..top_k }, &FOUR).len(), 1);
+    assert_eq!(drawn(top_k.with_samplers(vec![TopK]), &FOUR).len(), 1);
 }
 
 #[test]
 fn dry_turns_a_greedy_choice_away_from_a_repetition() {
-    let dry = DryConfig { multiplier: 0.8, ..DryConfig::default() };
+    let dry = DryConfig::default().with_multiplier(0.8);
     for samplers in [
         SamplerKind::ALL.to_vec(),
         vec![SamplerKind::TopK, SamplerKind::Dry, SamplerKind::Temperature],
     ] {
-        let config = SamplerConfig { dry: dry.clone(), samplers, ..SamplerConfig::greedy() };
+        let config = SamplerConfig::greedy().with_dry(dry.clone()).with_samplers(samplers);
         let mut sampler = Sampler::new(config).unwrap();
         let logits = [0.0, 0.0, 0.0, 1.0, 0.5];
         for id in [1, 2, 3, 9, 1, 2] {
@@ -106,22 +99,19 @@ fn dry_turns_a_greedy_choice_away_from_a_repetition() {
 #[test]
 fn the_dynamic_temperature_follows_the_entropy() {
     // All tokens alike have the largest entropy: the temperature is 2 + 2, which changes nothing.
-    let config = SamplerConfig { temperature: 2.0, dynatemp_range: 2.0, ..plain() };
+    let config = plain().with_temperature(2.0).with_dynatemp_range(2.0);
     assert_eq!(drawn(config.clone(), &[0.25; 4]).len(), 4);
     // Hardly any entropy: near 0, which is greedy.
     let peaked = [0.97, 0.01, 0.01, 0.01];
-    assert_eq!(
-        drawn(SamplerConfig { temperature: 1.0, dynatemp_range: 1.0, ..config }, &peaked).len(),
-        1
-    );
+    assert_eq!(drawn(config.with_temperature(1.0).with_dynatemp_range(1.0), &peaked).len(), 1);
     assert!(drawn(plain(), &peaked).len() > 1);
 }
 
 #[test]
 fn mirostat_replaces_the_filters() {
     for version in [MirostatVersion::V1, MirostatVersion::V2] {
-        let mirostat = Some(MirostatConfig { version, tau: 20.0, eta: 0.1 });
-        let config = SamplerConfig { mirostat, top_k: 1, ..plain() };
+        let mirostat = MirostatConfig::new(version).with_tau(20.0);
+        let config = plain().with_mirostat(mirostat).with_top_k(1);
         assert!(drawn(config, &FOUR).len() > 1, "{version:?}");
     }
 }

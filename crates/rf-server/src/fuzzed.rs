@@ -32,7 +32,7 @@ fn app() -> Arc<App> {
         <|answer|>{# <tool_call> <think> #}";
     let answer = "<think>\nHm.\n</think>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
     fixed::write(&path, template, &[("<|answer|>", answer)]).unwrap();
-    let backend = CpuBackend::new(CpuOptions { threads: Some(1), isa: None }).unwrap();
+    let backend = CpuBackend::new(CpuOptions::default().with_threads(1)).unwrap();
     let loader = Loader::new(path).purpose(Purpose::Texts).context_tokens(512).kv_tokens(2048);
     let open = loader.open(&mut |_| ()).unwrap();
     let model = open.load_on_backend(&backend, &mut |_| ()).unwrap().start().unwrap();

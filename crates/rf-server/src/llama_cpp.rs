@@ -94,10 +94,9 @@ impl TokenizeFields {
         max_model_len: usize,
     ) -> Result<Tokenized, ApiError> {
         let tokenizer = model.tokenizer();
-        let parse_special = self.parse_special.unwrap_or(true);
+        let options = EncodeOptions::PLAIN.with_parse_special(self.parse_special.unwrap_or(true));
         if let Some(content) = self.content {
-            let options =
-                EncodeOptions { add_special: self.add_special.unwrap_or(false), parse_special };
+            let options = options.with_add_special(self.add_special.unwrap_or(false));
             let tokens = tokenizer.encode(&content, options);
             if !self.with_pieces.unwrap_or(false) {
                 return Ok(Tokenized::Ids { tokens });
@@ -112,7 +111,7 @@ impl TokenizeFields {
         let tokens = match (self.prompt, conversation) {
             (Some(prompt), _) => {
                 let add_special = self.add_special_tokens.unwrap_or(true);
-                tokenizer.encode(&prompt, EncodeOptions { add_special, parse_special })
+                tokenizer.encode(&prompt, options.with_add_special(add_special))
             }
             (None, Some(conversation)) => chat_prompt(model, &conversation, usize::MAX)?.ids,
             (None, None) => {
@@ -147,7 +146,7 @@ pub(crate) async fn detokenize(
     let DetokenizeFields { model, tokens } = fields.read()?;
     let model = app.model(model.as_deref()).await?;
     let tokens = tokens.ok_or_else(|| ApiError::field("tokens", "expected a list of ids"))?;
-    let options = DecodeOptions { render_special: true, ..DecodeOptions::default() };
+    let options = DecodeOptions::default().with_render_special(true);
     let text = model
         .model()
         .tokenizer()

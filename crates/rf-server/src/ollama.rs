@@ -119,8 +119,10 @@ pub(crate) async fn chat(
         messages.into_iter().enumerate().map(message).collect::<Result<_, ApiError>>()?;
     let tools = tools(functions)?;
     let reasoning_effort = request.effort();
-    let conversation =
-        Conversation { messages, tools, reasoning_effort, ..Conversation::default() };
+    let conversation = Conversation::default()
+        .with_messages(messages)
+        .with_tools(tools)
+        .with_reasoning_effort(reasoning_effort);
     let prompt = rendered(&request.model, conversation).await?;
     let job = Job::chat(prompt, request.params.clone());
     request.answer(job, request_id).await
@@ -153,7 +155,8 @@ pub(crate) async fn generate(
         let system = generate.system.map(|text| Message::new("system", text));
         let user = Message::new("user", generate.prompt);
         let messages = system.into_iter().chain([user]).collect();
-        let conversation = Conversation { messages, reasoning_effort, ..Conversation::default() };
+        let conversation =
+            Conversation::default().with_messages(messages).with_reasoning_effort(reasoning_effort);
         Ok(Job::chat(chat_prompt(model, &conversation, most)?, params))
     });
     let job = job.await?;

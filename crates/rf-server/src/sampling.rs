@@ -112,32 +112,30 @@ impl SamplingFields {
             Some(bias) => token_biases(bias, model)?,
             None => defaults.logit_bias.clone(),
         };
-        let sampler = SamplerConfig {
-            temperature: self.temperature.unwrap_or(defaults.temperature),
+        let sampler = SamplerConfig::default()
+            .with_temperature(self.temperature.unwrap_or(defaults.temperature))
             // All tokens are -1 in vLLM and 0 here and in llama.cpp.
-            top_k: self.top_k.map_or(defaults.top_k, |k| count(k).unwrap_or(0)),
-            top_p: self.top_p.unwrap_or(defaults.top_p),
-            min_p: self.min_p.unwrap_or(defaults.min_p),
-            typical_p: self.typical_p.unwrap_or(defaults.typical_p),
-            repeat_penalty: self
-                .repeat_penalty
-                .or(self.repetition_penalty)
-                .unwrap_or(defaults.repeat_penalty),
-            repeat_last_n: self.repeat_last_n.map_or(defaults.repeat_last_n, count),
-            presence_penalty: self.presence_penalty.unwrap_or(defaults.presence_penalty),
-            frequency_penalty: self.frequency_penalty.unwrap_or(defaults.frequency_penalty),
-            logit_bias,
-            dry,
-            top_n_sigma: self.top_n_sigma.unwrap_or(defaults.top_n_sigma),
-            xtc_probability: self.xtc_probability.unwrap_or(defaults.xtc_probability),
-            xtc_threshold: self.xtc_threshold.unwrap_or(defaults.xtc_threshold),
-            dynatemp_range: self.dynatemp_range.unwrap_or(defaults.dynatemp_range),
-            dynatemp_exponent: self.dynatemp_exponent.unwrap_or(defaults.dynatemp_exponent),
-            mirostat,
-            samplers,
+            .with_top_k(self.top_k.map_or(defaults.top_k, |k| count(k).unwrap_or(0)))
+            .with_top_p(self.top_p.unwrap_or(defaults.top_p))
+            .with_min_p(self.min_p.unwrap_or(defaults.min_p))
+            .with_typical_p(self.typical_p.unwrap_or(defaults.typical_p))
+            .with_repeat_penalty(
+                self.repeat_penalty.or(self.repetition_penalty).unwrap_or(defaults.repeat_penalty),
+            )
+            .with_repeat_last_n(self.repeat_last_n.map_or(defaults.repeat_last_n, count))
+            .with_presence_penalty(self.presence_penalty.unwrap_or(defaults.presence_penalty))
+            .with_frequency_penalty(self.frequency_penalty.unwrap_or(defaults.frequency_penalty))
+            .with_logit_bias(logit_bias)
+            .with_dry(dry)
+            .with_top_n_sigma(self.top_n_sigma.unwrap_or(defaults.top_n_sigma))
+            .with_xtc_probability(self.xtc_probability.unwrap_or(defaults.xtc_probability))
+            .with_xtc_threshold(self.xtc_threshold.unwrap_or(defaults.xtc_threshold))
+            .with_dynatemp_range(self.dynatemp_range.unwrap_or(defaults.dynatemp_range))
+            .with_dynatemp_exponent(self.dynatemp_exponent.unwrap_or(defaults.dynatemp_exponent))
+            .with_mirostat(mirostat)
+            .with_samplers(samplers)
             // A negative seed asks for a new one.
-            seed: self.seed.map_or(defaults.seed, |seed| u64::try_from(seed).ok()),
-        };
+            .with_seed(self.seed.map_or(defaults.seed, |seed| u64::try_from(seed).ok()));
         sampler.validate().map_err(|error| match &error {
             sampling::Error::Parameter { name, value, expected } => {
                 ApiError::field(*name, format!("{value} is out of range, expected {expected}"))
@@ -145,14 +143,11 @@ impl SamplingFields {
             _ => ApiError::invalid(error.to_string()),
         })?;
         Ok(Params {
-            options: GenerateOptions {
-                sampler,
-                max_tokens: max_tokens.and_then(count),
-                stop: stop.into_iter().filter(|stop| !stop.is_empty()).collect(),
-                rendered_tokens: Vec::new(),
-                ignore_eos: self.ignore_eos.unwrap_or(false),
-                context_shift: false,
-            },
+            options: GenerateOptions::default()
+                .with_sampler(sampler)
+                .with_max_tokens(max_tokens.and_then(count))
+                .with_stop(stop.into_iter().filter(|stop| !stop.is_empty()).collect())
+                .with_ignore_eos(self.ignore_eos.unwrap_or(false)),
             num_choices,
             priority: self.priority.unwrap_or(0),
             logprobs: None,
@@ -175,13 +170,12 @@ impl SamplingFields {
             None => defaults.breakers.clone(),
         };
         let last_n = |tokens: i64| usize::try_from(tokens).ok();
-        DryConfig {
-            multiplier,
-            base: self.dry_base.unwrap_or(defaults.base),
-            allowed_length: self.dry_allowed_length.unwrap_or(defaults.allowed_length),
-            last_n: self.dry_penalty_last_n.map_or(defaults.last_n, last_n),
-            breakers,
-        }
+        DryConfig::default()
+            .with_multiplier(multiplier)
+            .with_base(self.dry_base.unwrap_or(defaults.base))
+            .with_allowed_length(self.dry_allowed_length.unwrap_or(defaults.allowed_length))
+            .with_last_n(self.dry_penalty_last_n.map_or(defaults.last_n, last_n))
+            .with_breakers(breakers)
     }
 
     fn mirostat(&self, defaults: &SamplerConfig) -> Result<Option<MirostatConfig>, ApiError> {
@@ -193,10 +187,10 @@ impl SamplingFields {
             Some(_) => return Err(ApiError::field("mirostat", "expected 0, 1 or 2")),
         };
         let base = defaults.mirostat;
-        Ok(version.map(|version| MirostatConfig {
-            version,
-            tau: self.mirostat_tau.or(base.map(|m| m.tau)).unwrap_or(MirostatConfig::TAU),
-            eta: self.mirostat_eta.or(base.map(|m| m.eta)).unwrap_or(MirostatConfig::ETA),
+        Ok(version.map(|version| {
+            MirostatConfig::new(version)
+                .with_tau(self.mirostat_tau.or(base.map(|m| m.tau)).unwrap_or(MirostatConfig::TAU))
+                .with_eta(self.mirostat_eta.or(base.map(|m| m.eta)).unwrap_or(MirostatConfig::ETA))
         }))
     }
 

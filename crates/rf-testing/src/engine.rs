@@ -23,7 +23,7 @@ pub const OPTIONS: EngineOptions = EngineOptions {
 
 /// A CPU with this many threads, on the best ISA.
 pub fn cpu(threads: usize) -> CpuBackend {
-    CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap()
+    CpuBackend::new(CpuOptions::default().with_threads(threads)).unwrap()
 }
 
 /// The tiny model of [`tiny_model`](crate::tiny_model).

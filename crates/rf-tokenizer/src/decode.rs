@@ -7,12 +7,29 @@ use crate::{Error, Tokenizer, byte_map};
 
 /// Options of decoding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DecodeOptions {
     /// Include control and unknown tokens (`<|im_end|>`).
     pub render_special: bool,
     /// The ids continue a text, as generated ids continue a prompt: a leading space is text.
     /// Otherwise decoding removes the space that encoding adds in front of a text.
     pub continuation: bool,
+}
+
+impl DecodeOptions {
+    /// Sets [`render_special`](Self::render_special).
+    #[must_use]
+    pub const fn with_render_special(mut self, render_special: bool) -> Self {
+        self.render_special = render_special;
+        self
+    }
+
+    /// Sets [`continuation`](Self::continuation).
+    #[must_use]
+    pub const fn with_continuation(mut self, continuation: bool) -> Self {
+        self.continuation = continuation;
+        self
+    }
 }
 
 impl Tokenizer {

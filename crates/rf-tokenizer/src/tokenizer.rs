@@ -46,6 +46,7 @@ enum Family {
 
 /// How [`Tokenizer::encode`] treats special tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EncodeOptions {
     /// Add the beginning and end tokens of the model.
     pub add_special: bool,
@@ -58,6 +59,20 @@ impl EncodeOptions {
     pub const PLAIN: Self = Self { add_special: false, parse_special: false };
     /// A whole prompt: special tokens added and parsed.
     pub const PROMPT: Self = Self { add_special: true, parse_special: true };
+
+    /// Sets [`add_special`](Self::add_special).
+    #[must_use]
+    pub const fn with_add_special(mut self, add_special: bool) -> Self {
+        self.add_special = add_special;
+        self
+    }
+
+    /// Sets [`parse_special`](Self::parse_special).
+    #[must_use]
+    pub const fn with_parse_special(mut self, parse_special: bool) -> Self {
+        self.parse_special = parse_special;
+        self
+    }
 }
 
 impl Tokenizer {

@@ -8,12 +8,11 @@ use rf_tokenizer::{DecodeOptions, EncodeOptions, Tokenizer};
 #[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn prompts_have_the_reference_ids() {
     let tokenizer = Tokenizer::new(fixtures::demo()).unwrap();
-    let options = EncodeOptions { add_special: true, parse_special: true };
     for prompt in fixtures::demo_prompts() {
         // The reference of the long text has only its first thousand ids.
-        let ids = tokenizer.encode(&prompt.text, options);
+        let ids = tokenizer.encode(&prompt.text, EncodeOptions::PROMPT);
         assert_eq!(ids[..prompt.ids.len().min(ids.len())], prompt.ids, "{:?}", prompt.text);
-        let rendered = DecodeOptions { render_special: true, ..DecodeOptions::default() };
+        let rendered = DecodeOptions::default().with_render_special(true);
         assert_eq!(tokenizer.decode(&ids, rendered).unwrap(), prompt.text);
     }
 }

@@ -59,7 +59,7 @@ fn special_tokens_of_real_vocabularies() {
     let Some(path) = shared("vocabs/ggml-vocab-phi-3.gguf") else { return };
     let phi = Tokenizer::new(from_gguf(&path)).unwrap();
     // The white space after a special token is its own: the texts differ, the ids do not.
-    let options = EncodeOptions { add_special: false, parse_special: true };
+    let options = EncodeOptions::PLAIN.with_parse_special(true);
     let ids = phi.encode("<|user|>\nHi<|end|>\n<|assistant|>\n", options);
     assert_eq!(ids, phi.encode("<|user|>Hi<|end|><|assistant|>", options));
     assert!(phi.is_eog(phi.id_of("<|end|>").unwrap()));

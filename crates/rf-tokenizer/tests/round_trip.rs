@@ -47,9 +47,9 @@ proptest! {
     #[test]
     #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn bpe_keeps_special_tokens_when_rendered(text in any_text()) {
-        let options = EncodeOptions { add_special: false, parse_special: true };
+        let options = EncodeOptions::PLAIN.with_parse_special(true);
         let ids = BPE.encode(&text, options);
-        let rendered = DecodeOptions { render_special: true, continuation: false };
+        let rendered = DecodeOptions::default().with_render_special(true);
         prop_assert_eq!(BPE.decode(&ids, rendered).unwrap(), text);
     }
 
@@ -74,7 +74,9 @@ proptest! {
         for tokenizer in [&*BPE, &*SPM] {
             for render_special in [false, true] {
                 for continuation in [false, true] {
-                    let options = DecodeOptions { render_special, continuation };
+                    let options = DecodeOptions::default()
+                        .with_render_special(render_special)
+                        .with_continuation(continuation);
                     let batch = tokenizer.decode(&ids, options).unwrap();
                     prop_assert_eq!(streamed(tokenizer, &ids, options), batch);
                 }
@@ -128,7 +130,7 @@ fn spm_takes_its_own_space_off_and_no_other() {
     let ids = SPM.encode("hello", EncodeOptions::PROMPT);
     assert_eq!(ids, [1, SPM.id_of("▁hello").unwrap()]);
     assert_eq!(SPM.decode(&ids, DecodeOptions::default()).unwrap(), "hello");
-    let continuation = DecodeOptions { continuation: true, ..DecodeOptions::default() };
+    let continuation = DecodeOptions::default().with_continuation(true);
     assert_eq!(SPM.decode(&ids, continuation).unwrap(), " hello");
     let spaced = SPM.encode("  hello", EncodeOptions::PLAIN);
     assert_eq!(SPM.decode(&spaced, DecodeOptions::default()).unwrap(), "  hello");

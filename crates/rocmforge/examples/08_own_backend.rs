@@ -7,8 +7,8 @@ use rocmforge::{Error, Loader, Source};
 
 fn main() -> Result<(), Error> {
     // `Device::Auto` takes a GPU if one is usable, `Device::Gpu` requires one.
-    let cpu = CpuOptions { threads: Some(2), isa: None };
-    let device = DeviceOptions { device: Device::Cpu, cpu, ..DeviceOptions::default() };
+    let cpu = CpuOptions::default().with_threads(2);
+    let device = DeviceOptions::default().with_device(Device::Cpu).with_cpu(cpu);
     let loader = Loader::new(Source::Demo).device(device).context_tokens(512);
     let placement = loader.placement()?;
     println!("device: {}", placement.cpu()?.threads());

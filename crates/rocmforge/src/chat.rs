@@ -62,7 +62,7 @@ struct Settings {
 impl Settings {
     fn new(model: &Model) -> Self {
         let sampler = model.sampler().clone();
-        let options = GenerateOptions { sampler, ..GenerateOptions::default() };
+        let options = GenerateOptions::default().with_sampler(sampler);
         Self { options, grammar: None, logprobs: None, priority: 0 }
     }
 }

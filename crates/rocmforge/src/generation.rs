@@ -66,8 +66,57 @@ impl Job {
 
     /// The answer to a conversation.
     pub fn chat(prompt: ChatPrompt, options: GenerateOptions) -> Self {
-        let options = GenerateOptions { rendered_tokens: prompt.rendered_tokens, ..options };
+        let options = options.with_rendered_tokens(prompt.rendered_tokens);
         Self { chat: Some(prompt.prompt), ..Self::text(prompt.ids, options) }
+    }
+
+    /// Sets [`num_choices`](Self::num_choices).
+    #[must_use]
+    pub fn with_num_choices(mut self, num_choices: usize) -> Self {
+        self.num_choices = num_choices;
+        self
+    }
+
+    /// Sets [`priority`](Self::priority).
+    #[must_use]
+    pub fn with_priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets [`logprobs`](Self::logprobs).
+    #[must_use]
+    pub fn with_logprobs(mut self, logprobs: impl Into<Option<usize>>) -> Self {
+        self.logprobs = logprobs.into();
+        self
+    }
+
+    /// Sets [`prompt_logprobs`](Self::prompt_logprobs).
+    #[must_use]
+    pub fn with_prompt_logprobs(mut self, prompt_logprobs: impl Into<Option<usize>>) -> Self {
+        self.prompt_logprobs = prompt_logprobs.into();
+        self
+    }
+
+    /// Sets [`use_prefix_cache`](Self::use_prefix_cache).
+    #[must_use]
+    pub fn with_use_prefix_cache(mut self, use_prefix_cache: bool) -> Self {
+        self.use_prefix_cache = use_prefix_cache;
+        self
+    }
+
+    /// Sets [`constraint`](Self::constraint).
+    #[must_use]
+    pub fn with_constraint(mut self, constraint: Option<Box<dyn Constraint>>) -> Self {
+        self.constraint = constraint;
+        self
+    }
+
+    /// Sets [`observer`](Self::observer).
+    #[must_use]
+    pub fn with_observer(mut self, observer: impl Into<Option<Observer>>) -> Self {
+        self.observer = observer.into();
+        self
     }
 }
 
@@ -239,15 +288,13 @@ impl Generation {
             }
             choices.extend((0..choices_per_job).map(|_| Choice::new(job.chat.as_ref())));
             let sink = Forward { job: index, sender: sender.clone(), observer: job.observer };
-            let request = Request {
-                num_choices: job.num_choices,
-                priority: job.priority,
-                logprobs: job.logprobs,
-                prompt_logprobs: job.prompt_logprobs,
-                constraint: job.constraint,
-                use_prefix_cache: job.use_prefix_cache,
-                ..Request::new(job.prompt, job.options)
-            };
+            let request = Request::new(job.prompt, job.options)
+                .with_num_choices(job.num_choices)
+                .with_priority(job.priority)
+                .with_logprobs(job.logprobs)
+                .with_prompt_logprobs(job.prompt_logprobs)
+                .with_constraint(job.constraint)
+                .with_use_prefix_cache(job.use_prefix_cache);
             sequences.ids.push(sequences.handle.submit(request, sink)?);
         }
         Ok(Self {

@@ -46,6 +46,8 @@
 //! - Dropping a stream cancels its request. Dropping the last clone of a model ends its thread.
 //! - No input makes a call panic.
 //! - Nothing is printed. Progress and warnings are [`LoadEvent`]s.
+//! - New fields of options break no program: options are built by `with_` methods, as in
+//!   `GenerateOptions::default().with_max_tokens(8)`.
 
 /// Compiles the program of the repository's README.
 #[cfg(doctest)]

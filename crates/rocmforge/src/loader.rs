@@ -480,7 +480,7 @@ impl LoadedModel {
     pub fn start(self) -> Result<Model, Error> {
         let Loader { source, sampler, scheduler, .. } = self.loader;
         let default = || match source {
-            Source::Demo => SamplerConfig { temperature: DEMO_TEMPERATURE, ..Default::default() },
+            Source::Demo => SamplerConfig::default().with_temperature(DEMO_TEMPERATURE),
             _ => SamplerConfig::default(),
         };
         let requests = (scheduler, sampler.unwrap_or_else(default));

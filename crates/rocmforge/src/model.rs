@@ -85,8 +85,7 @@ impl Model {
 
     /// The tokens of a text, without marks of its beginning or end.
     pub fn tokenize(&self, text: &str) -> Vec<u32> {
-        let options = EncodeOptions { add_special: false, parse_special: false };
-        self.inner.file.tokenizer().encode(text, options)
+        self.inner.file.tokenizer().encode(text, EncodeOptions::PLAIN)
     }
 
     /// The text of tokens. Control tokens are left out.
@@ -112,8 +111,8 @@ impl Model {
             let reason = "it must be at least 2";
             return Err(rf_engine::Error::InvalidOption { name, value, reason }.into());
         }
-        let options = rf_engine::GenerateOptions { max_tokens: Some(0), ..Default::default() };
-        let job = Job { prompt_logprobs: Some(0), ..Job::text(prompt, options) };
+        let options = rf_engine::GenerateOptions::default().with_max_tokens(0);
+        let job = Job::text(prompt, options).with_prompt_logprobs(0);
         let mut generation = self.submit(vec![job])?;
         let mut score = PerplexityScore::default();
         while let Some(update) = generation.wait() {

@@ -15,8 +15,8 @@ use rocmforge::{
 
 /// A loader on one CPU thread, so that results do not depend on the machine.
 fn loader(source: impl Into<Source>) -> Loader {
-    let cpu = CpuOptions { threads: Some(1), isa: None };
-    let device = DeviceOptions { device: Device::Cpu, cpu, ..DeviceOptions::default() };
+    let cpu = CpuOptions::default().with_threads(1);
+    let device = DeviceOptions::default().with_device(Device::Cpu).with_cpu(cpu);
     Loader::new(source).device(device).context_tokens(256)
 }
 
@@ -134,10 +134,8 @@ fn perplexity_is_that_of_the_engine() {
     let score = demo().perplexity(text).unwrap();
     let open = loader(Source::Demo).purpose(Purpose::Texts).open(&mut |_| ()).unwrap();
     let ids = open.model().text_ids(text);
-    let placement = rocmforge::device::Placement::open(DeviceOptions {
-        device: Device::Cpu,
-        ..DeviceOptions::default()
-    });
+    let placement =
+        rocmforge::device::Placement::open(DeviceOptions::default().with_device(Device::Cpu));
     let mut engine = open.load_on(&placement.unwrap(), &mut |_| ()).unwrap().engine;
     let mut run = Perplexity::new(&mut engine, &ids, None).unwrap();
     while run.step().unwrap() {}
@@ -151,10 +149,8 @@ fn several_jobs_and_choices_are_one_request() {
     let ids = model.tokenize("Once upon a time");
     assert_eq!(model.detokenize(&ids).unwrap(), "Once upon a time");
     let job = |prompt: &[u32]| {
-        let options = rocmforge::GenerateOptions { max_tokens: Some(4), ..Default::default() };
-        let mut job = Job::text(prompt.to_vec(), options);
-        job.num_choices = 2;
-        job
+        let options = rocmforge::GenerateOptions::default().with_max_tokens(4);
+        Job::text(prompt.to_vec(), options).with_num_choices(2)
     };
     let mut generation = model.submit(vec![job(&ids), job(&ids[..2])]).unwrap();
     let mut finished = Vec::new();
@@ -196,7 +192,7 @@ fn loading_reports_its_steps_and_refuses_what_cannot_be() {
     let tiny = loader(rf_testing::tiny_model()).load().unwrap();
     let no_template = tiny.chat().user("Hi").answer().unwrap_err();
     assert!(no_template.to_string().contains("no chat template"), "{no_template}");
-    let none = SchedulerOptions { max_num_seqs: 0, ..SchedulerOptions::default() };
+    let none = SchedulerOptions::default().with_max_num_seqs(0);
     assert!(loader(Source::Demo).scheduler(none).kv_tokens(256).load().is_err());
 }
 

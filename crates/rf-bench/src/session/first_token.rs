@@ -44,7 +44,7 @@ impl<'a> FirstToken<'a> {
     /// Tokenises the text, processes the prompt and samples one token, as `rf-cli run` does. The
     /// spans of the engine provide the times.
     pub(super) fn run(&mut self) -> Result<TtftBreakdown, Error> {
-        let options = GenerateOptions { max_tokens: Some(1), ..GenerateOptions::default() };
+        let options = GenerateOptions::default().with_max_tokens(1);
         let Self { feeder, text, tokens, spans, subscriber } = self;
         feeder.truncate(0)?;
         spans.clear();

@@ -50,11 +50,8 @@ pub(super) fn conversation_prompt(
     messages: &[Message],
     tools: &[Tool],
 ) -> Result<ChatPrompt> {
-    let conversation = Conversation {
-        messages: messages.to_vec(),
-        tools: tools.to_vec(),
-        ..Conversation::default()
-    };
+    let conversation =
+        Conversation::default().with_messages(messages.to_vec()).with_tools(tools.to_vec());
     Ok(model.chat_prompt(&conversation)?)
 }
 
@@ -181,7 +178,7 @@ pub(super) fn extras(
     speculation: Option<&mut Speculation>,
 ) -> Extras<'_> {
     let constraint = constraint.map(|constraint| Box::new(constraint) as Box<dyn Constraint>);
-    Extras { constraint, speculation, ..Extras::default() }
+    Extras::default().with_constraint(constraint).with_speculation(speculation)
 }
 
 /// Stops a generation after Ctrl-C.

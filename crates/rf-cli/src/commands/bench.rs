@@ -112,7 +112,7 @@ pub(crate) fn bench(arguments: &BenchArgs) -> Result<()> {
     let mut printer = Printer::new(arguments.output, &arguments.varied());
     for file in arguments.models()? {
         for setup in arguments.setups()? {
-            let cpu = CpuOptions { threads: setup.threads, isa: arguments.isa };
+            let cpu = CpuOptions::default().with_threads(setup.threads).with_isa(arguments.isa);
             let placement = device::open(arguments.device.options(cpu))?;
             let mut runner = Runner::load(&file, &placement, setup, arguments)?;
             printer.start(&mut out)?;

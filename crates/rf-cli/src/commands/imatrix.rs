@@ -97,7 +97,7 @@ fn measure(
     imatrix: &mut Imatrix,
 ) -> Result<()> {
     let tokenizer = open.model().tokenizer();
-    let encode = EncodeOptions { add_special: true, parse_special: false };
+    let encode = EncodeOptions::PLAIN.with_add_special(true);
     let mut ids = tokenizer.encode_bytes(text, encode);
     let chunk_tokens = open.context_tokens();
     let most = usize::try_from(arguments.chunks).unwrap_or(usize::MAX);
@@ -109,7 +109,7 @@ fn measure(
         ));
     }
     let device =
-        DeviceOptions { device: Device::Cpu, cpu: arguments.compute.cpu()?, ..Default::default() };
+        DeviceOptions::default().with_device(Device::Cpu).with_cpu(arguments.compute.cpu()?);
     let backend = device::open(device)?.cpu()?;
     let mut activations = open.activations(&backend, &mut |_| ())?;
     let progress = terminal::count_progress("chunks", num_chunks as u64);

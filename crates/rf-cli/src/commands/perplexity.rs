@@ -67,7 +67,7 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
         (sources::ids(&sources::file_text(&arguments.file)?)?, None)
     } else {
         let bytes = sources::file_bytes(&arguments.file)?;
-        let options = EncodeOptions { add_special: true, parse_special: false };
+        let options = EncodeOptions::PLAIN.with_add_special(true);
         let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
         (tokenizer.encode_bytes(&bytes, options), bos)
     };

@@ -252,14 +252,12 @@ impl RunArgs {
         }
         let temperature =
             if is_demo { demo::TEMPERATURE } else { SamplerConfig::default().temperature };
-        Ok(GenerateOptions {
-            sampler: self.sampling.config(temperature)?,
-            max_tokens: usize::try_from(self.predict).ok(),
-            stop: self.stop.iter().map(|text| escapes::resolved(text)).collect(),
-            rendered_tokens: Vec::new(),
-            ignore_eos: self.ignore_eos,
-            context_shift: self.context_shift,
-        })
+        Ok(GenerateOptions::default()
+            .with_sampler(self.sampling.config(temperature)?)
+            .with_max_tokens(usize::try_from(self.predict).ok())
+            .with_stop(self.stop.iter().map(|text| escapes::resolved(text)).collect())
+            .with_ignore_eos(self.ignore_eos)
+            .with_context_shift(self.context_shift))
     }
 
     /// The tools of the file that the arguments name.
@@ -415,8 +413,7 @@ impl RunArgs {
                 outcome.timings.add_prefill(tokens, time);
             }
         };
-        let options =
-            &GenerateOptions { rendered_tokens: request.rendered_tokens, ..options.clone() };
+        let options = &options.clone().with_rendered_tokens(request.rendered_tokens);
         let prompt = (&request.ids[..], request.chat.as_ref());
         let extras = extras(request.constraint, speculation.as_deref_mut());
         if self.json {

@@ -89,12 +89,11 @@ pub(crate) fn selftest(arguments: &SelftestArgs) -> Result<()> {
         bail!("{gpu} cannot be used: {problem}");
     }
     let mut report = new_report(prober, &gpu)?;
-    let plan = SelftestPlan {
-        filter,
-        cases_per_group: arguments.quick.then_some(QUICK_CASES),
-        times: !arguments.quick,
-        case_limit: Duration::from_secs(arguments.timeout.max(1)),
-    };
+    let plan = SelftestPlan::default()
+        .with_filter(filter)
+        .with_cases_per_group(arguments.quick.then_some(QUICK_CASES))
+        .with_times(!arguments.quick)
+        .with_case_limit(Duration::from_secs(arguments.timeout.max(1)));
     let watch = Watch::new();
     let mut output = Output { gpu: &gpu, is_shown: false, failure: None };
     let mut observe = |report: &SelftestReport, event: SelftestEvent<'_>| {

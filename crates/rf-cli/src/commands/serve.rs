@@ -163,12 +163,11 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
 
 impl SchedulingArgs {
     fn options(&self) -> SchedulerOptions {
-        SchedulerOptions {
-            max_num_seqs: self.max_num_seqs,
-            max_batched_tokens: self.max_num_batched_tokens,
-            max_queued: self.max_queued,
-            prefix_cache: !self.no_prefix_cache,
-        }
+        SchedulerOptions::default()
+            .with_max_num_seqs(self.max_num_seqs)
+            .with_max_batched_tokens(self.max_num_batched_tokens)
+            .with_max_queued(self.max_queued)
+            .with_prefix_cache(!self.no_prefix_cache)
     }
 }
 

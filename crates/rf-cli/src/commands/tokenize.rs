@@ -66,12 +66,12 @@ pub(crate) fn tokenize(arguments: &TokenizeArgs) -> Result<()> {
         (None, None) => sources::stdin_bytes()?,
     };
     let special = !arguments.no_special;
-    let options = EncodeOptions { add_special: special, parse_special: special };
+    let options = EncodeOptions::PLAIN.with_add_special(special).with_parse_special(special);
     print(&tokenizer, &tokenizer.encode_bytes(&text, options), arguments)
 }
 
 fn decode(tokenizer: &Tokenizer, ids: &[u32], arguments: &TokenizeArgs) -> Result<()> {
-    let options = DecodeOptions { render_special: !arguments.no_special, continuation: false };
+    let options = DecodeOptions::default().with_render_special(!arguments.no_special);
     let bytes = tokenizer.decode_bytes(ids, options)?;
     let mut out = io::stdout().lock();
     if arguments.json {

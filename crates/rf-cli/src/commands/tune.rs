@@ -120,12 +120,11 @@ pub(crate) fn tune(arguments: &TuneArgs) -> Result<()> {
             new_table(prober, &gpu)?
         }
     };
-    let plan = TunePlan {
-        subjects,
-        filter: arguments.filter.clone().unwrap_or_default(),
-        block: Duration::from_millis(if arguments.quick { 20 } else { 150 }),
-        failures: table.failures.clone(),
-    };
+    let plan = TunePlan::default()
+        .with_subjects(subjects)
+        .with_filter(arguments.filter.clone().unwrap_or_default())
+        .with_block(Duration::from_millis(if arguments.quick { 20 } else { 150 }))
+        .with_failures(table.failures.clone());
     measure((prober, &gpu), table, &plan, &path, arguments.quick)
 }
 

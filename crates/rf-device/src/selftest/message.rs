@@ -8,6 +8,7 @@ use super::report::{CaseReport, SpeedReport};
 
 /// The cases of a self-test, and their limit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SelftestPlan {
     /// Only groups whose names contain this text, or if there are none, only such cases.
     pub filter: String,
@@ -17,6 +18,36 @@ pub struct SelftestPlan {
     pub times: bool,
     /// The longest time of a case.
     pub case_limit: Duration,
+}
+
+impl SelftestPlan {
+    /// Sets [`filter`](Self::filter).
+    #[must_use]
+    pub fn with_filter(mut self, filter: String) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Sets [`cases_per_group`](Self::cases_per_group).
+    #[must_use]
+    pub fn with_cases_per_group(mut self, cases_per_group: impl Into<Option<usize>>) -> Self {
+        self.cases_per_group = cases_per_group.into();
+        self
+    }
+
+    /// Sets [`times`](Self::times).
+    #[must_use]
+    pub fn with_times(mut self, times: bool) -> Self {
+        self.times = times;
+        self
+    }
+
+    /// Sets [`case_limit`](Self::case_limit).
+    #[must_use]
+    pub fn with_case_limit(mut self, case_limit: Duration) -> Self {
+        self.case_limit = case_limit;
+        self
+    }
 }
 
 /// A line of a child.

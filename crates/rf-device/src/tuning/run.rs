@@ -22,6 +22,7 @@ const CODE_TRIAL_LIMIT: Duration = Duration::from_mins(6);
 
 /// The measurements of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TunePlan {
     /// Matrices and caches.
     pub subjects: Vec<TuneSubject>,
@@ -31,6 +32,36 @@ pub struct TunePlan {
     pub block: Duration,
     /// Values that failed earlier, with the digest of their code.
     pub failures: Vec<TuningFailure>,
+}
+
+impl TunePlan {
+    /// Sets [`subjects`](Self::subjects).
+    #[must_use]
+    pub fn with_subjects(mut self, subjects: Vec<TuneSubject>) -> Self {
+        self.subjects = subjects;
+        self
+    }
+
+    /// Sets [`filter`](Self::filter).
+    #[must_use]
+    pub fn with_filter(mut self, filter: String) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Sets [`block`](Self::block).
+    #[must_use]
+    pub fn with_block(mut self, block: Duration) -> Self {
+        self.block = block;
+        self
+    }
+
+    /// Sets [`failures`](Self::failures).
+    #[must_use]
+    pub fn with_failures(mut self, failures: Vec<TuningFailure>) -> Self {
+        self.failures = failures;
+        self
+    }
 }
 
 /// Matrices or a KV cache of one format.

@@ -155,7 +155,7 @@ mod tests {
     fn golden(name: &str) -> (Engine, Vec<u32>, Vec<u32>) {
         let models = rf_testing::golden_models();
         let golden = models.iter().find(|model| model.name() == name).unwrap();
-        let backend = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
+        let backend = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
         let options = EngineOptions {
             kv_type: KvType::F32,
             page_tokens: 16,

@@ -4,16 +4,18 @@ use super::dry::DryConfig;
 use super::error::Error;
 use super::kind::SamplerKind;
 use super::mirostat::MirostatConfig;
+use crate::setters::setters;
 
 /// Parameters of the sampler chain. [`Default`] has the values of llama.cpp's command line.
 ///
 /// ```
 /// use rf_engine::sampling::SamplerConfig;
 ///
-/// let creative = SamplerConfig { temperature: 1.2, min_p: 0.1, ..SamplerConfig::default() };
+/// let creative = SamplerConfig::default().with_temperature(1.2).with_min_p(0.1);
 /// assert!(creative.validate().is_ok());
 /// ```
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct SamplerConfig {
     /// Divides the logits before the draw: below 1 sharpens, above 1 flattens. 0 or below is
     /// greedy: always the best token. Default 0.8.
@@ -72,6 +74,28 @@ impl SamplerConfig {
     /// The most probable token, always: temperature 0.
     pub fn greedy() -> Self {
         Self { temperature: 0.0, ..Self::default() }
+    }
+
+    setters! {
+        with_temperature(temperature: f32);
+        with_top_k(top_k: usize);
+        with_top_p(top_p: f32);
+        with_min_p(min_p: f32);
+        with_typical_p(typical_p: f32);
+        with_repeat_penalty(repeat_penalty: f32);
+        with_repeat_last_n(repeat_last_n: impl Into<Option<usize>>);
+        with_presence_penalty(presence_penalty: f32);
+        with_frequency_penalty(frequency_penalty: f32);
+        with_logit_bias(logit_bias: Vec<(u32, f32)>);
+        with_dry(dry: DryConfig);
+        with_top_n_sigma(top_n_sigma: f32);
+        with_xtc_probability(xtc_probability: f32);
+        with_xtc_threshold(xtc_threshold: f32);
+        with_dynatemp_range(dynatemp_range: f32);
+        with_dynatemp_exponent(dynatemp_exponent: f32);
+        with_mirostat(mirostat: impl Into<Option<MirostatConfig>>);
+        with_samplers(samplers: Vec<SamplerKind>);
+        with_seed(seed: impl Into<Option<u64>>);
     }
 
     /// Returns true if the choice is made without a draw.

@@ -6,8 +6,11 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use crate::setters::setters;
+
 /// Parameters of DRY. The defaults are those of llama.cpp.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct DryConfig {
     /// The penalty of the shortest match; 0 turns DRY off. Default 0.
     pub multiplier: f32,
@@ -27,6 +30,14 @@ pub struct DryConfig {
 impl DryConfig {
     /// llama.cpp's default texts of breakers.
     pub const DEFAULT_BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
+
+    setters! {
+        with_multiplier(multiplier: f32);
+        with_base(base: f32);
+        with_allowed_length(allowed_length: usize);
+        with_last_n(last_n: impl Into<Option<usize>>);
+        with_breakers(breakers: Vec<u32>);
+    }
 }
 
 impl Default for DryConfig {

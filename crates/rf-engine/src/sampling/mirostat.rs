@@ -7,6 +7,7 @@ use super::candidates::Candidates;
 
 /// The version of the algorithm, and its parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct MirostatConfig {
     /// The version: with 1 the number of candidates is estimated from Zipf's law, with 2 they are
     /// the tokens with at most the surprise μ.
@@ -22,6 +23,25 @@ impl MirostatConfig {
     pub const TAU: f32 = 5.0;
     /// llama.cpp's default of [`eta`](Self::eta).
     pub const ETA: f32 = 0.1;
+
+    /// A version with llama.cpp's defaults.
+    pub const fn new(version: MirostatVersion) -> Self {
+        Self { version, tau: Self::TAU, eta: Self::ETA }
+    }
+
+    /// Sets [`tau`](Self::tau).
+    #[must_use]
+    pub const fn with_tau(mut self, tau: f32) -> Self {
+        self.tau = tau;
+        self
+    }
+
+    /// Sets [`eta`](Self::eta).
+    #[must_use]
+    pub const fn with_eta(mut self, eta: f32) -> Self {
+        self.eta = eta;
+        self
+    }
 }
 
 /// A version of Mirostat.

@@ -5,6 +5,7 @@ use crate::error::Error;
 
 /// Options of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SchedulerOptions {
     /// Sequences that run at the same time; at most one per token of a step.
     pub max_num_seqs: usize,
@@ -18,6 +19,38 @@ pub struct SchedulerOptions {
 }
 
 impl SchedulerOptions {
+    /// The default options.
+    pub const DEFAULT: Self =
+        Self { max_num_seqs: 64, max_batched_tokens: 2048, max_queued: 4096, prefix_cache: true };
+
+    /// Sets [`max_num_seqs`](Self::max_num_seqs).
+    #[must_use]
+    pub const fn with_max_num_seqs(mut self, max_num_seqs: usize) -> Self {
+        self.max_num_seqs = max_num_seqs;
+        self
+    }
+
+    /// Sets [`max_batched_tokens`](Self::max_batched_tokens).
+    #[must_use]
+    pub const fn with_max_batched_tokens(mut self, max_batched_tokens: usize) -> Self {
+        self.max_batched_tokens = max_batched_tokens;
+        self
+    }
+
+    /// Sets [`max_queued`](Self::max_queued).
+    #[must_use]
+    pub const fn with_max_queued(mut self, max_queued: usize) -> Self {
+        self.max_queued = max_queued;
+        self
+    }
+
+    /// Sets [`prefix_cache`](Self::prefix_cache).
+    #[must_use]
+    pub const fn with_prefix_cache(mut self, prefix_cache: bool) -> Self {
+        self.prefix_cache = prefix_cache;
+        self
+    }
+
     /// The options that an engine can use.
     pub(super) fn for_engine(self, engine: &Engine) -> Result<Self, Error> {
         for (name, value) in [
@@ -44,6 +77,6 @@ impl SchedulerOptions {
 
 impl Default for SchedulerOptions {
     fn default() -> Self {
-        Self { max_num_seqs: 64, max_batched_tokens: 2048, max_queued: 4096, prefix_cache: true }
+        Self::DEFAULT
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::generation::GenerateOptions;
 use crate::scheduler::constraint::Constraint;
 use crate::session::Session;
+use crate::setters::setters;
 
 /// The id of a request, unique within a scheduler. Ids ascend in the order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,6 +18,7 @@ impl fmt::Display for RequestId {
 }
 
 /// A prompt and how to continue it.
+#[non_exhaustive]
 pub struct Request {
     /// The prompt.
     pub prompt: Vec<u32>,
@@ -61,6 +63,16 @@ impl Request {
             use_prefix_cache: true,
             session: None,
         }
+    }
+
+    setters! {
+        with_num_choices(num_choices: usize);
+        with_priority(priority: i32);
+        with_logprobs(logprobs: impl Into<Option<usize>>);
+        with_prompt_logprobs(prompt_logprobs: impl Into<Option<usize>>);
+        with_constraint(constraint: Option<Box<dyn Constraint>>);
+        with_use_prefix_cache(use_prefix_cache: bool);
+        with_session(session: impl Into<Option<Session>>);
     }
 }
 

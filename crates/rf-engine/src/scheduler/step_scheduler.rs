@@ -41,8 +41,8 @@ use crate::speculation::Speculation;
 ///
 /// // Three answers to one prompt.
 /// let mut steps = StepScheduler::new(&engine, SchedulerOptions::default())?;
-/// let options = GenerateOptions { max_tokens: Some(4), ..GenerateOptions::default() };
-/// let request = Request { num_choices: 3, ..Request::new(vec![1, 2, 3], options) };
+/// let options = GenerateOptions::default().with_max_tokens(4);
+/// let request = Request::new(vec![1, 2, 3], options).with_num_choices(3);
 /// steps.submit(&mut engine, request)?;
 /// let mut texts = vec![String::new(); 3];
 /// while !steps.is_idle() {

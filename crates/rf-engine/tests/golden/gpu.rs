@@ -33,7 +33,7 @@ fn gpu() -> Option<GpuBackend> {
 fn the_demo_model_writes_on_the_gpu_what_the_cpu_expects() {
     const SLACK: f32 = 0.25;
     let Some(gpu) = gpu() else { return };
-    let cpu = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
+    let cpu = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
     let golden = json(&golden_folder().join("logits-stories-7m.json"));
     for file in golden["models"].as_object().unwrap().keys() {
         let engine = |backend| load(&demo_folder().join(file), backend, EngineOptions::default());
@@ -125,7 +125,7 @@ fn golden_models_match_on_the_gpu() {
 #[test]
 fn a_model_with_latents_is_split_between_cpu_and_gpu() {
     let Some(gpu) = gpu() else { return };
-    let cpu = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
+    let cpu = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
     let model = find("deepseek2_groups");
     for layers in 1..3 {
         let layout = Layout { layers, expert_layers: 0 };
@@ -141,7 +141,7 @@ fn a_model_with_latents_is_split_between_cpu_and_gpu() {
 #[test]
 fn a_model_that_drafts_with_its_own_block_is_split_between_cpu_and_gpu() {
     let Some(gpu) = gpu() else { return };
-    let cpu = CpuBackend::new(CpuOptions { threads: Some(2), isa: None }).unwrap();
+    let cpu = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
     let model = find("glm4moe");
     for (layers, expert_layers) in [(2, 0), (0, 3)] {
         let layout = Layout { layers, expert_layers };

@@ -26,7 +26,7 @@ fn check_tiny_models(models: Vec<GoldenModel>) {
     let mut drafted_tokens = 0;
     for model in models.into_iter().map(TinyModel) {
         for isa in Isa::available() {
-            let options = CpuOptions { threads: Some(2), isa: Some(isa) };
+            let options = CpuOptions::default().with_threads(2).with_isa(isa);
             let (backend, isa) = (CpuBackend::new(options).unwrap(), isa.to_string());
             if model.is_embedding() {
                 model.check_embedding(&backend, &isa);
@@ -87,7 +87,7 @@ fn check_quantized_models(models: Vec<GoldenModel>) {
         let error = model.largest_error(&logits(&ReferenceBackend));
         assert!(error < 2e-3, "{name} on the reference: off by {error}");
         for isa in Isa::available() {
-            let options = CpuOptions { threads: Some(2), isa: Some(isa) };
+            let options = CpuOptions::default().with_threads(2).with_isa(isa);
             let (ours, stored) = model.at_positions(&logits(&CpuBackend::new(options).unwrap()));
             let errors = ours.iter().zip(&stored).map(|(a, b)| f64::from(a - b).powi(2));
             let squares: f64 = stored.iter().map(|b| f64::from(*b).powi(2)).sum();

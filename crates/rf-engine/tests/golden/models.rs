@@ -80,15 +80,13 @@ pub(crate) fn greedy_with(
     n: usize,
     speculation: Option<&mut Speculation>,
 ) -> Outcome {
-    let options = GenerateOptions {
-        sampler: SamplerConfig::greedy(),
-        max_tokens: Some(n),
-        ignore_eos: true,
-        ..GenerateOptions::default()
-    };
+    let options = GenerateOptions::default()
+        .with_sampler(SamplerConfig::greedy())
+        .with_max_tokens(n)
+        .with_ignore_eos(true);
     let mut session = engine.session();
     let go_on = &mut |_: &str| ControlFlow::Continue(());
-    let extras = Extras { speculation, ..Extras::default() };
+    let extras = Extras::default().with_speculation(speculation);
     engine.generate_with(&mut session, prompt, &options, extras, go_on).unwrap()
 }
 
@@ -266,7 +264,8 @@ impl TinyModel {
         let expected = self.0.greedy();
         let options = EngineOptions { speculates: true, ..self.options() };
         let mut engine = load(&self.0.path(), backend, options);
-        let lengths = SpeculationOptions { max_draft_tokens: 3, min_draft_tokens: 3 };
+        let lengths =
+            SpeculationOptions::default().with_max_draft_tokens(3).with_min_draft_tokens(3);
         let mut speculation = Speculation::ngram(&engine, lengths).unwrap();
         let found = greedy_with(&mut engine, &self.ids(), expected.len(), Some(&mut speculation));
         assert_eq!(found.ids, expected, "{} with drafts", self.name());

@@ -100,7 +100,9 @@ pub(crate) fn check_greedy(model: &TinyModel, backend: &dyn Backend) {
     let options = EngineOptions { speculates: true, mtp: true, ..model.options() };
     let mut engine = load(&model.0.path(), backend, options);
     for tokens in [1, 3] {
-        let lengths = SpeculationOptions { max_draft_tokens: tokens, min_draft_tokens: tokens };
+        let lengths = SpeculationOptions::default()
+            .with_max_draft_tokens(tokens)
+            .with_min_draft_tokens(tokens);
         let mut speculation = Speculation::mtp(&engine, lengths).unwrap();
         let text = model.ids();
         let found = greedy_with(&mut engine, &text, expected.len(), Some(&mut speculation));
@@ -118,7 +120,7 @@ fn check_all(models: Vec<GoldenModel>) -> Vec<String> {
         }
         check(&model, &ReferenceBackend, "the reference");
         for isa in Isa::available() {
-            let options = CpuOptions { threads: Some(2), isa: Some(isa) };
+            let options = CpuOptions::default().with_threads(2).with_isa(isa);
             let backend = CpuBackend::new(options).unwrap();
             check(&model, &backend, &isa.to_string());
             check_greedy(&model, &backend);

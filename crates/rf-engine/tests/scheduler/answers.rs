@@ -99,7 +99,7 @@ fn with_too_few_pages() {
     let small = EngineOptions { kv_tokens: Some(3 * 160), ..ENGINE };
     let stats = check(90, small, SCHEDULER);
     assert!(stats.preemptions > 0, "{stats:?}");
-    let stats = check(90, small, SchedulerOptions { prefix_cache: false, ..SCHEDULER });
+    let stats = check(90, small, SCHEDULER.with_prefix_cache(false));
     assert!(stats.preemptions > 0, "{stats:?}");
     assert_eq!((stats.prefix_cache_queries, stats.prefix_cache_hits), (0, 0));
 }
@@ -113,7 +113,7 @@ fn with_long_answers_that_preempt_each_other() {
     // Room for one and a half of the longest.
     let small = EngineOptions { kv_tokens: Some(240), ..ENGINE };
     for prefix_cache in [true, false] {
-        let scheduler = start(small, SchedulerOptions { prefix_cache, ..SCHEDULER });
+        let scheduler = start(small, SCHEDULER.with_prefix_cache(prefix_cache));
         let handle = scheduler.handle();
         let events: Vec<_> =
             requests.iter().map(|(ids, o)| submit(&handle, ids, o, |_| ()).1).collect();
@@ -128,7 +128,7 @@ fn with_long_answers_that_preempt_each_other() {
 
 #[test]
 fn with_few_tokens_and_sequences_per_step() {
-    let options = SchedulerOptions { max_num_seqs: 5, max_batched_tokens: 7, ..SCHEDULER };
+    let options = SCHEDULER.with_max_num_seqs(5).with_max_batched_tokens(7);
     let stats = check(30, ENGINE, options);
     assert!(stats.step_tokens <= 7 * stats.steps, "{stats:?}");
 }
@@ -202,7 +202,7 @@ fn a_repeated_prompt_is_in_the_prefix_cache() {
 
 #[test]
 fn requests_that_wait_find_the_prefix_of_those_before_them() {
-    let options = SchedulerOptions { max_batched_tokens: 32, max_num_seqs: 32, ..SCHEDULER };
+    let options = SCHEDULER.with_max_batched_tokens(32).with_max_num_seqs(32);
     let scheduler = start(ENGINE, options);
     let handle = scheduler.handle();
     let shared = prompt(3, 96);
@@ -252,9 +252,9 @@ fn text_is_that_of_a_request_alone() {
         // A stop string in the middle, one across tokens, and one that never comes.
         let middle: String = whole.chars().skip(40).take(6).collect();
         for stop in [vec![], vec![middle], vec!["never said".into()]] {
-            requests.push((ids.clone(), GenerateOptions { stop, ..greedy(60) }));
+            requests.push((ids.clone(), greedy(60).with_stop(stop)));
         }
-        requests.push((ids, GenerateOptions { ignore_eos: false, ..greedy(100) }));
+        requests.push((ids, greedy(100).with_ignore_eos(false)));
     }
     let compare = |engine: &mut Engine| {
         let events: Vec<_> =

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rf_cpu::CpuBackend;
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::scheduler::{Request, RequestError, Scheduler, SchedulerOptions};
+use rf_engine::scheduler::{Request, RequestError, Scheduler};
 use rf_engine::{Engine, Error, Model};
 use rf_graph::{
     Backend, BackendError, Batch, Candidate, Executor, Fusions, MemoryNeed, MemoryUse, Output,
@@ -106,7 +106,7 @@ fn controlled(control: Control) -> (Scheduler, Arc<Control>) {
     let backend = Controlled(cpu(), Arc::clone(&control));
     let engine = Engine::load(Model::open(tiny()).unwrap(), &backend, ENGINE, &mut |_| ()).unwrap();
     // Without the prefix cache every prompt is computed.
-    let options = SchedulerOptions { prefix_cache: false, ..SCHEDULER };
+    let options = SCHEDULER.with_prefix_cache(false);
     (Scheduler::start(engine, options).unwrap(), control)
 }
 
@@ -144,7 +144,7 @@ fn the_best_tokens_of_a_backend_give_the_same_answers() {
     let handle = scheduler.handle();
     let top_k = |top_k, seed| {
         let sampler =
-            SamplerConfig { top_k, temperature: 2.0, seed: Some(seed), ..SamplerConfig::default() };
+            SamplerConfig::default().with_top_k(top_k).with_temperature(2.0).with_seed(seed);
         with_sampler(sampler, 20)
     };
     let few = [greedy(20), sampled(1, 20), top_k(64, 2), top_k(3, 3)];

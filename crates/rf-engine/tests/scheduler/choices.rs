@@ -1,7 +1,7 @@
 //! Several choices, seeds and log probabilities.
 
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::scheduler::{Event, Request, SchedulerOptions};
+use rf_engine::scheduler::{Event, Request};
 use rf_engine::{EngineOptions, Feed, Outputs, StopReason};
 
 use crate::support::{
@@ -17,14 +17,14 @@ fn choices_share_the_prompt_and_have_seeds_of_their_own() {
     let expected: Vec<Vec<u32>> =
         (0..6).map(|i| alone(&mut alone_engine, &ids, &sampled(11 + i, 24)).ids).collect();
     assert!(expected[1..].iter().all(|other| *other != expected[0]), "the seed matters");
-    let few = |max_num_seqs| SchedulerOptions { max_num_seqs, ..SCHEDULER };
+    let few = |max_num_seqs| SCHEDULER.with_max_num_seqs(max_num_seqs);
     let small = EngineOptions { kv_tokens: Some(160), ..ENGINE };
     for (engine_options, options) in [
         (ENGINE, SCHEDULER),
         (ENGINE, few(1)),
         (ENGINE, few(4)),
         (small, SCHEDULER),
-        (small, SchedulerOptions { prefix_cache: false, ..few(3) }),
+        (small, few(3).with_prefix_cache(false)),
     ] {
         let scheduler = start(engine_options, options);
         let handle = scheduler.handle();
@@ -53,7 +53,7 @@ fn a_seed_repeats_its_answer_and_a_drawn_one_is_reported() {
     assert_eq!(ask(&handle, &ids, &sampled(1, 20)).ids, first);
     assert_ne!(ask(&handle, &ids, &sampled(2, 20)).ids, first);
 
-    let sampler = SamplerConfig { seed: None, ..sampled(0, 0).sampler };
+    let sampler = sampled(0, 0).sampler.with_seed(None);
     let (_, events) = submit(&handle, &ids, &with_sampler(sampler, 20), |r| r.num_choices = 2);
     let mut drawn = None;
     let mut second_choice = Vec::new();
@@ -70,12 +70,10 @@ fn a_seed_repeats_its_answer_and_a_drawn_one_is_reported() {
 
 #[test]
 fn penalties_survive_preemption() {
-    let sampler = SamplerConfig {
-        repeat_penalty: 1.3,
-        frequency_penalty: 0.5,
-        repeat_last_n: None,
-        ..SamplerConfig::greedy()
-    };
+    let sampler = SamplerConfig::greedy()
+        .with_repeat_penalty(1.3)
+        .with_frequency_penalty(0.5)
+        .with_repeat_last_n(None);
     let options = with_sampler(sampler, 60);
     let small = EngineOptions { kv_tokens: Some(160), ..ENGINE };
     let scheduler = start(small, SCHEDULER);
@@ -126,7 +124,7 @@ fn log_probabilities_of_a_prompt_are_those_of_its_tokens() {
     let ids = &prompt(2, 130);
     // Too few pages for all, so that prompts are preempted, and a prompt that is cached.
     let small = EngineOptions { kv_tokens: Some(320), ..ENGINE };
-    let scheduler = start(small, SchedulerOptions { max_batched_tokens: 24, ..SCHEDULER });
+    let scheduler = start(small, SCHEDULER.with_max_batched_tokens(24));
     let handle = scheduler.handle();
     ask(&handle, ids, &greedy(1));
     let change = |request: &mut Request| {

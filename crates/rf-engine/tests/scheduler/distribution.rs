@@ -36,16 +36,14 @@ impl Experiment {
         let mut session = self.engine.session();
         let (mut counts, mut accepted) = (vec![0.0; allowed.len().pow(DRAWN as u32)], 0);
         for seed in 0..samples {
-            let sampler = SamplerConfig {
-                temperature: 1.0,
-                top_k: 0,
-                top_p: 1.0,
-                min_p: 0.0,
-                logit_bias: logit_bias.clone(),
-                seed: Some(seed),
-                ..SamplerConfig::default()
-            };
-            let extras = Extras { speculation: Some(speculation), ..Extras::default() };
+            let sampler = SamplerConfig::default()
+                .with_temperature(1.0)
+                .with_top_k(0)
+                .with_top_p(1.0)
+                .with_min_p(0.0)
+                .with_logit_bias(logit_bias.clone())
+                .with_seed(seed);
+            let extras = Extras::default().with_speculation(&mut *speculation);
             let options = with_sampler(sampler, DRAWN);
             let outcome = generate(&mut self.engine, &mut session, &self.prompt, &options, extras);
             accepted += outcome.timings.accepted_tokens;

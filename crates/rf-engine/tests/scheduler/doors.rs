@@ -5,9 +5,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::scheduler::{
-    Event, Request, Scheduler, SchedulerOptions, StepScheduler, SubmitError, TokenLogprob,
-};
+use rf_engine::scheduler::{Event, Request, Scheduler, StepScheduler, SubmitError, TokenLogprob};
 use rf_engine::{
     Engine, EngineOptions, Error, Extras, GenerateOptions, Speculation, StopReason, Timings,
 };
@@ -55,12 +53,8 @@ struct Case {
 fn cases() -> Vec<Case> {
     // Few tokens are likely, so that every model repeats some.
     let few = (0..16).map(|id| (id, 50.0)).collect();
-    let few = with_sampler(SamplerConfig { logit_bias: few, ..SamplerConfig::greedy() }, 27);
-    let shifting = |max_tokens| GenerateOptions {
-        context_shift: true,
-        max_tokens: Some(max_tokens),
-        ..few.clone()
-    };
+    let few = with_sampler(SamplerConfig::greedy().with_logit_bias(few), 27);
+    let shifting = |max_tokens| few.clone().with_context_shift(true).with_max_tokens(max_tokens);
     let case = |name, options: &GenerateOptions, logprobs, constraint, end| {
         let options = options.clone();
         Case { name, options, logprobs, constraint, end }
@@ -76,13 +70,7 @@ fn cases() -> Vec<Case> {
         case("mask and log probabilities", &greedy(20), Some(2), Some(true), complete),
         case("shift", &shifting(150), None, None, length),
         case("shift and log probabilities", &shifting(60), Some(1), None, length),
-        case(
-            "full",
-            &GenerateOptions { max_tokens: None, ..few },
-            None,
-            None,
-            StopReason::ContextFull,
-        ),
+        case("full", &few.with_max_tokens(None), None, None, StopReason::ContextFull),
     ]
 }
 
@@ -102,11 +90,12 @@ fn drafts(engine: &Engine, drafts: bool) -> Option<Speculation> {
 fn generated(kind: &str, case: &Case, with_drafts: bool) -> (Answer, [usize; 5]) {
     let mut engine = load(kind, SMALL);
     let mut speculation = drafts(&engine, with_drafts);
-    let extras = Extras {
-        constraint: case.constraint.map(|forces| Phrases::boxed(&phrases(), forces, Fault::None)),
-        speculation: speculation.as_mut(),
-        logprobs: case.logprobs,
-    };
+    let extras = Extras::default()
+        .with_constraint(
+            case.constraint.map(|forces| Phrases::boxed(&phrases(), forces, Fault::None)),
+        )
+        .with_speculation(speculation.as_mut())
+        .with_logprobs(case.logprobs);
     let (mut session, mut shown) = (engine.session(), String::new());
     let mut show = |text: &str| {
         shown += text;
@@ -156,7 +145,7 @@ fn both_doors_give_the_same_answers_with_and_without_drafts() {
 
 #[test]
 fn contexts_of_many_requests_shift_while_they_preempt_each_other() {
-    let options = GenerateOptions { context_shift: true, ..greedy(100) };
+    let options = greedy(100).with_context_shift(true);
     for kind in ["dense", "window", "recurrent"] {
         let mut alone_engine = load(kind, SMALL);
         let requests: Vec<_> = (0..6).map(|seed| prompt(seed % 4, 10 + 9 * seed)).collect();
@@ -164,7 +153,7 @@ fn contexts_of_many_requests_shift_while_they_preempt_each_other() {
             requests.iter().map(|ids| alone(&mut alone_engine, ids, &options).ids).collect();
         // Room for one and a half sequences.
         let few = EngineOptions { kv_tokens: Some(96), batch_tokens: 24, ..SMALL };
-        let limits = SchedulerOptions { max_batched_tokens: 24, ..SCHEDULER };
+        let limits = SCHEDULER.with_max_batched_tokens(24);
         let scheduler = Scheduler::start(load(kind, few), limits).unwrap();
         let handle = scheduler.handle();
         let events: Vec<_> =
@@ -267,7 +256,7 @@ fn several_choices_need_no_thread() {
     let expected: Vec<_> =
         (0..4).map(|i| alone(&mut engine, &ids, &sampled(11 + i, 24)).ids).collect();
     let mut steps = StepScheduler::new(&engine, SCHEDULER).unwrap();
-    let request = Request { num_choices: 4, ..Request::new(ids, sampled(11, 24)) };
+    let request = Request::new(ids, sampled(11, 24)).with_num_choices(4);
     let first = steps.submit(&mut engine, request).unwrap();
     // Another request is cancelled by its receiver, and a third one by its caller.
     let gone = [(); 2].map(|()| Request::new(prompt(1, 9), greedy(50)));
@@ -305,7 +294,7 @@ fn a_fault_of_a_constraint_is_the_error_of_a_generation() {
     let ids = prompt(1, 20);
     let mut fails = |fault| {
         let constraint = Some(Phrases::boxed(&phrases(), false, fault));
-        let extras = Extras { constraint, ..Extras::default() };
+        let extras = Extras::default().with_constraint(constraint);
         let go_on = &mut |_: &str| ControlFlow::Continue(());
         engine.generate_with(&mut session, &ids, &greedy(20), extras, go_on).unwrap_err()
     };

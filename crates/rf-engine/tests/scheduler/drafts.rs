@@ -23,7 +23,7 @@ pub(crate) fn engine(path: &Path, options: EngineOptions) -> Engine {
 
 /// Drafts of this length, so that what is drafted does not depend on measured times.
 pub(crate) fn fixed(tokens: usize) -> SpeculationOptions {
-    SpeculationOptions { max_draft_tokens: tokens, min_draft_tokens: tokens }
+    SpeculationOptions::default().with_max_draft_tokens(tokens).with_min_draft_tokens(tokens)
 }
 
 pub(crate) fn generate(
@@ -47,7 +47,7 @@ pub(crate) fn compare(
 ) -> Outcome {
     let (mut session, mut other) = (engine.session(), engine.session());
     let expected = generate(engine, &mut session, prompt, options, Extras::default());
-    let extras = Extras { speculation: Some(speculation), ..Extras::default() };
+    let extras = Extras::default().with_speculation(speculation);
     let outcome = generate(engine, &mut other, prompt, options, extras);
     assert_eq!(outcome.ids, expected.ids, "{prompt:?}");
     assert_eq!(outcome.text, expected.text);
@@ -94,7 +94,7 @@ fn greedy_ids_are_those_without_drafts() {
     let adaptive = SpeculationOptions::default();
     // Few tokens are likely, so that every model repeats some.
     let few = (0..16).map(|id| (id, 50.0)).collect();
-    let few = with_sampler(SamplerConfig { logit_bias: few, ..SamplerConfig::greedy() }, 40);
+    let few = with_sampler(SamplerConfig::greedy().with_logit_bias(few), 40);
     for (name, lengths) in [
         ("smollm3", &[fixed(9), adaptive][..]),
         ("gemma4_e4b", &[fixed(9)]),
@@ -135,23 +135,23 @@ fn a_story_that_is_repeated_is_drafted_from_its_text() {
 fn seeds_give_the_same_text_with_every_sampler() {
     let mut engine = engine(&tiny(), ENGINE);
     let base = || sampled(1, 0).sampler;
-    let mirostat = |version| Some(MirostatConfig { version, tau: 3.0, eta: 0.2 });
-    let dry = DryConfig { multiplier: 1.0, ..DryConfig::default() };
+    let mirostat = |version| MirostatConfig::new(version).with_tau(3.0).with_eta(0.2);
+    let dry = DryConfig::default().with_multiplier(1.0);
     let samplers = [
         base(),
-        SamplerConfig { temperature: 0.3, top_k: 0, ..base() },
-        SamplerConfig { repeat_penalty: 1.3, presence_penalty: 0.5, ..base() },
-        SamplerConfig { dry, temperature: 0.5, ..base() },
-        SamplerConfig { mirostat: mirostat(MirostatVersion::V2), ..base() },
-        SamplerConfig { mirostat: mirostat(MirostatVersion::V1), ..base() },
-        SamplerConfig { xtc_probability: 0.5, dynatemp_range: 0.3, ..base() },
-        SamplerConfig { frequency_penalty: 0.8, ..SamplerConfig::greedy() },
-        SamplerConfig { logit_bias: (0..500).map(|id| (id, -9.0)).collect(), ..base() },
+        base().with_temperature(0.3).with_top_k(0),
+        base().with_repeat_penalty(1.3).with_presence_penalty(0.5),
+        base().with_dry(dry).with_temperature(0.5),
+        base().with_mirostat(mirostat(MirostatVersion::V2)),
+        base().with_mirostat(mirostat(MirostatVersion::V1)),
+        base().with_xtc_probability(0.5).with_dynatemp_range(0.3),
+        SamplerConfig::greedy().with_frequency_penalty(0.8),
+        base().with_logit_bias((0..500).map(|id| (id, -9.0)).collect()),
     ];
     let mut sums = (0, 0);
     for sampler in samplers {
         for (seed, prompt) in (0..).zip(prompts()).step_by(2) {
-            let sampler = SamplerConfig { seed: Some(seed), ..sampler.clone() };
+            let sampler = sampler.clone().with_seed(seed);
             let mut speculation = Speculation::ngram(&engine, fixed(4)).unwrap();
             let options = with_sampler(sampler, 30);
             add(&mut sums, &compare(&mut engine, &mut speculation, &prompt, &options));
@@ -167,7 +167,7 @@ fn every_end_is_the_same() {
     let small = EngineOptions { context_tokens: Some(64), ..ENGINE };
     let mut engine = engine(&tiny(), small);
     let base = greedy(20);
-    let until = |max_tokens| GenerateOptions { max_tokens, ..base.clone() };
+    let until = |max_tokens| base.clone().with_max_tokens(max_tokens);
     let mut with = |options: &GenerateOptions, expected| {
         let mut speculation = Speculation::ngram(&engine, fixed(6)).unwrap();
         let outcome = compare(&mut engine, &mut speculation, &repeated, options);
@@ -179,21 +179,21 @@ fn every_end_is_the_same() {
         with(&until(Some(count)), StopReason::Length);
     }
     with(&until(None), StopReason::ContextFull);
-    let shifting = GenerateOptions { context_shift: true, ..until(Some(150)) };
+    let shifting = until(Some(150)).with_context_shift(true);
     let shifted = with(&shifting, StopReason::Length);
     assert!(shifted.timings.accepted_tokens > 0);
     // Every generated token ends a generation once.
     for end in &whole.ids {
         let stop = vec![text_of(&engine, *end)];
-        let options = GenerateOptions { stop, ..base.clone() };
+        let options = base.clone().with_stop(stop);
         let mut speculation = Speculation::ngram(&engine, fixed(6)).unwrap();
         compare(&mut engine, &mut speculation, &repeated, &options);
     }
     // The model's own end, in the middle of a draft.
     let eog = engine.model().tokenizer().eog_ids()[0];
     let ends = [&[1, 2, 3, eog, 4][..], &part, &[1, 2, 3, eog, 4], &part, &[1, 2, 3]].concat();
-    let sampler = SamplerConfig { logit_bias: vec![(eog, 1e6)], ..SamplerConfig::greedy() };
-    let options = GenerateOptions { sampler, ignore_eos: false, ..base.clone() };
+    let sampler = SamplerConfig::greedy().with_logit_bias(vec![(eog, 1e6)]);
+    let options = base.clone().with_sampler(sampler).with_ignore_eos(false);
     let mut speculation = Speculation::ngram(&engine, fixed(6)).unwrap();
     let outcome = compare(&mut engine, &mut speculation, &ends, &options);
     assert_eq!(outcome.stop_reason, StopReason::Eog);
@@ -214,7 +214,7 @@ fn a_stopped_answer_leaves_the_tokens_that_were_shown() {
         if pieces == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let mut session = engine.session();
-    let extras = Extras { speculation: Some(&mut speculation), ..Extras::default() };
+    let extras = Extras::default().with_speculation(&mut speculation);
     let outcome =
         engine.generate_with(&mut session, &repeated, &greedy(40), extras, &mut cancel).unwrap();
     assert_eq!(outcome.stop_reason, StopReason::Cancelled);
@@ -232,7 +232,8 @@ fn a_constraint_holds_in_drafts() {
     for options in [greedy(20), sampled(3, 20), sampled(4, 20)] {
         let mut run = |speculation| {
             let constraint = Some(Phrases::boxed(&phrases, false, Fault::None));
-            let extras = Extras { constraint, speculation, ..Extras::default() };
+            let extras =
+                Extras::default().with_constraint(constraint).with_speculation(speculation);
             let mut session = engine.session();
             let outcome = generate(&mut engine, &mut session, &prompt, &options, extras);
             (outcome, session.tokens().to_vec())
@@ -369,9 +370,9 @@ fn requests_with_drafts_come_and_go() {
 fn what_cannot_draft_is_refused() {
     let target = engine(&tiny(), ENGINE);
     let refused = |options| Speculation::ngram(&target, options).err();
-    let none = SpeculationOptions { max_draft_tokens: 0, min_draft_tokens: 0 };
+    let none = SpeculationOptions::default().with_max_draft_tokens(0).with_min_draft_tokens(0);
     assert!(matches!(refused(none), Some(Error::InvalidOption { name: "length of drafts", .. })));
-    let crossed = SpeculationOptions { max_draft_tokens: 3, min_draft_tokens: 4 };
+    let crossed = SpeculationOptions::default().with_max_draft_tokens(3).with_min_draft_tokens(4);
     assert!(matches!(refused(crossed), Some(Error::InvalidOption { value: 4, .. })));
 
     let other = Speculation::draft_model(&target, engine(&demo(), ENGINE), fixed(4)).err();

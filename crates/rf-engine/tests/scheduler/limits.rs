@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rf_engine::sampling::{self, SamplerConfig};
-use rf_engine::scheduler::{Event, Handle, Request, Scheduler, SchedulerOptions, SubmitError};
+use rf_engine::scheduler::{Event, Handle, Request, Scheduler, SubmitError};
 use rf_engine::{EngineOptions, Error, GenerateOptions, Pooling, StopReason};
 
 use crate::support::{
@@ -51,7 +51,7 @@ fn what_can_never_be_served_is_refused() {
         let expected = SubmitError::NumChoices { num_choices, most: 128 };
         assert_eq!(refused(&[1], &greedy(1), num_choices), expected);
     }
-    let sampler = SamplerConfig { top_p: 2.0, ..SamplerConfig::default() };
+    let sampler = SamplerConfig::default().with_top_p(2.0);
     assert!(matches!(
         refused(&[1], &with_sampler(sampler, 1), 1),
         SubmitError::Sampling(sampling::Error::Parameter { name: "top_p", .. })
@@ -65,9 +65,9 @@ fn what_can_never_be_served_is_refused() {
 #[test]
 fn what_cannot_run_is_refused() {
     for options in [
-        SchedulerOptions { max_num_seqs: 0, ..SCHEDULER },
-        SchedulerOptions { max_batched_tokens: 0, ..SCHEDULER },
-        SchedulerOptions { max_queued: 0, ..SCHEDULER },
+        SCHEDULER.with_max_num_seqs(0),
+        SCHEDULER.with_max_batched_tokens(0),
+        SCHEDULER.with_max_queued(0),
     ] {
         let refused = Scheduler::start(engine(&tiny(), ENGINE), options);
         assert!(matches!(refused, Err(Error::InvalidOption { value: 0, .. })));
@@ -93,7 +93,7 @@ fn the_number_of_tokens_is_clamped_to_context_and_cache() {
             let ids = prompt(1, prompt_tokens as u32);
             let answer = ask(&handle, &ids, &greedy(usize::MAX));
             assert_eq!((answer.ids.len(), answer.end), (most, Some(StopReason::Length)));
-            let unlimited = GenerateOptions { max_tokens: None, ..greedy(0) };
+            let unlimited = greedy(0).with_max_tokens(None);
             let answer = ask(&handle, &ids, &unlimited);
             assert_eq!((answer.ids.len(), answer.end), (most, Some(StopReason::ContextFull)));
         }
@@ -103,7 +103,7 @@ fn the_number_of_tokens_is_clamped_to_context_and_cache() {
 
 #[test]
 fn a_full_queue_refuses_until_there_is_room() {
-    let scheduler = start(ENGINE, SchedulerOptions { max_queued: 3, ..SCHEDULER });
+    let scheduler = start(ENGINE, SCHEDULER.with_max_queued(3));
     let handle = scheduler.handle();
     let release = hold(&handle);
     let queued: Vec<_> = (0..3).map(|_| submit(&handle, &[1], &greedy(2), |_| ()).1).collect();
@@ -121,7 +121,7 @@ fn a_full_queue_refuses_until_there_is_room() {
 
 #[test]
 fn cancelled_requests_leave_the_queue() {
-    let scheduler = start(ENGINE, SchedulerOptions { max_queued: 2, ..SCHEDULER });
+    let scheduler = start(ENGINE, SCHEDULER.with_max_queued(2));
     let handle = scheduler.handle();
     for _ in 0..3 {
         let release = hold(&handle);
@@ -140,7 +140,7 @@ fn cancelled_requests_leave_the_queue() {
 
 /// The order in which requests of these priorities start.
 fn order(priorities: &[i32]) -> Vec<usize> {
-    let scheduler = start(ENGINE, SchedulerOptions { max_num_seqs: 1, ..SCHEDULER });
+    let scheduler = start(ENGINE, SCHEDULER.with_max_num_seqs(1));
     let handle = scheduler.handle();
     let release = hold(&handle);
     let (sender, receiver): (_, Receiver<usize>) = channel();

@@ -1,7 +1,7 @@
 //! Drafts from the model's own block for further tokens (MTP).
 
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::scheduler::{Request, Scheduler, SchedulerOptions};
+use rf_engine::scheduler::{Request, Scheduler};
 use rf_engine::{Engine, EngineOptions, Error, Model, Speculation, SpeculationOptions};
 use rf_graph::{Backend, HybridBackend, Layout};
 use rf_kv::PageGroup;
@@ -18,7 +18,7 @@ const MTP: EngineOptions = EngineOptions { sequences: 2, speculates: true, mtp: 
 fn drafts_of_the_block_do_not_change_answers() {
     for shape in WITH_MTP {
         let mut engine = shape.engine(1, MTP);
-        let penalties = SamplerConfig { repeat_penalty: 1.2, ..SamplerConfig::greedy() };
+        let penalties = SamplerConfig::greedy().with_repeat_penalty(1.2);
         for lengths in [fixed(1), fixed(4), SpeculationOptions::default()] {
             let mut sums = (0, 0);
             let mut speculation = Speculation::mtp(&engine, lengths).unwrap();
@@ -121,7 +121,7 @@ fn requests_with_drafts_of_the_block_get_the_answers_of_each_alone() {
             let mut alone_engine = shape.engine(2, EngineOptions { mtp: false, ..MTP });
             let engine = shape.engine(2, options);
             let speculation = Speculation::mtp(&engine, fixed(3)).unwrap();
-            let limits = SchedulerOptions { max_batched_tokens: 24, prefix_cache, ..SCHEDULER };
+            let limits = SCHEDULER.with_max_batched_tokens(24).with_prefix_cache(prefix_cache);
             let scheduler =
                 Scheduler::start_with_drafts(engine, Some(speculation), limits).unwrap();
             let handle = scheduler.handle();

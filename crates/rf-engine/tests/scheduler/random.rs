@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;
-use rf_engine::scheduler::{Request, Scheduler, SchedulerOptions};
+use rf_engine::scheduler::{Request, Scheduler};
 use rf_engine::{EngineOptions, GenerateOptions};
 
 use crate::constraints::{Fault, Phrases, phrases};
@@ -66,8 +66,10 @@ proptest! {
     ) {
         let mut alone_engine = engine(&tiny(), ENGINE);
         let kv_tokens = Some(kv_pages * PAGE_TOKENS);
-        let options =
-            SchedulerOptions { max_num_seqs, max_batched_tokens, prefix_cache, ..SCHEDULER };
+        let options = SCHEDULER
+            .with_max_num_seqs(max_num_seqs)
+            .with_max_batched_tokens(max_batched_tokens)
+            .with_prefix_cache(prefix_cache);
         let engine = engine(&tiny(), EngineOptions { kv_tokens, ..ENGINE });
         let scheduler = Scheduler::start(engine, options).unwrap();
         let handle = scheduler.handle();

@@ -6,7 +6,7 @@ pub(crate) mod shapes;
 use std::ops::ControlFlow;
 
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::scheduler::{Scheduler, SchedulerOptions};
+use rf_engine::scheduler::Scheduler;
 use rf_engine::{
     Engine, EngineOptions, Error, Feed, GenerateOptions, Model, Outputs, Session, Speculation,
     SpeculationOptions,
@@ -127,7 +127,7 @@ fn check_answers_with_few_states(backend: &dyn Backend) {
         let mut alone_engine = shape.engine_on(backend, ENGINE);
         for (sequences, prefix_cache) in [(64, true), (3, true), (2, false)] {
             let engine = shape.engine_on(backend, EngineOptions { sequences, ..ENGINE });
-            let options = SchedulerOptions { max_batched_tokens: 24, prefix_cache, ..SCHEDULER };
+            let options = SCHEDULER.with_max_batched_tokens(24).with_prefix_cache(prefix_cache);
             let scheduler = Scheduler::start(engine, options).unwrap();
             let handle = scheduler.handle();
             // Texts that begin alike, some with several answers.
@@ -226,8 +226,8 @@ const DRAFTS: EngineOptions = EngineOptions { sequences: 2, speculates: true, ..
 /// others.
 fn few_tokens(max_tokens: usize) -> GenerateOptions {
     let logit_bias = (0..3).map(|id| (id, 50.0)).collect();
-    let flat = SamplerConfig { temperature: 3.0, top_k: 0, top_p: 1.0, ..SamplerConfig::default() };
-    with_sampler(SamplerConfig { logit_bias, min_p: 0.0, seed: Some(7), ..flat }, max_tokens)
+    let flat = SamplerConfig::default().with_temperature(3.0).with_top_k(0).with_top_p(1.0);
+    with_sampler(flat.with_logit_bias(logit_bias).with_min_p(0.0).with_seed(7), max_tokens)
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn every_end_of_a_drafted_answer_is_the_same() {
     let mut sums = (0, 0);
     for max_tokens in (0..10).chain([27, 28, 29, 60]) {
         for context_shift in [false, true] {
-            let options = GenerateOptions { context_shift, ..few_tokens(max_tokens) };
+            let options = few_tokens(max_tokens).with_context_shift(context_shift);
             let mut speculation = Speculation::ngram(&engine, fixed(6)).unwrap();
             add(&mut sums, &compare(&mut engine, &mut speculation, &repeated, &options));
         }

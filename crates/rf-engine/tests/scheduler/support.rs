@@ -24,12 +24,11 @@ pub(crate) const ENGINE: EngineOptions = EngineOptions {
     ..rf_testing::engine::OPTIONS
 };
 
-pub(crate) const SCHEDULER: SchedulerOptions = SchedulerOptions {
-    max_num_seqs: 64,
-    max_batched_tokens: 64,
-    max_queued: 200,
-    prefix_cache: true,
-};
+pub(crate) const SCHEDULER: SchedulerOptions = SchedulerOptions::DEFAULT
+    .with_max_num_seqs(64)
+    .with_max_batched_tokens(64)
+    .with_max_queued(200)
+    .with_prefix_cache(true);
 
 /// Tokens of the vocabulary of the tiny models.
 pub(crate) const VOCAB_SIZE: usize = 272;
@@ -53,17 +52,15 @@ pub(crate) fn greedy(max_tokens: usize) -> GenerateOptions {
 
 /// Flat enough that seeds matter.
 pub(crate) fn sampled(seed: u64, max_tokens: usize) -> GenerateOptions {
-    let sampler = SamplerConfig { temperature: 2.0, seed: Some(seed), ..SamplerConfig::default() };
+    let sampler = SamplerConfig::default().with_temperature(2.0).with_seed(seed);
     with_sampler(sampler, max_tokens)
 }
 
 pub(crate) fn with_sampler(sampler: SamplerConfig, max_tokens: usize) -> GenerateOptions {
-    GenerateOptions {
-        sampler,
-        max_tokens: Some(max_tokens),
-        ignore_eos: true,
-        ..GenerateOptions::default()
-    }
+    GenerateOptions::default()
+        .with_sampler(sampler)
+        .with_max_tokens(max_tokens)
+        .with_ignore_eos(true)
 }
 
 /// The answer without a scheduler.

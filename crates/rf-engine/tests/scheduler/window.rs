@@ -2,8 +2,8 @@
 
 use std::sync::mpsc::channel;
 
-use rf_engine::scheduler::{Event, Request, Scheduler, SchedulerOptions};
-use rf_engine::{EngineOptions, Feed, GenerateOptions, Outputs, Session};
+use rf_engine::scheduler::{Event, Request, Scheduler};
+use rf_engine::{EngineOptions, Feed, Outputs, Session};
 use rf_kv::{CutCause, NotCut, PageGroup, PageSize};
 
 use crate::support::{
@@ -89,7 +89,7 @@ fn a_session_goes_back_as_far_as_its_window_and_else_starts_again() {
 
 #[test]
 fn a_shifted_context_is_that_of_whole_sequences() {
-    let options = GenerateOptions { context_shift: true, ..greedy(150) };
+    let options = greedy(150).with_context_shift(true);
     let ids = prompt(1, 60);
     let answer = |name: &str, engine_options| {
         let engine_options = EngineOptions { context_tokens: Some(80), ..engine_options };
@@ -132,7 +132,7 @@ fn sequences_share_few_windows_and_preempt_each_other() {
         for prefix_cache in [true, false] {
             // Windows of two sequences, and whole sequences for one and a half.
             let few = EngineOptions { kv_tokens: Some(240), batch_tokens: 24, ..few(2) };
-            let options = SchedulerOptions { max_batched_tokens: 24, prefix_cache, ..SCHEDULER };
+            let options = SCHEDULER.with_max_batched_tokens(24).with_prefix_cache(prefix_cache);
             let scheduler = Scheduler::start(engine(&path, few), options).unwrap();
             let handle = scheduler.handle();
             let events: Vec<_> =
@@ -152,7 +152,7 @@ fn a_request_that_arrives_when_choices_begin_waits_for_their_pages() {
     for name in MODELS {
         let path = data(name);
         let few = EngineOptions { batch_tokens: 24, ..few(2) };
-        let options = SchedulerOptions { max_batched_tokens: 24, ..SCHEDULER };
+        let options = SCHEDULER.with_max_batched_tokens(24);
         let engine = engine(&path, few);
         assert_eq!(engine.kv_stats_of(PageGroup::Window).total_pages, 7);
         let scheduler = Scheduler::start(engine, options).unwrap();

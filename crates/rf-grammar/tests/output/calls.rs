@@ -51,12 +51,10 @@ fn tools() -> Vec<Tool> {
 }
 
 fn prompt(template: &str, tool_choice: ToolChoice) -> Prompt {
-    let conversation = Conversation {
-        messages: vec![Message::new("user", "Hi")],
-        tools: tools(),
-        tool_choice,
-        ..Conversation::default()
-    };
+    let conversation = Conversation::default()
+        .with_messages(vec![Message::new("user", "Hi")])
+        .with_tools(tools())
+        .with_tool_choice(tool_choice);
     conversation.prompt(&ChatTemplate::new(template, "", "").unwrap()).unwrap()
 }
 

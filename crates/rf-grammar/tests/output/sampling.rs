@@ -107,7 +107,7 @@ impl<'a> RandomModel<'a> {
     /// more probable the longer the text is, so that it ends.
     pub(crate) fn sample(&self, mut constraint: impl Constraint, random: &mut Random) -> String {
         let tokenizer = self.tokenizer;
-        let options = DecodeOptions { continuation: true, render_special: true };
+        let options = DecodeOptions::default().with_continuation(true).with_render_special(true);
         let mut decoder = StreamDecoder::new(options);
         let mut text = String::new();
         // Tokens to come if they are allowed.
@@ -134,7 +134,7 @@ impl<'a> RandomModel<'a> {
             let from = if close { &closing } else { &allowed };
             if script.is_empty() && allowed.len() > 150 && random.below(40) == 0 {
                 let end = ENDS[random.below(ENDS.len())];
-                let options = EncodeOptions { add_special: false, parse_special: true };
+                let options = EncodeOptions::PLAIN.with_parse_special(true);
                 script = tokenizer.encode(end, options);
                 script.reverse();
             }

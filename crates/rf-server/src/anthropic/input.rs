@@ -94,14 +94,12 @@ impl MessagesFields {
             .last()
             .is_some_and(|message| message.role == "assistant" && message.tool_calls.is_empty());
         let is_off = self.thinking.is_some_and(|thinking| thinking.kind == "disabled");
-        Ok(Conversation {
-            messages,
-            tools: self.tools.unwrap_or_default().into_iter().filter_map(tool).collect(),
-            tool_choice: self.tool_choice.map_or(Ok(ToolChoice::Auto), tool_choice)?,
-            reasoning_effort: is_off.then(|| "none".to_owned()),
-            continue_final_message,
-            ..Conversation::default()
-        })
+        Ok(Conversation::default()
+            .with_messages(messages)
+            .with_tools(self.tools.unwrap_or_default().into_iter().filter_map(tool).collect())
+            .with_tool_choice(self.tool_choice.map_or(Ok(ToolChoice::Auto), tool_choice)?)
+            .with_reasoning_effort(is_off.then(|| "none".to_owned()))
+            .with_continue_final_message(continue_final_message))
     }
 }
 

@@ -25,14 +25,13 @@ pub(crate) struct ConversationFields {
 
 impl ConversationFields {
     pub(crate) fn conversation(self) -> Result<Conversation, ApiError> {
-        Ok(Conversation {
-            messages: messages(self.messages)?,
-            tools: tools(self.tools)?,
-            tool_choice: tool_choice(self.tool_choice.as_ref())?,
-            reasoning_effort: self.reasoning_effort,
-            variables: self.chat_template_kwargs.unwrap_or_default(),
-            continue_final_message: self.continue_final_message.unwrap_or(false),
-        })
+        Ok(Conversation::default()
+            .with_messages(messages(self.messages)?)
+            .with_tools(tools(self.tools)?)
+            .with_tool_choice(tool_choice(self.tool_choice.as_ref())?)
+            .with_reasoning_effort(self.reasoning_effort)
+            .with_variables(self.chat_template_kwargs.unwrap_or_default())
+            .with_continue_final_message(self.continue_final_message.unwrap_or(false)))
     }
 }
 

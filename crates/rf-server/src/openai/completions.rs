@@ -111,7 +111,7 @@ impl Prompt {
     }
 
     fn of_ids(model: &Model, ids: Vec<u32>) -> Result<Self, ApiError> {
-        let options = DecodeOptions { render_special: true, ..DecodeOptions::default() };
+        let options = DecodeOptions::default().with_render_special(true);
         let text = model
             .tokenizer()
             .decode(&ids, options)

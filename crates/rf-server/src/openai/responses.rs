@@ -71,13 +71,11 @@ pub(crate) async fn responses(
     // The others are tools of OpenAI's own servers.
     let is_function = |tool: &Value| tool["type"] == "function";
     let functions = request.tools.map(|tools| tools.into_iter().filter(is_function).collect());
-    let conversation = Conversation {
-        messages,
-        tools: tools(functions)?,
-        tool_choice: tool_choice(request.tool_choice.as_ref())?,
-        reasoning_effort: request.reasoning.and_then(|reasoning| reasoning.effort),
-        ..Conversation::default()
-    };
+    let conversation = Conversation::default()
+        .with_messages(messages)
+        .with_tools(tools(functions)?)
+        .with_tool_choice(tool_choice(request.tool_choice.as_ref())?)
+        .with_reasoning_effort(request.reasoning.and_then(|reasoning| reasoning.effort));
     let prompt = rendered(&model, conversation).await?;
     let head = Head::new(&model, request.instructions, params.options.max_tokens);
     let structure = fields.read::<GrammarFields>()?.structure()?;

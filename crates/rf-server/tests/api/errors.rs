@@ -233,8 +233,7 @@ fn a_body_above_the_limit_is_too_large() {
 
 #[test]
 fn a_full_queue_asks_to_come_back() {
-    let scheduler =
-        SchedulerOptions { max_num_seqs: 1, max_queued: 1, ..SchedulerOptions::default() };
+    let scheduler = SchedulerOptions::default().with_max_num_seqs(1).with_max_queued(1);
     let server = TestServer::with(Setup { scheduler, ..Setup::default() });
     let long = json!({ "prompt": "Once", "ignore_eos": true, "stream": true });
     let running = server.open("/v1/completions", &long);

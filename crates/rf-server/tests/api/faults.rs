@@ -249,7 +249,7 @@ fn a_hundred_long_requests_share_a_cache_that_holds_three() {
 fn many_at_a_time_get_the_answers_of_each_alone() {
     // Half of the pages that all need, so that some are preempted.
     let engine = EngineOptions { kv_tokens: Some(2048), ..EngineOptions::default() };
-    let scheduler = SchedulerOptions { max_num_seqs: 32, ..SchedulerOptions::default() };
+    let scheduler = SchedulerOptions::default().with_max_num_seqs(32);
     let server = TestServer::with(Setup { engine, scheduler, ..Setup::default() });
     let body = |index: usize| {
         let prompt = "There was a fox with a key. ".repeat(index % 7) + "Once upon a time";

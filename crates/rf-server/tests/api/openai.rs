@@ -20,11 +20,9 @@ fn alone(prompt: &str, max_tokens: usize) -> String {
     let mut engine = load(&demo(), EngineOptions::default());
     let ids = engine.model().text_ids(prompt);
     let mut session = engine.session();
-    let options = GenerateOptions {
-        sampler: SamplerConfig::greedy(),
-        max_tokens: Some(max_tokens),
-        ..GenerateOptions::default()
-    };
+    let options = GenerateOptions::default()
+        .with_sampler(SamplerConfig::greedy())
+        .with_max_tokens(max_tokens);
     engine.generate(&mut session, &ids, &options, &mut |_| ControlFlow::Continue(())).unwrap().text
 }
 

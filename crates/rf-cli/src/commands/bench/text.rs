@@ -38,18 +38,16 @@ pub(super) fn decode(
     repetitions: usize,
 ) -> Result<(Vec<u64>, DraftCounts)> {
     let watch = Watch::new();
-    let options = GenerateOptions {
-        sampler: SamplerConfig::greedy(),
+    let options = GenerateOptions::default()
+        .with_sampler(SamplerConfig::greedy())
         // The prompt gives the first token.
-        max_tokens: Some(n_gen + 1),
-        ignore_eos: true,
-        ..GenerateOptions::default()
-    };
+        .with_max_tokens(n_gen + 1)
+        .with_ignore_eos(true);
     let mut drafted = DraftCounts { is_on: speculation.is_some(), ..DraftCounts::default() };
     let mut samples_ns = Vec::with_capacity(repetitions);
     for _ in 0..repetitions {
         let speculation = speculation.as_deref_mut();
-        let extras = Extras { speculation, ..Extras::default() };
+        let extras = Extras::default().with_speculation(speculation);
         let session = &mut feeder.sessions[0];
         let on_text = &mut |_: &str| flow(&watch);
         let outcome = feeder.engine.generate_with(session, ids, &options, extras, on_text)?;

@@ -193,8 +193,7 @@ impl Report {
             self.add_problem(error.to_string());
         }
         self.pooling = model.config().pooling.map(Pooling::name);
-        let device =
-            DeviceOptions { device: Device::Cpu, cpu: compute.cpu()?, ..Default::default() };
+        let device = DeviceOptions::default().with_device(Device::Cpu).with_cpu(compute.cpu()?);
         match open.plan(&Placement::open(device)?) {
             Ok((options, need)) => {
                 self.runnable = true;

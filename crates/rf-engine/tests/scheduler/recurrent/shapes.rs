@@ -308,5 +308,5 @@ impl Shape {
 }
 
 pub(crate) fn threads_of_cpu(threads: usize) -> CpuBackend {
-    CpuBackend::new(CpuOptions { threads: Some(threads), isa: None }).unwrap()
+    CpuBackend::new(CpuOptions::default().with_threads(threads)).unwrap()
 }
