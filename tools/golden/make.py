@@ -5,7 +5,7 @@
     make.py --tensors NAME                                    list the tensors a description leads to: required, kept, optional
     make.py OUT --check                                       run everything in OUT again and compare
 
-Descriptions: families.py. Rules for weights: model.py. The reference: reference.py.
+Descriptions: families*.py. Rules for weights: model.py. The reference: reference.py.
 """
 
 import argparse
@@ -21,9 +21,14 @@ import zlib
 import numpy as np
 
 import families
+import families_dense
+import families_experts
 import families_formats
 import families_large
+import families_recurrent
 import families_small
+import families_small_recurrent
+import families_vision_embedding
 import gguf_file
 import reference
 from model import Model, required_tensors
