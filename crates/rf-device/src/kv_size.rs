@@ -134,7 +134,7 @@ mod tests {
     use crate::placement::DeviceOptions;
 
     const OPTIONS: EngineOptions =
-        EngineOptions { context_tokens: Some(64), batch_tokens: 8, ..rf_testing::engine::OPTIONS };
+        EngineOptions { context_tokens: Some(64), batch_tokens: 8, ..EngineOptions::DEFAULT };
 
     #[test]
     fn the_cache_of_a_gpu_takes_what_the_model_leaves() {

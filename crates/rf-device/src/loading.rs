@@ -141,7 +141,7 @@ pub(crate) mod tests {
     }
 
     const OPTIONS: EngineOptions =
-        EngineOptions { context_tokens: Some(32), batch_tokens: 8, ..rf_testing::engine::OPTIONS };
+        EngineOptions { context_tokens: Some(32), batch_tokens: 8, ..EngineOptions::DEFAULT };
 
     /// Loads the model, and returns the layers on the GPU or the error, and the warnings.
     fn load(

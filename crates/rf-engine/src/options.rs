@@ -47,6 +47,21 @@ impl EngineOptions {
     /// The largest default context, so that a model made for 128k tokens runs on a small machine.
     pub const DEFAULT_CONTEXT_TOKENS: usize = 4096;
 
+    /// The default options, as a constant.
+    pub const DEFAULT: Self = Self {
+        context_tokens: None,
+        batch_tokens: 512,
+        page_tokens: 32,
+        kv_type: KvType::F16,
+        kv_tokens: None,
+        sequences: 1,
+        checkpoints: 0,
+        host_state_bytes: 0,
+        speculates: false,
+        mtp: false,
+        pooling: None,
+    };
+
     /// Returns true if the MTP block is loaded: engines that embed do not draft.
     pub(crate) fn has_mtp(&self) -> bool {
         self.mtp && self.pooling.is_none()
@@ -55,18 +70,6 @@ impl EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self {
-            context_tokens: None,
-            batch_tokens: 512,
-            page_tokens: 32,
-            kv_type: KvType::F16,
-            kv_tokens: None,
-            sequences: 1,
-            checkpoints: 0,
-            host_state_bytes: 0,
-            speculates: false,
-            mtp: false,
-            pooling: None,
-        }
+        Self::DEFAULT
     }
 }

@@ -28,7 +28,7 @@ const OPTIONS: EngineOptions = EngineOptions {
     batch_tokens: 24,
     kv_tokens: Some(2 * 96),
     sequences: 2,
-    ..rf_testing::engine::OPTIONS
+    ..EngineOptions::DEFAULT
 };
 
 /// The embedding and the first layers.

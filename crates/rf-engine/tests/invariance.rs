@@ -25,7 +25,7 @@ const BASE: EngineOptions = EngineOptions {
     batch_tokens: 64,
     kv_tokens: Some(3 * 192),
     sequences: 3,
-    ..rf_testing::engine::OPTIONS
+    ..EngineOptions::DEFAULT
 };
 
 fn greedy(max_tokens: usize) -> GenerateOptions {

@@ -21,7 +21,7 @@ pub(crate) const ENGINE: EngineOptions = EngineOptions {
     page_tokens: PAGE_TOKENS,
     kv_tokens: Some(64 * 160),
     sequences: 64,
-    ..rf_testing::engine::OPTIONS
+    ..EngineOptions::DEFAULT
 };
 
 pub(crate) const SCHEDULER: SchedulerOptions = SchedulerOptions::DEFAULT
