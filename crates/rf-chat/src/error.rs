@@ -49,7 +49,7 @@ pub enum Error {
     UnknownTemplate {
         /// The name.
         name: String,
-        /// All names, separated by commas.
+        /// The known names, separated by commas.
         known: String,
     },
     /// The chat template does not parse.

@@ -191,8 +191,8 @@ impl Engine {
         Ok(logits)
     }
 
-    /// As [`forward`](Self::forward), into the start of a buffer, which grows as needed: a new one
-    /// of this size every step would cost more than sampling.
+    /// Computes the logits of [`forward`](Self::forward) into the start of a buffer, which grows as
+    /// needed: a new one of this size every step would cost more than sampling.
     ///
     /// # Errors
     ///
@@ -249,8 +249,8 @@ impl Engine {
         self.executor.max_top_k()
     }
 
-    /// As [`forward`](Self::forward), but returns only the `k` most probable tokens of each row, in
-    /// descending order; of equal ones, the lower id comes first.
+    /// Computes what [`forward`](Self::forward) does, but returns only the `k` most probable tokens
+    /// of each row, in descending order; of equal ones, the lower id comes first.
     ///
     /// # Errors
     ///

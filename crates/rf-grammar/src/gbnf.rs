@@ -157,7 +157,7 @@ impl<'a> Starts<'a> {
     }
 }
 
-/// All terminals of the rules.
+/// Returns the terminals of the rules.
 fn terminals(rules: &[Rule]) -> Vec<&Terminal> {
     fn collect<'a>(element: &'a Element, terminals: &mut Vec<&'a Terminal>) {
         match element {

@@ -21,7 +21,7 @@ pub struct Output<'a> {
 /// The requested elements of each output row, and the memory for them.
 #[derive(Debug)]
 pub enum OutputRows<'a> {
-    /// All of them: the outputs of the stage, one after the other, each `[rows, width]`.
+    /// Every element: the outputs of the stage, one after the other, each `[rows, width]`.
     Whole(&'a mut [f32]),
     /// The `k` largest, `[rows, k]`: only of the last stage, and at most
     /// [`Executor::max_top_k`](crate::Executor::max_top_k). Larger elements come first, equal ones

@@ -6,7 +6,7 @@ use rocmforge::messages::Answer;
 use crate::error::ApiError;
 use crate::generation::{Generation, PromptLogprobs, TokenLogprob, Update, Usage};
 
-/// All choices of a request.
+/// The answers to a request: one per choice.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) choices: Vec<Choice>,

@@ -23,7 +23,7 @@ use rocmforge::ModelDetails;
 pub(crate) use self::shared::{Embedder, Lease, Leased, LoadedService, Status};
 use self::shared::{Inner, Loaded, Shared, Slot, State, Waiter};
 
-/// All models.
+/// The models of the server.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     shared: Arc<Shared>,
@@ -149,7 +149,7 @@ impl Catalog {
         Ok(slot.id())
     }
 
-    /// All models, in order.
+    /// Lists the models in order.
     pub(crate) fn list(&self) -> Vec<Listed<'_>> {
         let statuses: Vec<_> = self.shared.lock().states.iter().map(State::status).collect();
         let slots = self.shared.slots.iter().zip(statuses);

@@ -22,7 +22,7 @@ pub(crate) use rocmforge::{GeneratedToken as TokenLogprob, PromptLogprobs, Updat
 pub(crate) struct Job {
     pub(crate) prompt: Vec<u32>,
     pub(crate) params: Params,
-    /// How to read the answer; `None` for a text that is no message.
+    /// The chat prompt, which tells how to read the answer; `None` for a text that is no message.
     pub(crate) chat: Option<Prompt>,
     /// The structure that the answer must have.
     pub(crate) constraint: Option<Box<dyn Constraint>>,

@@ -42,11 +42,11 @@ pub(crate) struct TokenizeFields {
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Tokenized {
-    /// As llama.cpp answers.
+    /// The answer of llama.cpp.
     Ids { tokens: Vec<u32> },
-    /// As llama.cpp answers `with_pieces`.
+    /// The answer of llama.cpp to `with_pieces`.
     Pieces { tokens: Vec<TokenPiece> },
-    /// As vLLM answers.
+    /// The answer of vLLM.
     Counted {
         count: usize,
         max_model_len: usize,

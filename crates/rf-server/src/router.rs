@@ -31,7 +31,7 @@ use crate::sampling::SamplingFields;
 use crate::state::App;
 use crate::{anthropic, llama_cpp, metrics, ollama, openai};
 
-/// All routes of the server.
+/// Builds the router with the routes of the server.
 pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
     let routes = routes()
         .into_iter()

@@ -109,7 +109,7 @@ impl Value {
         Ok((value, bytes))
     }
 
-    /// As in Python: undefined, none, zero and what is empty are false.
+    /// Returns the truth of the value in Python: undefined, none, zero and what is empty are false.
     pub(crate) fn is_true(&self) -> bool {
         match self {
             Self::Undefined | Self::None => false,

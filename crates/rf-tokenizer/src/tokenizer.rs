@@ -218,7 +218,7 @@ impl Tokenizer {
         self.special.eog.binary_search(&id).is_ok()
     }
 
-    /// All ids that end a generation, ascending.
+    /// Returns the ids that end a generation, ascending.
     pub fn eog_ids(&self) -> &[u32] {
         &self.special.eog
     }

@@ -24,7 +24,7 @@ use crate::events::{self, EventReceiver, EventSender};
 pub struct Job {
     /// The prompt.
     pub prompt: Vec<u32>,
-    /// How to read the answer; `None` for a text that is no message.
+    /// The chat prompt, which tells how to read the answer; `None` for a text that is no message.
     pub chat: Option<Prompt>,
     /// How to continue.
     pub options: GenerateOptions,
@@ -213,7 +213,7 @@ pub struct GeneratedToken {
 pub struct PromptLogprobs {
     /// The first token, which nothing predicts.
     pub first: u32,
-    /// All others.
+    /// The tokens after the first one.
     pub rest: Vec<GeneratedToken>,
 }
 

@@ -79,7 +79,7 @@ pub enum Piece {
     Name,
     /// The name of the tool as JSON.
     QuotedName,
-    /// All arguments as a JSON object.
+    /// The arguments of the call, as one JSON object.
     Arguments,
     /// Each argument in tags.
     Tagged(&'static Tags),

@@ -9,7 +9,7 @@ pub(super) fn source(name: &str) -> Option<&'static str> {
     TEMPLATES.iter().find(|row| row.0.contains(&name)).map(|row| row.1)
 }
 
-/// All names.
+/// Returns the names of the built-in templates.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     TEMPLATES.iter().flat_map(|row| row.0).copied()
 }

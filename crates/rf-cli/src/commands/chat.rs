@@ -19,7 +19,7 @@ pub(super) struct Chat {
     engine: Engine,
     session: Session,
     setup: Setup,
-    /// All messages, the system message first.
+    /// The messages of the conversation, the system message first.
     messages: Vec<Message>,
     last: Option<Outcome>,
     /// The user knows that old messages are left out.

@@ -28,7 +28,7 @@ pub enum Outputs {
     Last,
     /// The last so many tokens.
     Tail(usize),
-    /// All tokens.
+    /// Every token of the feed.
     All,
 }
 

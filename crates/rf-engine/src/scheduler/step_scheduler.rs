@@ -169,7 +169,7 @@ impl StepScheduler {
         SchedulerStats { waiting: self.waiting.len(), ..self.stats_of_started(engine) }
     }
 
-    /// As [`stats`](Self::stats), without the requests that have not started.
+    /// The state of [`stats`](Self::stats) without the requests that have not started.
     fn stats_of_started(&self, engine: &Engine) -> SchedulerStats {
         let pool = engine.kv_stats();
         let states = engine.kv_stats_of(PageGroup::State);
@@ -184,7 +184,7 @@ impl StepScheduler {
         }
     }
 
-    /// As [`step`](Self::step).
+    /// Computes one [`step`](Self::step) and reports to an observer.
     pub(super) fn step_observed(
         &mut self,
         engine: &mut Engine,

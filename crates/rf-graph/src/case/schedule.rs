@@ -128,8 +128,8 @@ impl Schedule {
         Self { kv: layout(page_tokens, num_pages), batches }
     }
 
-    /// As [`steps`](Self::steps), with window pages of which sequences return those that their
-    /// window has passed, so that others take them.
+    /// Makes the batches of [`steps`](Self::steps) with window pages: sequences return those that
+    /// their window has passed, so that others take them.
     pub(super) fn window_steps(
         page_size: PageSize,
         steps: &[&[(usize, usize)]],

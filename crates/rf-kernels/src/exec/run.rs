@@ -382,7 +382,7 @@ impl Runner {
         Ok(bits)
     }
 
-    /// As [`Self::collect`], of launches whose result has to be that of the step.
+    /// Runs [`Self::collect`] for launches whose result has to be that of the step.
     fn expect(
         &mut self,
         launches: &StepLaunches,

@@ -139,7 +139,7 @@ params! {
         activation: u32,
         /// Experts per token, with a route.
         used: u32,
-        /// As in [`MatvecParams`].
+        /// With a route: 1 if x has one row per token, 0 if it has one row per slot.
         shared_x: u32,
         /// Waves of a workgroup, from [`with_waves`](Self::with_waves): 8 or 16.
         waves: u32,

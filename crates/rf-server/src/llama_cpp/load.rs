@@ -44,7 +44,7 @@ pub(crate) async fn slots(
     Ok(Json((0..slots).map(slot).collect()))
 }
 
-/// How busy the loaded models are.
+/// The load of each loaded model.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct LoadReport {
     timestamp: u64,

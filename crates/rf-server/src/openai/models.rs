@@ -12,7 +12,7 @@ use crate::catalog::{Listed, Status};
 use crate::error::ApiError;
 use crate::state::{App, seconds_since_1970};
 
-/// All models.
+/// The list of models.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ModelList {
     object: &'static str,

@@ -155,7 +155,7 @@ impl Run<'_> {
         Ok(text.finish().into())
     }
 
-    /// As in Python, undefined values are empty, and none has no length.
+    /// Returns the length of a value. Like in Python, undefined is empty and none has no length.
     fn length(&self, value: &Value) -> Result<Value, Error> {
         let len = match value {
             Value::Undefined => 0,
@@ -214,7 +214,7 @@ impl Run<'_> {
         Ok(Value::text(escaped.finish()))
     }
 
-    /// As Python's `int`: text is parsed, floats are cut.
+    /// Converts a value like Python's `int`: text is parsed, floats are cut.
     pub(super) fn to_int(&self, value: &Value) -> Result<Option<i128>, Error> {
         let whole = |float: f64| (float.abs() < 1e30).then_some(float as i128);
         Ok(match value {
@@ -271,7 +271,7 @@ impl Run<'_> {
     }
 }
 
-/// As the filter of jinja2: integers stay integers.
+/// Rounds a number like the filter of jinja2: integers stay integers.
 fn round(value: &Value, arguments: Arguments) -> Result<Value, Error> {
     let [precision, method] = arguments.bind("round", ["precision", "method"])?;
     let number = value.as_float();

@@ -127,7 +127,7 @@ struct RfMatvecGluParams {
     unsigned activation;
     // Experts per token, with a route.
     unsigned used;
-    // As in `MatvecParams`.
+    // With a route: 1 if x has one row per token, 0 if it has one row per slot.
     unsigned shared_x;
     // Waves of a workgroup, from `with_waves`: 8 or 16.
     unsigned waves;

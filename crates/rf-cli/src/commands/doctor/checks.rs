@@ -15,7 +15,7 @@ pub(super) type KernelResults = Vec<(usize, Result<(), String>)>;
 
 const CONTAINER: &str = "start the container with --device /dev/kfd --device /dev/dri";
 
-/// All findings, from the drivers up to the GPUs.
+/// Returns the findings of every check, from the drivers up to the GPUs.
 pub(super) fn all(
     system: &System,
     reports: &[PlatformReport],
