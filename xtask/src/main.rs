@@ -66,7 +66,7 @@ enum Task {
     Kernels(kernels::Options),
     /// Run a program on an emulated AMD GPU
     ///
-    /// Builds the emulator in release and starts COMMAND with it in place of libamdhip64. A program
+    /// Builds the emulator in release and starts COMMAND with it instead of libamdhip64. A program
     /// of this workspace is taken from `target/release`. The guide is docs/emulator.md. Exit code:
     /// that of COMMAND; 2 it could not start.
     #[command(after_help = "\

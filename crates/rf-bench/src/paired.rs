@@ -17,7 +17,7 @@
 //!   placement of a process in memory is drawn anew with each pass.
 //! - **Estimate.** The median of the ratios of all pairs of all passes. Contention hits either side
 //!   of a pair with the same probability, so it widens the distribution and does not move its
-//!   median. Quantiles of the times of each side, in place of pairs, had twice the error on a busy
+//!   median. Quantiles of the times of each side, instead of pairs, had twice the error on a busy
 //!   machine: both sides did not see the same share of its fast state.
 //! - **Interval.** A hierarchical bootstrap (passes, then pairs within a pass) gives the standard
 //!   error.

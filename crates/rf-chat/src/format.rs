@@ -106,7 +106,7 @@ impl OutputFormat {
     /// The text between reasoning and calls.
     pub fn before_calls(&self) -> &'static str {
         match self.tools {
-            // A call is a message of its own.
+            // A call is a separate message.
             ToolFormat::Harmony => "",
             _ => self.before_content(),
         }

@@ -257,7 +257,7 @@ pub(crate) struct SamplingArgs {
     /// Raise the entropy to the power E for the dynamic temperature
     #[arg(long, value_name = "E", default_value_t = 1.0)]
     dynatemp_exp: f32,
-    /// Use Mirostat 1 or 2 in place of all samplers but the temperature; 0 turns it off
+    /// Use Mirostat 1 or 2 instead of all samplers but the temperature; 0 turns it off
     #[arg(long, value_name = "N", default_value_t = 0)]
     mirostat: u8,
     /// Let Mirostat learn at the rate N
@@ -371,7 +371,7 @@ pub(crate) struct TemplateArgs {
     chat_template_kwargs: Option<String>,
 }
 
-/// The chat template in place of a model's, and the variables of templates.
+/// The chat template instead of a model's, and the variables of templates.
 #[derive(Debug)]
 pub(crate) struct TemplateChoice {
     source: Option<String>,

@@ -27,11 +27,11 @@ pub struct Options<'a> {
     pub allow_requantize: bool,
     /// The importance of the columns.
     pub imatrix: Option<&'a Imatrix>,
-    /// The format of the output matrix, in place of that of the mix.
+    /// The format of the output matrix, instead of that of the mix.
     pub output_type: Option<DType>,
-    /// The format of the token embedding, in place of that of the mix.
+    /// The format of the token embedding, instead of that of the mix.
     pub embedding_type: Option<DType>,
-    /// Formats of tensors by their names, in place of those of the mix. The first match counts.
+    /// Formats of tensors by their names, instead of those of the mix. The first match counts.
     pub tensor_types: Vec<TensorType>,
 }
 

@@ -15,7 +15,7 @@ use crate::Status;
 /// - `CALLS` counts from 1: one call `3`, a range `3-5`, all from one on `3+`, or all `*`.
 /// - `STATUS` is a name such as `hipErrorOutOfMemory`, or a number.
 ///
-/// `crash` in place of a status ends the process, as ROCm does after a memory fault, and `hang`
+/// `crash` instead of a status ends the process, as ROCm does after a memory fault, and `hang`
 /// never returns. `20ms` makes a call slow, and it succeeds; a kernel with `skipped` has no effect.
 ///
 /// `replay:CALLS:WRONG` counts the launches of graphs. They succeed and go wrong as HIP's are known

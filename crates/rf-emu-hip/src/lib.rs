@@ -1,4 +1,4 @@
-//! HIP's run-time library without a GPU: programs load it in place of libamdhip64, and
+//! HIP's run-time library without a GPU: programs load it instead of libamdhip64, and
 //! [`rf_emu`] executes their kernels.
 //!
 //! **Place in the layering.** Above `rf-emu`. Nothing is built on it; programs load it at run time.

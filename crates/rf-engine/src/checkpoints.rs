@@ -34,7 +34,7 @@ pub(crate) struct Checkpoints {
 pub(crate) enum Checkpoint {
     /// They are not kept.
     No,
-    /// They are kept, in place of those after `replaced` tokens, if given.
+    /// They are kept, instead of those after `replaced` tokens, if given.
     Keep {
         /// Tokens of the earlier checkpoint.
         replaced: Option<usize>,

@@ -39,7 +39,7 @@ pub struct EngineOptions {
     /// [`Speculation::mtp`](crate::Speculation::mtp): its weights, and its layer of the KV cache.
     /// Every batch computes the block too.
     pub mtp: bool,
-    /// Embed texts with this pooling, or score them with [`Pooling::Rank`], in place of generation.
+    /// Embed texts with this pooling, or score them with [`Pooling::Rank`], instead of generation.
     pub pooling: Option<Pooling>,
 }
 

@@ -57,7 +57,7 @@ fn sums_are_those_of_the_reference_in_batches_of_any_size() {
     }
 }
 
-/// Each expert has sums of its own, over the tokens that selected it.
+/// Each expert has its own sums, over the tokens that selected it.
 #[test]
 fn experts_have_sums_of_their_own() {
     let model = golden("glm4moe");

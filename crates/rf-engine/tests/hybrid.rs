@@ -12,7 +12,7 @@ fn demo() -> Model {
     Model::open(demo_model()).unwrap()
 }
 
-/// A tiny Gemma 4, whose layers have inputs of their own and whose last layers read the caches of
+/// A tiny Gemma 4, whose layers have their own inputs and whose last layers read the caches of
 /// earlier ones.
 fn gemma4() -> Model {
     golden("gemma4_e4b")

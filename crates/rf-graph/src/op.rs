@@ -218,7 +218,7 @@ pub enum Op {
         /// `[rows, width of a + width of b]`.
         out: ValueId,
     },
-    /// Head `h` of `out` is `xₕ · Wₕᵀ`: each head has a matrix of its own.
+    /// Head `h` of `out` is `xₕ · Wₕᵀ`: each head has its own matrix.
     HeadMatMul {
         /// `[rows, heads · columns]`.
         x: ValueId,

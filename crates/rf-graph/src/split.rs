@@ -32,7 +32,7 @@ pub struct Layout {
     /// the second backend.
     pub layers: usize,
     /// The feed-forward parts with experts of this many layers, counted from the first one. A later
-    /// stage with layers of its own, as the block for further tokens (MTP), counts as the last
+    /// stage with its own layers, as the block for further tokens (MTP), counts as the last
     /// layer of the first stage.
     pub expert_layers: usize,
 }

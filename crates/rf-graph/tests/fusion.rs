@@ -436,7 +436,7 @@ fn attention_over_keys_that_are_appended_already_is_an_op_of_its_own() {
         let (q, k, v) = (input(g), input(g), input(g));
         let (q, k) = (g.rope(q, &rope(10.0)), g.rope(k, &rope(10.0)));
         let y = g.attention(q, k, v, &attention(4));
-        // A second attention over the same cache has queries of its own.
+        // A second attention over the same cache has its own queries.
         let other = g.attend(v, &attention(4));
         g.add(y, other)
     });

@@ -1,4 +1,4 @@
-//! Compilation and caching, with a script in place of clang.
+//! Compilation and caching, with a script instead of clang.
 
 #![expect(clippy::unwrap_used, reason = "a failure of the test")]
 

@@ -366,7 +366,7 @@ mod tests {
         for same in ["matmul_wide_q4_k_f16_f32", "matvec_q6_k_q8_f32_n1", "matvec_glu_q6_k_q8_n1"] {
             assert_eq!(name(same), None, "{same}");
         }
-        // Of the values of a knob one is the embedded code, and each other has a name of its own.
+        // Of the values of a knob one is the embedded code, and each other has its own name.
         for knob in Knob::ALL.into_iter().filter(|knob| knob.is_of_code()) {
             let variants = knob.values().iter().filter_map(|value| knob.variant(*value));
             let mut names: Vec<_> = variants.map(|variant| variant.name).collect();

@@ -1,4 +1,4 @@
-//! Code that ROCm's compiler makes on the user's machine: in place of the embedded code that a
+//! Code that ROCm's compiler makes on the user's machine: instead of the embedded code that a
 //! driver refuses, and for choices of `rf-cli tune`. Without the compiler, the error says what is
 //! missing.
 

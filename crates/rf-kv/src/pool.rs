@@ -108,7 +108,7 @@ impl PagePool {
     }
 
     /// The same empty pool with a store of `slots` states outside of it. States that leave the
-    /// prefix cache for want of pages go there, in place of those that were not used for longest,
+    /// prefix cache for want of pages go there, instead of those that were not used for longest,
     /// and come back when a sequence begins with their tokens: see
     /// [`take_state_moves`](Self::take_state_moves).
     #[must_use]

@@ -77,7 +77,7 @@ impl StoredStates {
         self.slots.contains_key(&node)
     }
 
-    /// Stores the states of a node from a page, in place of those that were not used for longest.
+    /// Stores the states of a node from a page, instead of those that were not used for longest.
     pub(crate) fn store(&mut self, node: u64, from: PageId) {
         if let Some(slot) = self.slots.get(&node) {
             return self.used.touch(PageId::new(slot.0));

@@ -100,7 +100,7 @@ impl ModelConfig {
         self.layers.iter().chain(&self.mtp).filter_map(LayerSpec::kv_layer).collect()
     }
 
-    /// Returns true if layers attend to a latent in place of keys and values.
+    /// Returns true if layers attend to a latent instead of keys and values.
     pub fn has_latents(&self) -> bool {
         self.kv_layers().iter().any(|layer| layer.latent_dim.is_some())
     }
@@ -158,7 +158,7 @@ pub(crate) fn transformer(
 }
 
 /// As [`transformer`], with layers of other kinds: `mixer` has the index of a layer and its number
-/// of key and value heads, and returns what the layer has in place of attention.
+/// of key and value heads, and returns what the layer has instead of attention.
 pub(crate) fn hybrid(
     keys: &Keys<'_>,
     weights: WeightTable,

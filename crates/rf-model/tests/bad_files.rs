@@ -51,7 +51,7 @@ impl File {
         }
     }
 
-    /// The tensors with experts in place of the dense layer.
+    /// The tensors with experts instead of the dense layer.
     fn mixture() -> Self {
         Self::llama()
             .key("expert_count", Value::U32(4))

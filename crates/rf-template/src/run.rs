@@ -235,7 +235,7 @@ impl<'t> Run<'t> {
         result.map(|_| inner.finish())
     }
 
-    /// Runs `step` with a frame of its own.
+    /// Runs `step` with its own frame.
     fn in_frame<T>(
         &mut self,
         step: impl FnOnce(&mut Self) -> Result<T, Error>,

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::Error;
 
-/// An engine that makes embeddings, on a thread of its own. The thread ends with the last clone.
+/// An engine that makes embeddings, on a separate thread. The thread ends with the last clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Embedder {
     context_tokens: usize,

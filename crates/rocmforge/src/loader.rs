@@ -250,7 +250,7 @@ impl Loader {
         self.open_gguf_with(gguf, observe)
     }
 
-    /// [`open`](Self::open) with an open container in place of the source.
+    /// [`open`](Self::open) with an open container instead of the source.
     ///
     /// # Errors
     ///

@@ -146,7 +146,7 @@ impl Sizes {
         let options = with_drafts(options);
         let kv_tokens = match (self.kv_tokens, self.purpose, placement) {
             (Some(tokens), ..) => tokens,
-            // Every sequence has pages of its own.
+            // Every sequence has its own pages.
             (None, Purpose::Texts | Purpose::Chat, _) | (None, _, None) => {
                 context.next_multiple_of(options.page_tokens.max(1)).saturating_mul(sequences)
             }

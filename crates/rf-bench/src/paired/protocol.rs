@@ -16,7 +16,7 @@ pub const VERSION: u64 = 1;
 pub enum Request {
     /// Opens the target.
     Hello(Settings),
-    /// Prepares a workload in place of the current one.
+    /// Prepares a workload instead of the current one.
     Prepare {
         /// The name of the workload.
         name: String,

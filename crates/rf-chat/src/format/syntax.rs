@@ -83,7 +83,7 @@ pub enum Piece {
     Arguments,
     /// Each argument in tags.
     Tagged(&'static Tags),
-    /// `key=value, key=value`, with values in JSON. The reader takes it in place of Python's.
+    /// `key=value, key=value`, with values in JSON. The reader takes it instead of Python's.
     Keywords,
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct Section {
     pub(crate) separator: &'static str,
     /// Opens the fence around arguments, after the name and a line break.
     pub(crate) fence: &'static str,
-    /// The word in place of the name, where the name follows the separator.
+    /// The word instead of the name, where the name follows the separator.
     pub(crate) kind: &'static str,
     /// True if the name is written as `functions.f:0`.
     pub(crate) is_numbered: bool,

@@ -38,7 +38,7 @@ pub(crate) const TABLE: [Row; 17] = [
         openers: &[("<|tool_call>", Opener::Gemma("<|\"|>"))],
         frames: &["<tool_call|>"],
         syntax: CallSyntax {
-            // The reader takes JSON in place of Gemma's notation.
+            // The reader takes JSON instead of Gemma's notation.
             call: &[Text("<|tool_call>call:"), Name, Arguments, Text("<tool_call|>")],
             ..ALONE
         },

@@ -1,4 +1,4 @@
-//! Handles of the program's objects: numbers in place of addresses.
+//! Handles of the program's objects: numbers instead of addresses.
 
 /// `hipStream_t`
 pub(super) type StreamHandle = u64;

@@ -95,7 +95,7 @@ impl Engine {
         lock(&self.pool).available_pages()
     }
 
-    /// Returns true if layers with a sliding window have pages of their own.
+    /// Returns true if layers with a sliding window have their own pages.
     pub(crate) fn has_window_pages(&self) -> bool {
         self.kv.window.is_some()
     }

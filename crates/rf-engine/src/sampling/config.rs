@@ -60,7 +60,7 @@ pub struct SamplerConfig {
     pub dynatemp_range: f32,
     /// The exponent of the entropy in the dynamic temperature. Default 1.
     pub dynatemp_exponent: f32,
-    /// Mirostat in place of all samplers but the temperature. Default `None`.
+    /// Mirostat instead of all samplers but the temperature. Default `None`.
     pub mirostat: Option<MirostatConfig>,
     /// The samplers in their order. A sampler that is left out has no effect. Default
     /// [`SamplerKind::ALL`].

@@ -25,7 +25,7 @@ use crate::speculation::Speculation;
 
 /// Serves requests step by step on an engine of the caller, which all calls must share.
 ///
-/// A [`Scheduler`](super::Scheduler) is this on a thread of its own, with a queue, and
+/// A [`Scheduler`](super::Scheduler) is this on a separate thread, with a queue, and
 /// [`Engine::generate`] is this with one request.
 ///
 /// ```

@@ -11,7 +11,7 @@ use crate::kv::KvType;
 use crate::op::{Activation, Attention};
 use crate::value::ValueId;
 
-/// Batch sizes on both sides of what kernels block by; one and two rows have kernels of their own.
+/// Batch sizes on both sides of what kernels block by; one and two rows have their own kernels.
 const TOKENS: [usize; 5] = [1, 2, 3, 13, 33];
 
 /// Columns that GPUs divide over workgroups.

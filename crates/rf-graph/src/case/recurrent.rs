@@ -41,7 +41,7 @@ fn convolutions() -> Vec<Case> {
             }));
         }
     }
-    // Two convolutions, each with a state of its own, between products.
+    // Two convolutions, each with its own state, between products.
     let shape = StateShape { rows: 2, columns: 40 };
     let gated = schedule(vec![shape, shape]);
     cases.push(Case::program_of("causal_conv/gated", None, Bound::Float, gated, |net| {

@@ -281,7 +281,7 @@ impl<W: LayerWeights> Layer<'_, W> {
         let logits = self.linear(Role::Router, router_input)?;
         let route = self.w.graph().route(logits, &router);
 
-        // Gate and up are linear, so their outputs can be scaled in place of their input.
+        // Gate and up are linear, so their outputs can be scaled instead of their input.
         let input = |l: &mut Self, role| -> Result<ValueId, W::Error> {
             let y = l.expert_matmul(role, x, route)?;
             let scales = experts.scales_input;

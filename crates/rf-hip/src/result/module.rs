@@ -27,7 +27,7 @@ pub(crate) unsafe fn load(api: &Api, image: *const c_void) -> Result<ModuleHandl
             log.resize(LOG_BYTES, 0u8);
             let mut options =
                 [constants::JIT_ERROR_LOG_BUFFER, constants::JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-            // The driver expects the size as an integer in place of a pointer.
+            // The driver expects the size as an integer instead of a pointer.
             let mut values =
                 [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(LOG_BYTES)];
             call!(

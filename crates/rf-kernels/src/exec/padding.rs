@@ -46,7 +46,7 @@ impl Padding {
 
     /// Pages of a group after those of the layout, for dummy sequences: 0 or 1.
     ///
-    /// A mixture of experts is not padded, because dummies would have experts of their own to read.
+    /// A mixture of experts is not padded, because dummies would have their own experts to read.
     /// Neither are programs with recurrent states, of which every dummy would need its own, nor
     /// parts of divided programs, whose rows come from elsewhere.
     fn spare_pages(graph: &Graph, kv: &KvLayout, group: PageGroup) -> usize {

@@ -94,7 +94,7 @@ fn latent_attention(keys: &Keys<'_>) -> Result<LatentSpec, Error> {
 }
 
 /// `RoPE`, and a factor on the scores. With YaRN and a multiplier m of the logarithm, scores are
-/// multiplied by `(1 + m ln factor)²` in place of a magnitude of cos and sin.
+/// multiplied by `(1 + m ln factor)²` instead of a magnitude of cos and sin.
 fn rope(keys: &Keys<'_>, rope_dim: usize) -> Result<(Rope, f32), Error> {
     let config = keys.rope(rope_dim)?;
     let rope = config.build(RopeStyle::Normal, None);

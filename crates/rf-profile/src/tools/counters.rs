@@ -107,7 +107,7 @@ impl CounterGroup {
     }
 }
 
-/// A GPU generation with counters of its own.
+/// A GPU generation with its own counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Generation {
     /// gfx900 to gfx908: Vega, MI50, MI100.

@@ -82,7 +82,7 @@ pub(crate) struct FullChoice {
 #[derive(Serialize, JsonSchema)]
 struct FullMessage {
     role: &'static str,
-    /// The text, unless there are calls in place of one.
+    /// The text, unless there are calls instead of one.
     content: Option<String>,
     /// Always null.
     refusal: (),

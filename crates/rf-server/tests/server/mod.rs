@@ -41,7 +41,7 @@ pub(crate) struct Setup {
     pub(crate) server: ServerOptions,
     /// True if the same model is also served for embeddings.
     pub(crate) embedder: bool,
-    /// The chat template in place of the model's.
+    /// The chat template instead of the model's.
     pub(crate) template: Option<&'static str>,
 }
 

@@ -168,7 +168,7 @@ fn part_suffix(stem: &str) -> Option<(&str, u32)> {
 /// The settings that all models of a server share.
 pub(super) struct Settings {
     pub(super) placement: Placement,
-    /// The chat template in place of those of the models, and its variables.
+    /// The chat template instead of those of the models, and its variables.
     pub(super) template: TemplateChoice,
     pub(super) compute: ComputeArgs,
     /// The value of `-c`.

@@ -152,7 +152,7 @@ impl Recorder<'_> {
         self.launches.push(launch, params);
     }
 
-    /// The norm that the matmul before it writes; `None` if the norm has a launch of its own.
+    /// The norm that the matmul before it writes; `None` if the norm has its own launch.
     pub(super) fn norm_out(&self, norm: &RowNorm) -> Option<NormOut> {
         let StoredOperand { operand, norm: lacking } = self.memory.operand(norm.out)?;
         let squares = lacking?.squares;
