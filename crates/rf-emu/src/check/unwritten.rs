@@ -189,7 +189,8 @@ impl Written {
         Ok(())
     }
 
-    /// The lanes in which a vector register is as it was loaded, with bytes that were never written.
+    /// The lanes in which a vector register is as it was loaded, with bytes that were never
+    /// written.
     fn moved_lanes(&self, register: u16) -> u32 {
         let loaded = self.loaded.iter().find(|loaded| loaded.register == register);
         loaded.map_or(0, |loaded| loaded.lanes)

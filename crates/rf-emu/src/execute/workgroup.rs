@@ -76,7 +76,7 @@ pub(crate) struct Group<'a> {
     pub(super) clock: Clock,
     /// The first load that raced, until its value is used.
     pub(super) raced: Option<FaultKind>,
-    /// What the last vector load brought from global memory, although it was never written.
+    /// The bytes of the last vector load from global memory that were never written.
     pub(super) holes: Vec<Holes>,
     /// True if a store or an atomic update changed memory since it was set to false.
     pub(super) changed: bool,
