@@ -1,4 +1,4 @@
-//! Bytes that were never written, on their way from a load to a store.
+//! Bytes that were never written, which a load reads and a store copies.
 
 use super::Place;
 use crate::{
