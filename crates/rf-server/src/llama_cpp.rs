@@ -6,6 +6,7 @@ pub(crate) mod load;
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use rocmforge::SamplerConfig;
 use rocmforge::engine::Model;
@@ -240,8 +241,9 @@ impl From<&SamplerConfig> for SamplingDefaults {
 /// `GET /props`.
 pub(crate) async fn props(
     State(app): State<Arc<App>>,
-    Query(query): Query<ModelQuery>,
+    query: Result<Query<ModelQuery>, QueryRejection>,
 ) -> Result<Json<Props>, ApiError> {
+    let Query(query) = query?;
     let served = app.loaded_model(query.model.as_deref())?;
     let model = served.model();
     let tokenizer = model.tokenizer();

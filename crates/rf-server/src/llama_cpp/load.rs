@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,8 +32,9 @@ pub(crate) struct Slot {
 /// `GET /slots`: one entry per sequence that the server can run at a time.
 pub(crate) async fn slots(
     State(app): State<Arc<App>>,
-    Query(query): Query<SlotsQuery>,
+    query: Result<Query<SlotsQuery>, QueryRejection>,
 ) -> Result<Json<Vec<Slot>>, ApiError> {
+    let Query(query) = query?;
     let model = app.loaded_model(query.model.as_deref())?;
     let (running, slots) = (model.load().running, model.handle().max_num_seqs());
     if query.fail_on_no_slot.unwrap_or(0) != 0 && running >= slots {

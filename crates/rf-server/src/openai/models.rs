@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -58,8 +59,9 @@ pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<ModelList> {
 /// `GET /v1/models/{id}`.
 pub(crate) async fn one(
     State(app): State<Arc<App>>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ModelJson>, ApiError> {
+    let Path(id) = id?;
     let (id, _) = app.catalog().details(Some(&id))?;
     let listed = app.catalog().list();
     let found = listed.iter().find(|listed| listed.id == id).map(entry);

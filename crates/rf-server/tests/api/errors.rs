@@ -200,6 +200,19 @@ fn unknown_routes_and_methods_have_a_json_body() {
 }
 
 #[test]
+fn a_wrong_query_or_path_has_a_json_body() {
+    let server = TestServer::start();
+    for (path, named) in
+        [("/slots?fail_on_no_slot=", "fail_on_no_slot"), ("/v1/models/%FF", "UTF-8")]
+    {
+        let answer = server.get(path);
+        assert_eq!(answer.status, 400, "{path}");
+        let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(named), "{path}: {message}");
+    }
+}
+
+#[test]
 fn a_prompt_that_cannot_fit_is_refused_and_a_long_answer_is_cut() {
     let engine = EngineOptions {
         context_tokens: Some(128),
