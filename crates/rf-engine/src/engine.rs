@@ -151,30 +151,24 @@ impl Engine {
 
     /// Starts or stops timing every op. Returns false if no backend supports it.
     pub fn profile(&mut self, on: bool) -> bool {
-        let mut backends = self.executor.telemetry();
-        for backend in &mut backends {
-            backend.profile(on);
-        }
-        !backends.is_empty()
+        self.executor.telemetry().map(|telemetry| telemetry.profile(on)).is_some()
     }
 
     /// The ops since timing started, one summary per backend.
     pub fn summaries(&mut self) -> Vec<BackendExecutionSummary> {
-        self.executor.telemetry().into_iter().filter_map(Telemetry::summary).collect()
+        self.executor.telemetry().map_or_else(Vec::new, Telemetry::summaries)
     }
 
     /// Records, while ops are timed ([`profile`](Self::profile)), when each op ran on each thread
     /// or device: the first batches, up to about `max_events` per backend. Returns false if no
     /// backend supports it.
     pub fn record_timeline(&mut self, max_events: usize) -> bool {
-        let backends = self.executor.telemetry().into_iter();
-        // All of them, even if only one can.
-        backends.fold(false, |any, backend| backend.record_timeline(max_events) | any)
+        self.executor.telemetry().is_some_and(|telemetry| telemetry.record_timeline(max_events))
     }
 
     /// The recorded timelines, one per backend.
     pub fn timelines(&mut self) -> Vec<Timeline> {
-        self.executor.telemetry().into_iter().filter_map(Telemetry::timeline).collect()
+        self.executor.telemetry().map_or_else(Vec::new, Telemetry::timelines)
     }
 
     /// Computes tokens of one or more sequences and returns the selected logits: rows of

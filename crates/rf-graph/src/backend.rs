@@ -153,9 +153,9 @@ pub trait Executor: Send {
     /// Allocated memory, in bytes.
     fn memory(&self) -> MemoryUse;
 
-    /// The measurements of each backend that takes them.
-    fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
-        Vec::new()
+    /// The measurements; `None` if the executor takes none.
+    fn telemetry(&mut self) -> Option<&mut dyn Telemetry> {
+        None
     }
 }
 

@@ -23,7 +23,7 @@ use crate::memory::{MemoryNeed, MemoryUse};
 use crate::output::Output;
 use crate::program::Program;
 use crate::split::{Layout, Side, Split, Turn, split};
-use crate::telemetry::Telemetry;
+use crate::telemetry::{BackendExecutionSummary, Telemetry, Timeline};
 
 /// Two backends, or more, that run the stages of a program in turns.
 ///
@@ -349,8 +349,37 @@ impl Executor for HybridExecutor {
         first + second + MemoryUse { buffers_bytes: residual_bytes, ..MemoryUse::default() }
     }
 
-    fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
-        self.first.telemetry().into_iter().chain(self.second.telemetry()).collect()
+    fn telemetry(&mut self) -> Option<&mut dyn Telemetry> {
+        if self.parts().next().is_none() {
+            return None;
+        }
+        Some(self)
+    }
+}
+
+impl HybridExecutor {
+    /// The measurements of the executors that take them.
+    fn parts(&mut self) -> impl Iterator<Item = &mut dyn Telemetry> {
+        self.first.telemetry().into_iter().chain(self.second.telemetry())
+    }
+}
+
+impl Telemetry for HybridExecutor {
+    fn profile(&mut self, on: bool) {
+        self.parts().for_each(|part| part.profile(on));
+    }
+
+    fn record_timeline(&mut self, max_events: usize) -> bool {
+        // All of them, even if only one can.
+        self.parts().fold(false, |any, part| part.record_timeline(max_events) | any)
+    }
+
+    fn timelines(&mut self) -> Vec<Timeline> {
+        self.parts().flat_map(Telemetry::timelines).collect()
+    }
+
+    fn summaries(&mut self) -> Vec<BackendExecutionSummary> {
+        self.parts().flat_map(Telemetry::summaries).collect()
     }
 }
 

@@ -6,22 +6,25 @@ use std::time::{Duration, Instant};
 
 use crate::op_cost::OpCost;
 
-/// The measurements of one backend. It takes them only on request.
+/// The measurements of an executor. It takes them only on request.
+///
+/// An executor of several backends has one summary and one timeline for each of them: their times
+/// overlap, so they have no meaningful sum.
 pub trait Telemetry {
-    /// Starts or stops profiling: the backend times every op, which costs some speed. Starting
+    /// Starts or stops profiling: each backend times every op, which costs some speed. Starting
     /// discards earlier measurements.
     fn profile(&mut self, on: bool);
 
     /// Records a timeline while profiling is on: the start and duration of each op on each thread
-    /// or device. Call [`Self::profile`] first. The timeline holds about `max_events` events;
+    /// or device. Call [`Self::profile`] first. A timeline holds about `max_events` events;
     /// batches beyond that are dropped whole. Returns false if profiling is off.
     fn record_timeline(&mut self, max_events: usize) -> bool;
 
-    /// The recorded timeline, if there is one.
-    fn timeline(&mut self) -> Option<Timeline>;
+    /// The recorded timeline of each backend; empty if none was recorded.
+    fn timelines(&mut self) -> Vec<Timeline>;
 
-    /// The summary since profiling started; `None` if profiling is off.
-    fn summary(&mut self) -> Option<BackendExecutionSummary>;
+    /// The summary of each backend since profiling started; empty if profiling is off.
+    fn summaries(&mut self) -> Vec<BackendExecutionSummary>;
 }
 
 /// Measurements of one backend since [`Telemetry::profile`].

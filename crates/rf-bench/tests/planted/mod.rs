@@ -114,7 +114,7 @@ impl Backend for Planted {
         if !applies {
             return Ok(inner);
         }
-        let Some(telemetry) = inner.telemetry().into_iter().next() else {
+        let Some(telemetry) = inner.telemetry() else {
             return Err(BackendError::Device("the backend measures no time per op".to_owned()));
         };
         telemetry.profile(true);
@@ -134,14 +134,9 @@ struct Slowed {
 }
 
 impl Slowed {
-    /// The measurements of the inner executor, which has one backend.
-    fn measured(&mut self) -> Option<&mut dyn Telemetry> {
-        self.inner.telemetry().into_iter().next()
-    }
-
     fn time_of_ops(&mut self) -> Duration {
-        let summary = self.measured().and_then(Telemetry::summary);
-        let op = summary.and_then(|summary| summary.ops.get(self.rule.op.as_str()).copied());
+        let summaries = self.inner.telemetry().map_or_else(Vec::new, Telemetry::summaries);
+        let op = summaries.iter().find_map(|summary| summary.ops.get(self.rule.op.as_str()));
         op.map_or(Duration::ZERO, |op| op.time)
     }
 
@@ -176,8 +171,8 @@ impl Executor for Slowed {
         self.inner.memory()
     }
 
-    fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
-        vec![self]
+    fn telemetry(&mut self) -> Option<&mut dyn Telemetry> {
+        Some(self)
     }
 }
 
@@ -185,27 +180,30 @@ impl Telemetry for Slowed {
     /// The profile is always on: the slow-down depends on it.
     fn profile(&mut self, on: bool) {
         if on {
-            if let Some(backend) = self.measured() {
-                backend.profile(true);
+            if let Some(inner) = self.inner.telemetry() {
+                inner.profile(true);
             }
             (self.seen, self.added) = (Duration::ZERO, Duration::ZERO);
         }
     }
 
     fn record_timeline(&mut self, max_events: usize) -> bool {
-        self.measured().is_some_and(|backend| backend.record_timeline(max_events))
+        self.inner.telemetry().is_some_and(|inner| inner.record_timeline(max_events))
     }
 
-    fn timeline(&mut self) -> Option<Timeline> {
-        self.measured()?.timeline()
+    fn timelines(&mut self) -> Vec<Timeline> {
+        self.inner.telemetry().map_or_else(Vec::new, Telemetry::timelines)
     }
 
-    fn summary(&mut self) -> Option<BackendExecutionSummary> {
-        let mut summary = self.measured()?.summary()?;
-        summary.time += self.added;
-        if let Some(op) = summary.ops.get_mut(self.rule.op.as_str()) {
-            op.time += self.added;
+    /// The inner executor has one backend.
+    fn summaries(&mut self) -> Vec<BackendExecutionSummary> {
+        let mut summaries = self.inner.telemetry().map_or_else(Vec::new, Telemetry::summaries);
+        for summary in &mut summaries {
+            summary.time += self.added;
+            if let Some(op) = summary.ops.get_mut(self.rule.op.as_str()) {
+                op.time += self.added;
+            }
         }
-        Some(summary)
+        summaries
     }
 }

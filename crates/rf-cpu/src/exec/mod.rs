@@ -244,8 +244,8 @@ impl Executor for CpuExecutor {
         }
     }
 
-    fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
-        vec![self]
+    fn telemetry(&mut self) -> Option<&mut dyn Telemetry> {
+        Some(self)
     }
 }
 
@@ -261,12 +261,17 @@ impl Telemetry for CpuExecutor {
         true
     }
 
-    fn timeline(&mut self) -> Option<Timeline> {
-        self.profile.as_ref()?.timeline(self.name(), &self.graph, &self.costs)
+    fn timelines(&mut self) -> Vec<Timeline> {
+        let profile = self.profile.as_ref();
+        profile
+            .and_then(|profile| profile.timeline(self.name(), &self.graph, &self.costs))
+            .into_iter()
+            .collect()
     }
 
-    fn summary(&mut self) -> Option<BackendExecutionSummary> {
-        Some(self.profile.as_ref()?.summary(self.name(), &self.graph))
+    fn summaries(&mut self) -> Vec<BackendExecutionSummary> {
+        let profile = self.profile.iter();
+        profile.map(|profile| profile.summary(self.name(), &self.graph)).collect()
     }
 }
 

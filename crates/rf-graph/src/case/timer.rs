@@ -41,11 +41,7 @@ impl Timer {
     /// Starts the executor's profile. False if the backend has none.
     pub fn profile(&mut self) -> bool {
         self.before = Duration::ZERO;
-        let mut backends = self.executor.telemetry();
-        for backend in &mut backends {
-            backend.profile(true);
-        }
-        !backends.is_empty()
+        self.executor.telemetry().map(|telemetry| telemetry.profile(true)).is_some()
     }
 
     /// Runs the timed batch, without output.
@@ -67,8 +63,8 @@ impl Timer {
     /// The error of the backend.
     pub fn op_time(&mut self) -> Result<Duration, BackendError> {
         self.step()?;
-        let summaries = self.executor.telemetry().into_iter().filter_map(Telemetry::summary);
-        let ops = summaries.filter_map(|summary| summary.ops.get(self.op.as_str()).copied());
+        let summaries = self.executor.telemetry().map_or_else(Vec::new, Telemetry::summaries);
+        let ops = summaries.iter().filter_map(|summary| summary.ops.get(self.op.as_str()).copied());
         let after: Duration = ops.map(|op| op.time).sum();
         let time = after.saturating_sub(self.before);
         self.before = after;

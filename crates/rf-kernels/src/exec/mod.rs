@@ -278,8 +278,8 @@ impl Executor for GpuExecutor {
         self.runner.kv.write_page(&self.runner.stream, group, page, bytes)
     }
 
-    fn telemetry(&mut self) -> Vec<&mut dyn Telemetry> {
-        vec![self]
+    fn telemetry(&mut self) -> Option<&mut dyn Telemetry> {
+        Some(self)
     }
 
     fn memory(&self) -> MemoryUse {
@@ -310,11 +310,11 @@ impl Telemetry for GpuExecutor {
         true
     }
 
-    fn timeline(&mut self) -> Option<Timeline> {
-        self.runner.profile.as_ref()?.timeline()
+    fn timelines(&mut self) -> Vec<Timeline> {
+        self.runner.profile.iter().filter_map(Profile::timeline).collect()
     }
 
-    fn summary(&mut self) -> Option<BackendExecutionSummary> {
-        Some(self.runner.profile.as_ref()?.summary())
+    fn summaries(&mut self) -> Vec<BackendExecutionSummary> {
+        self.runner.profile.iter().map(Profile::summary).collect()
     }
 }
