@@ -5,33 +5,28 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hf_hub::{Cache, CacheRepo, Repo};
-
 use crate::listing::Blob;
 use crate::{Error, ModelName, choice};
 
 /// The folder of a repository.
 pub(crate) struct Folder {
     path: PathBuf,
-    repo: CacheRepo,
 }
 
 impl Folder {
     /// The folder of `repo` in the cache folder `cache`.
     pub(crate) fn new(cache: &Path, repo: &str) -> Self {
-        let repo = Repo::model(repo.to_owned());
-        let path = cache.join(repo.folder_name());
-        Self { path, repo: Cache::new(cache.to_owned()).repo(repo) }
+        Self { path: cache.join(format!("models--{}", repo.replace('/', "--"))) }
     }
 
     /// The contents with this id.
     pub(crate) fn blob(&self, id: &str) -> PathBuf {
-        self.repo.blob_path(id)
+        self.path.join("blobs").join(id)
     }
 
     /// The file in the snapshot of `commit`.
     pub(crate) fn file(&self, commit: &str, file: &str) -> PathBuf {
-        self.repo.pointer_path(commit).join(file)
+        self.path.join("snapshots").join(commit).join(file)
     }
 
     /// Returns true if the snapshot of `commit` has the file.
@@ -65,14 +60,18 @@ impl Folder {
         if self.main().as_deref() == Some(commit) {
             return Ok(());
         }
-        self.repo
-            .create_ref(commit)
-            .map_err(|error| Error::Disk { path: self.path.join("refs"), error })
+        let path = self.main_path();
+        create_parent(&path)?;
+        fs::write(&path, commit).map_err(|error| Error::Disk { path, error })
     }
 
+    /// The commit of the branch `main`.
     fn main(&self) -> Option<String> {
-        let text = fs::read_to_string(self.path.join("refs/main")).ok()?;
-        Some(text.trim().to_owned())
+        Some(fs::read_to_string(self.main_path()).ok()?.trim().to_owned())
+    }
+
+    fn main_path(&self) -> PathBuf {
+        self.path.join("refs").join("main")
     }
 
     /// The first file of a cached model: from the snapshot of the branch `main`, else from any.

@@ -5,8 +5,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hf_hub::api::sync::ApiBuilder;
-use hf_hub::{Cache, Repo};
 use ureq::Agent;
 
 use crate::cache::Folder;
@@ -129,7 +127,7 @@ impl Hub {
                 cache: self.cache.clone(),
             });
         }
-        let remote = self.remote(name.repo())?;
+        let remote = self.remote(name.repo());
         match remote.listing() {
             Ok(listing) => self.download(name, &remote, &listing, &folder, on_event),
             Err(error) if error.is_outage() => {
@@ -141,19 +139,9 @@ impl Hub {
         }
     }
 
-    fn remote<'a>(&'a self, name: &'a str) -> Result<Remote<'a>, Error> {
-        let builder = ApiBuilder::from_cache(Cache::new(self.cache.clone()))
-            .with_endpoint(self.endpoint.clone())
-            .with_token(self.token.clone())
-            .with_user_agent("rocmforge", env!("CARGO_PKG_VERSION"));
-        let api = builder.build().map_err(|error| Error::Network {
-            endpoint: self.endpoint.clone(),
-            what: name.to_owned(),
-            reason: error.to_string(),
-        })?;
-        let repo = api.repo(Repo::model(name.to_owned()));
+    fn remote<'a>(&'a self, name: &'a str) -> Remote<'a> {
         let token = self.token.as_deref();
-        Ok(Remote { agent: &self.agent, token, repo, name, endpoint: &self.endpoint })
+        Remote { agent: &self.agent, token, name, endpoint: &self.endpoint }
     }
 
     /// Downloads the missing files of a model.

@@ -14,9 +14,9 @@
 //! - Names in answers of the hub cannot lead out of the folder.
 //! - The token goes to the hub and not to the servers that it redirects to.
 //!
-//! The crate `hf-hub` serves the API, URLs and cache layout. Its download is not used: it fails on
-//! a complete `part` file, takes an ignored range for a resumed one, checks no sum, and sends the
-//! token to storage servers.
+//! The crate `hf-hub` is not used. Its download fails on a complete `part` file, takes an ignored
+//! range for a resumed one, checks no sum, and sends the token to storage servers. What remains of
+//! it, three URLs and three folder names, does not pay for the eleven crates that it brings.
 //!
 //! # Example
 //!

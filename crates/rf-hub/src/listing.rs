@@ -3,7 +3,6 @@
 use std::path::{Component, Path};
 use std::time::Duration;
 
-use hf_hub::api::sync::ApiRepo;
 use serde::Deserialize;
 use ureq::http::Response;
 use ureq::typestate::WithoutBody;
@@ -60,7 +59,6 @@ impl Blob {
 pub(crate) struct Remote<'a> {
     pub(crate) agent: &'a Agent,
     pub(crate) token: Option<&'a str>,
-    pub(crate) repo: ApiRepo,
     /// `OWNER/REPO`.
     pub(crate) name: &'a str,
     /// The URL of the hub.
@@ -76,7 +74,8 @@ impl Remote<'_> {
             #[serde(default)]
             siblings: Vec<Sibling>,
         }
-        let request = self.repo.info_request().query("blobs", "true");
+        let url = format!("{}/api/models/{}/revision/main", self.endpoint, self.name);
+        let request = self.request(url).query("blobs", "true");
         let request = request.config().timeout_global(Some(PATIENCE)).build();
         let mut response = request.call().map_err(|error| self.failure(self.name, &error))?;
         let info: Info = response
@@ -124,7 +123,12 @@ impl Remote<'_> {
 
     /// A request for the contents of a file.
     pub(crate) fn get(&self, path: &str) -> RequestBuilder<WithoutBody> {
-        let request = self.agent.get(self.url(path));
+        self.request(self.url(path))
+    }
+
+    /// A request with the token of the account.
+    fn request(&self, url: String) -> RequestBuilder<WithoutBody> {
+        let request = self.agent.get(url);
         match self.token {
             Some(token) => request.header("Authorization", format!("Bearer {token}")),
             None => request,
@@ -144,7 +148,7 @@ impl Remote<'_> {
                 encoded.extend([byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]));
             }
         }
-        self.repo.url(&encoded)
+        format!("{}/{}/resolve/main/{encoded}", self.endpoint, self.name)
     }
 
     /// The error for a failed request about `what`.
