@@ -45,7 +45,6 @@ const HOMES: &[Home] = &[
     home("rf-cli", "rf_server", &[], "serves `serve`"),
     home("rf-cli", "rf_tokenizer", &[], "`tokenize` prints ids and text"),
     home("rf-bench", "rf_bench", &[], "its own library"),
-    home("rf-bench", "rf_cpu", &["Isa"], "value of an option"),
     home(
         "rf-bench",
         "rf_profile",

@@ -53,7 +53,17 @@ const LAYERS: &[Layer] = &[
     layer(TEST_SUPPORT, &["rf-engine", "rf-cpu"]),
     layer("rocmforge", &["rf-device", "rf-chat", "rf-grammar", "rf-hub"]),
     layer("rf-profile", &["rf-hip"]),
-    layer("rf-bench", &["rocmforge", "rf-profile"]),
+    front_end(
+        "rf-bench",
+        &[
+            "rocmforge",
+            "rf-profile",
+            // What it measures alone: ops, pages, formats.
+            "rf-graph",
+            "rf-kv",
+            "rf-quant",
+        ],
+    ),
     front_end("rf-server", &["rocmforge"]),
     front_end(
         "rf-cli",
@@ -227,7 +237,7 @@ mod tests {
         assert_eq!(server_on("rf-engine"), 1);
         assert_eq!(messages("rf-cli", &[("rf-graph", false)], LINTS).len(), 1);
         // A library may.
-        assert_eq!(messages("rf-bench", &[("rf-graph", false)], LINTS), [""; 0]);
+        assert_eq!(messages("rf-device", &[("rf-graph", false)], LINTS), [""; 0]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use clap::{
 };
 
 use rf_bench::{Suite, Target, plan::Selection, targets};
-use rf_cpu::Isa;
+use rocmforge::device::Isa;
 
 /// Options of a measurement, its baselines and its output.
 #[derive(Args, Debug)]
