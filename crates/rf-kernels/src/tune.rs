@@ -9,11 +9,12 @@
 
 use std::time::{Duration, Instant};
 
-use rf_graph::case::{
-    Case, CaseBatch, Format, Schedule, Timer, attention, feed_forward, gated_unit, matmul,
-};
-use rf_graph::conformance::Deviation;
+use rf_graph::OperandFormat;
 use rf_graph::{Backend, BackendError, DType, KvType, Output};
+use rf_oracle::case::{
+    Case, CaseBatch, Schedule, Timer, attention, feed_forward, gated_unit, matmul,
+};
+use rf_oracle::conformance::Deviation;
 
 use crate::GpuBackend;
 use crate::params::{FEW_TOKENS, MIN_SPLIT_KEYS, MatmulDevice, MatrixUnit};
@@ -112,41 +113,41 @@ pub fn trials(backend: &GpuBackend, subjects: &[Subject]) -> Vec<Trial> {
 const COLUMNS: usize = 4096;
 
 /// Returns true if a device has launches with a choice for a format.
-fn applies(knob: Knob, format: Format, device: MatmulDevice) -> bool {
+fn applies(knob: Knob, format: OperandFormat, device: MatmulDevice) -> bool {
     use Knob::{SkinnyGroups16, SkinnyGroups32, SkinnyGroups64};
     let untuned = MatmulDevice { tuning: Tuning::NONE, ..device };
     match (knob, format) {
         (
             Knob::MatvecWaves | Knob::GluWaves | Knob::MatvecRowsSteps | Knob::GluSteps,
-            Format::Weight(dtype),
+            OperandFormat::Weight(dtype),
         ) => !dtype.is_float(),
-        (Knob::PrefillBits, Format::Weight(dtype)) => {
+        (Knob::PrefillBits, OperandFormat::Weight(dtype)) => {
             !dtype.is_float() && device.matrix_unit != MatrixUnit::None
         }
-        (Knob::PrefillTile | Knob::PrefillCuMode, Format::Weight(dtype)) => {
+        (Knob::PrefillTile | Knob::PrefillCuMode, OperandFormat::Weight(dtype)) => {
             untuned.halves(dtype, COLUMNS)
         }
-        (SkinnyGroups16 | SkinnyGroups32 | SkinnyGroups64, Format::Weight(dtype)) => {
+        (SkinnyGroups16 | SkinnyGroups32 | SkinnyGroups64, OperandFormat::Weight(dtype)) => {
             device.is_skinny(dtype, COLUMNS)
         }
-        (Knob::SkinnyTokens, Format::Weight(dtype)) => {
+        (Knob::SkinnyTokens, OperandFormat::Weight(dtype)) => {
             device.is_skinny(dtype, COLUMNS) && untuned.halves(dtype, COLUMNS)
         }
-        (Knob::MatvecTokens, Format::Weight(dtype)) => {
+        (Knob::MatvecTokens, OperandFormat::Weight(dtype)) => {
             !dtype.is_float() && device.matrix_unit == MatrixUnit::None
         }
-        (Knob::DecodeGroups | Knob::DecodeKeys, Format::Cache(_)) => true,
+        (Knob::DecodeGroups | Knob::DecodeKeys, OperandFormat::Cache(_)) => true,
         _ => false,
     }
 }
 
 /// The value that the formulas choose for a format, where they choose one for all shapes.
-fn default_value(knob: Knob, format: Format, device: MatmulDevice) -> Option<u32> {
+fn default_value(knob: Knob, format: OperandFormat, device: MatmulDevice) -> Option<u32> {
     let untuned = MatmulDevice { tuning: Tuning::NONE, ..device };
     match (knob, format) {
         (Knob::MatvecWaves | Knob::MatvecTokens, _) => Some(8),
         (Knob::DecodeKeys, _) => Some(MIN_SPLIT_KEYS as u32),
-        (Knob::PrefillBits, Format::Weight(dtype)) => {
+        (Knob::PrefillBits, OperandFormat::Weight(dtype)) => {
             Some(if untuned.halves(dtype, COLUMNS) { 16 } else { 8 })
         }
         (Knob::PrefillTile, _) if device.matrix_unit != MatrixUnit::Nvidia => Some(256),
@@ -162,10 +163,10 @@ fn default_value(knob: Knob, format: Format, device: MatmulDevice) -> Option<u32
 
 impl Subject {
     /// The format.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> OperandFormat {
         match *self {
-            Self::Matrix { dtype, .. } => Format::Weight(dtype),
-            Self::Cache { kv, .. } => Format::Cache(kv),
+            Self::Matrix { dtype, .. } => OperandFormat::Weight(dtype),
+            Self::Cache { kv, .. } => OperandFormat::Cache(kv),
         }
     }
 }
@@ -177,7 +178,7 @@ impl Trial {
     }
 
     /// The format.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> OperandFormat {
         self.subject.format()
     }
 

@@ -367,8 +367,8 @@ impl<'a> Region<'a> {
 
 #[cfg(test)]
 mod tests {
-    use rf_graph::case::{Case, cases};
     use rf_graph::fuse;
+    use rf_oracle::case::{Case, cases};
 
     use super::*;
 

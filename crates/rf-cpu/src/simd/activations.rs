@@ -128,7 +128,7 @@ impl Row for GluRow<'_> {
     }
 }
 
-/// [`rf_graph::reference::glu`].
+/// `rf_oracle::reference::glu`.
 #[inline(always)]
 fn glu<S: Simd>(s: S, activation: Activation, gate: S::F, up: S::F) -> S::F {
     if activation == Activation::ClampedSwiglu {
@@ -142,7 +142,7 @@ fn glu<S: Simd>(s: S, activation: Activation, gate: S::F, up: S::F) -> S::F {
     }
 }
 
-/// [`rf_graph::reference::map`].
+/// `rf_oracle::reference::map`.
 #[inline(always)]
 fn map<S: Simd>(s: S, function: Function, x: S::F) -> S::F {
     match function {
