@@ -51,7 +51,12 @@ const HOMES: &[Home] = &[
         &["baseline", "monitor", "replace_file"],
         "default values, verdicts to print, the monitor of a session, output files",
     ),
-    home("xtask", "rf_emu", &["cost"], "estimated times to print and to compare"),
+    home(
+        "xtask",
+        "rf_emu",
+        &["CodeObject", "KernelMetadata", "cost", "isa", "kernel_metadata"],
+        "estimated times, and resources and instructions of kernels, to print and to compare",
+    ),
     home("xtask", "rf_kernels_build", &[], "compiles kernels"),
     home("xtask", "rf_kernels", &["counted"], "launches whose instructions are counted"),
     home("xtask", "rf_quant", &["DType"], "names of formats"),

@@ -18,11 +18,16 @@ pub use self::{
     kernel::{Argument, ArgumentKind, Hidden, Kernel, UserSgpr},
     lines::SourceLines,
     loaded::LoadedCode,
+    metadata::{ArgumentMetadata, KernelMetadata, kernel_metadata},
 };
 use std::sync::Arc;
 
 use self::{elf::Image, metadata::Metadata};
-use crate::{Error, isa::Arch, memory::Memory};
+use crate::{
+    Error,
+    isa::{Arch, Instruction, decode},
+    memory::Memory,
+};
 
 /// A code object: kernels of one architecture.
 #[derive(Debug)]
@@ -70,6 +75,46 @@ impl CodeObject {
             let available = self.kernels.iter().map(|kernel| kernel.name.clone()).collect();
             Error::KernelNotFound { name: name.to_owned(), available }
         })
+    }
+
+    /// Disassembles a kernel of this code object: its instructions in the order of the code, each
+    /// with its offset from the first one.
+    ///
+    /// # Errors
+    ///
+    /// The code object does not say where the kernel ends, or an instruction is not supported.
+    ///
+    /// ```
+    /// let file = include_bytes!("../../tests/fixtures/two_kernels.gfx1100.co");
+    /// let code = rf_emu::CodeObject::parse(file)?;
+    /// let instructions = code.disassemble(code.kernel("scale")?)?;
+    /// assert!(instructions.iter().any(|(_, instruction)| instruction.name == "s_endpgm"));
+    /// # Ok::<(), rf_emu::Error>(())
+    /// ```
+    pub fn disassemble(&self, kernel: &Kernel) -> Result<Vec<(u64, Instruction)>, Error> {
+        let name = &kernel.name;
+        let damaged = |reason| Error::Damaged { reason: format!("kernel '{name}' {reason}") };
+        let bytes = match self.symbol(name) {
+            Some((entry, bytes)) if entry == kernel.entry => bytes,
+            _ => return Err(damaged("has no symbol")),
+        };
+        let code = self.image.bytes.get(kernel.entry as usize..);
+        let code = code.and_then(|code| code.get(..usize::try_from(bytes).ok()?));
+        let code = code.ok_or_else(|| damaged("ends outside the segments"))?;
+        let (words, _) = code.as_chunks::<4>();
+        let words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        let mut instructions = Vec::new();
+        let mut at = 0;
+        while at < words.len() {
+            let offset = 4 * at as u64;
+            let instruction = decode(self.arch, &words[at..]).map_err(|error| {
+                let reason = format!("kernel '{name}' at offset {offset:#x}: {error}");
+                Error::Unsupported { reason }
+            })?;
+            at += usize::from(instruction.bytes / 4);
+            instructions.push((offset, instruction));
+        }
+        Ok(instructions)
     }
 
     /// The place of a variable or function: its offset in the image and its size in bytes.
