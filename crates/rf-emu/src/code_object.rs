@@ -85,7 +85,7 @@ impl CodeObject {
     /// The code object does not say where the kernel ends, or an instruction is not supported.
     ///
     /// ```
-    /// let file = include_bytes!("../../tests/fixtures/two_kernels.gfx1100.co");
+    /// let file = include_bytes!("../tests/fixtures/two_kernels.gfx1100.co");
     /// let code = rf_emu::CodeObject::parse(file)?;
     /// let instructions = code.disassemble(code.kernel("scale")?)?;
     /// assert!(instructions.iter().any(|(_, instruction)| instruction.name == "s_endpgm"));

@@ -41,7 +41,7 @@ static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// Compiles with clang alone: the source includes no header.
 fn with_clang(arch: &str) -> Result<Vec<u8>, String> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/axpy/axpy.hip");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/axpy/axpy.hip");
     let (process, call) = (std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
     let object = env::temp_dir().join(format!("rf-hip-axpy-{process}-{call}.co"));
     for compiler in ["clang-19", "clang", "/opt/rocm/llvm/bin/clang"] {
