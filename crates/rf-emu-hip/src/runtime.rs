@@ -21,7 +21,7 @@ use self::{
     stream::Stream,
 };
 pub(crate) use self::{
-    copy::{Place, Transfer},
+    copy::{CopyEnd, Transfer},
     launch::Launch,
     stream::StreamId,
 };

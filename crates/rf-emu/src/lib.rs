@@ -75,7 +75,7 @@ pub use code_object::{
 };
 pub use error::Error;
 pub use execute::{Counters, Launch, Options, Program, dispatch};
-pub use fault::{Fault, FaultKind, Place, RaceCause};
+pub use fault::{Fault, FaultKind, FaultPlace, RaceCause};
 pub use isa::{Arch, Family};
 pub use memory::{
     AccessFault, Allocation, AllocationKind, AllocationRange, Hint, Memory, MemoryOptions, Ranges,

@@ -60,7 +60,7 @@ pub struct Trial {
 #[non_exhaustive]
 pub enum Verdict {
     /// The results are right.
-    Measured(Comparison),
+    Measured(TrialComparison),
     /// The results differ from those of the formulas' choice.
     Wrong {
         /// NMSE of the difference.
@@ -72,7 +72,7 @@ pub enum Verdict {
 
 /// Times of a step: with the formulas' choice, and with the value of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Comparison {
+pub struct TrialComparison {
     /// The smaller median of two, in seconds, with the formulas' choice.
     pub default_s: f64,
     /// The smaller median of two, in seconds, with the value of the trial.
@@ -280,7 +280,7 @@ fn results(backend: &GpuBackend, case: &Case) -> Result<Vec<Vec<f32>>, BackendEr
 fn compare<E>(
     block_s: f64,
     step: &mut dyn FnMut(usize) -> Result<f64, E>,
-) -> Result<Comparison, E> {
+) -> Result<TrialComparison, E> {
     const MIN_STEPS: usize = 5;
     let mut median = |side: usize| {
         let (mut times, mut sum_s) = (Vec::new(), 0.0);
@@ -296,7 +296,7 @@ fn compare<E>(
     let second: [f64; 2] = [median(0)?, median(1)?];
     let [default_s, tuned_s] = [0, 1].map(|side| first[side].min(second[side]));
     let is_faster = first[1].max(second[1]) <= (1.0 - MIN_GAIN) * default_s;
-    Ok(Comparison { default_s, tuned_s, is_faster })
+    Ok(TrialComparison { default_s, tuned_s, is_faster })
 }
 
 #[cfg(test)]
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     /// Steps that take these seconds: of either side before and after the first round.
-    fn compared(default: [f64; 2], tuned: [f64; 2]) -> Comparison {
+    fn compared(default: [f64; 2], tuned: [f64; 2]) -> TrialComparison {
         let (mut last, mut turns) = (1, 0);
         let mut step = |side: usize| {
             if side != last {
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_value_must_be_faster_by_three_percent_in_both_rounds() {
         let faster = compared([0.1, 0.11], [0.09, 0.095]);
-        assert_eq!(faster, Comparison { default_s: 0.1, tuned_s: 0.09, is_faster: true });
+        assert_eq!(faster, TrialComparison { default_s: 0.1, tuned_s: 0.09, is_faster: true });
         assert!(!compared([0.1, 0.1], [0.098, 0.098]).is_faster);
         // The clock of the card rose in between.
         assert!(!compared([0.1, 0.08], [0.09, 0.075]).is_faster);

@@ -28,7 +28,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-pub use compare::{Comparison, DEFAULT_THRESHOLD, Row, Verdict};
+pub use compare::{BaselineComparison, BenchmarkComparison, DEFAULT_THRESHOLD, Verdict};
 pub use hardware::{Build, DeviceKind, Hardware};
 pub use metrics::{Better, Metrics};
 

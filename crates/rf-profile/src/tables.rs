@@ -22,6 +22,6 @@ mod kernels;
 mod other;
 
 pub use counters::{CounterProfile, CounterRow};
-pub use csv::{Row, Table};
+pub use csv::{Table, TableRow};
 pub use kernels::{KernelRow, KernelSummary, kernel_table, summarize_kernels};
 pub use other::{AllocationRow, ApiRow, CopyRow, PcSample, StatsRow, TimelineEvent};
