@@ -71,7 +71,7 @@ RF_KERNEL(GROUP_THREADS) group_experts(RfGroupExpertsParams p) {
     }
 }
 
-// rf_graph::reference::combine_experts: a lane per column. Grid: x = 128 columns each, y = token.
+// rf_graph::combine_experts: a lane per column. Grid: x = 128 columns each, y = token.
 // Reads 4 · used bytes per column, 4 more with a residual, and writes 4.
 RF_KERNEL(EXPERT_THREADS) combine_experts_f32(RfExpertRowsParams p) {
     follow_previous_kernels();

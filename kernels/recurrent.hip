@@ -12,7 +12,7 @@ constexpr u32 MAX_TAPS = 4;
 
 } // namespace
 
-// rf_graph::reference::causal_conv: a lane per column. Grid: x = 128 columns each, y = 32 tokens
+// rf_oracle::reference::causal_conv: a lane per column. Grid: x = 128 columns each, y = 32 tokens
 // each, z = span. Only the workgroups of the first tokens of a span access its state, and they read
 // the old one before they write the new one. Reads and writes 4 bytes per column and token.
 RF_KERNEL(RECURRENT_THREADS) causal_conv_f32(RfCausalConvParams p) {
@@ -63,7 +63,7 @@ RF_KERNEL(RECURRENT_THREADS) causal_conv_f32(RfCausalConvParams p) {
     }
 }
 
-// rf_graph::reference: one token of the gated delta rule after the other.
+// rf_oracle::reference: one token of the gated delta rule after the other.
 RF_KERNEL(RECURRENT_THREADS) delta_net_f32_d128(RfRecurrenceParams p) {
     follow_previous_kernels();
     recur<128, DeltaRule>(p);
@@ -73,7 +73,7 @@ RF_LARGE_KERNEL(RECURRENT_THREADS) delta_net_f32_d256(RfRecurrenceParams p) {
     recur<256, DeltaRule>(p);
 }
 
-// rf_graph::reference: one token of the selective state space after the other.
+// rf_oracle::reference: one token of the selective state space after the other.
 RF_KERNEL(RECURRENT_THREADS) state_space_f32_d128(RfRecurrenceParams p) {
     follow_previous_kernels();
     recur<128, StateSpaceRule>(p);

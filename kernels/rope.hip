@@ -122,7 +122,7 @@ RF_DEVICE void rope_append_chunks(const RfRopeAppendParams &p) {
 
 } // namespace
 
-// rf_graph::reference::rope for every head. Reads and writes 4 bytes per element.
+// rf_oracle::reference::rope for every head. Reads and writes 4 bytes per element.
 RF_KERNEL(HEAD_THREADS) rope_f32(RfRopeParams p) {
     follow_previous_kernels();
     RF_SHARED static float exchange[HEAD_WAVES][MAX_HEAD_DIM];

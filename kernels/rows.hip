@@ -120,7 +120,7 @@ RF_KERNEL(WHOLE_ROW_THREADS) halve_f32_f16(RfQuantizeParams p) {
 }
 #endif
 
-// rf_graph::reference::rms_norm over a complete row, with optional residual addition before and
+// rf_oracle::reference::rms_norm over a complete row, with optional residual addition before and
 // quantisation after. Grid: x = row. The columns are a multiple of 4. Reads 4 bytes per column (8
 // with a residual); writes 1.25, and 4 for each f32 output.
 RF_KERNEL(MAX_WAVES * WAVE) rms_norm_f32_q8(RfRmsNormParams p) {
@@ -135,8 +135,8 @@ RF_KERNEL(MAX_WAVES * WAVE) rms_norm_f32_q8(RfRmsNormParams p) {
     }
 }
 
-// rf_graph::reference::glu, quantised; with a norm, a wave has a group of it. Grid: x = 512 columns
-// each, y = row. Reads 8 bytes per column and writes 1.25 (and 4 as f32).
+// rf_oracle::reference::glu, quantised; with a norm, a wave has a group of it. Grid: x = 512
+// columns each, y = row. Reads 8 bytes per column and writes 1.25 (and 4 as f32).
 RF_KERNEL(ROW_THREADS) glu_f32_q8(RfGluParams p) {
     follow_previous_kernels();
     u32 vector = group_x() * ROW_THREADS + thread_x();
@@ -158,7 +158,7 @@ RF_KERNEL(WHOLE_ROW_THREADS) glu_f32_f16(RfGluParams p) {
 }
 #endif
 
-// rf_graph::reference::glu with f32 output only, for any number of columns: a lane per element.
+// rf_oracle::reference::glu with f32 output only, for any number of columns: a lane per element.
 // Grid: x over all elements.
 RF_KERNEL(ROW_THREADS) glu_f32(RfGluParams p) {
     follow_previous_kernels();
@@ -166,7 +166,7 @@ RF_KERNEL(ROW_THREADS) glu_f32(RfGluParams p) {
     if (i < (u64)p.rows * p.columns) p.out.f32[i] = gated_unit(p.activation, p.gate[i], p.up[i]);
 }
 
-// rf_graph::reference::rms_norm over groups of any size: a wave per group, four per workgroup.
+// rf_oracle::reference::rms_norm over groups of any size: a wave per group, four per workgroup.
 // Grid: x.
 RF_KERNEL(ROW_THREADS) rms_norm_f32(RfGroupNormParams p) {
     follow_previous_kernels();
@@ -212,8 +212,8 @@ RF_KERNEL(ROW_THREADS) mul_f32(RfPairParams p) {
     for_pairs(p, [](auto a, auto b) { return a * b; });
 }
 
-// rf_graph::reference::map and sigmoid_gate, and Op::ScaleByPosition. Grid: x = 512 columns each, y
-// = row. A lane processes four columns. Reads 4 bytes per column, and 4 of a gate per column.
+// rf_oracle::reference::map and sigmoid_gate, and Op::ScaleByPosition. Grid: x = 512 columns each,
+// y = row. A lane processes four columns. Reads 4 bytes per column, and 4 of a gate per column.
 RF_KERNEL(ROW_THREADS) map_f32(RfMapParams p) {
     follow_previous_kernels();
     u32 first = (group_x() * ROW_THREADS + thread_x()) * VECTOR;

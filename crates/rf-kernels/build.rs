@@ -116,9 +116,9 @@ fn print_objects(objects: &[ObjectFile<'_>]) -> io::Result<()> {
 /// otherwise twelve targets would take more than twice the space.
 fn embed(out: &Path, units: &[Unit], objects: &[ObjectFile<'_>], note: &str) -> Result<()> {
     let mut text = format!("pub(crate) const NOTE: &str = {note:?};\n");
-    text.push_str("pub(crate) static SOURCES: &[Source] = &[\n");
+    text.push_str("pub(crate) static SOURCES: &[UnitSource] = &[\n");
     for unit in units {
-        writeln!(text, "Source {{ unit: {:?}, text: {:?} }},", unit.name, unit.text)?;
+        writeln!(text, "UnitSource {{ unit: {:?}, text: {:?} }},", unit.name, unit.text)?;
     }
     text.push_str("];\npub(crate) static OBJECTS: &[Embedded] = &[\n");
     let mut firsts: HashMap<(&str, &str), &ObjectFile<'_>> = HashMap::new();

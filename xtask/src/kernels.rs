@@ -5,7 +5,6 @@ mod counts;
 mod flow;
 mod instructions;
 mod loops;
-mod metadata;
 mod occupancy;
 mod params;
 mod report;
@@ -87,7 +86,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         findings.extend(report.findings());
         let current = report.snapshot(compiler.version());
         findings.extend(check_resources(root, options, current, &mut out)?);
-        let counted = instructions::count(&compiler, &objects)?;
+        let counted = instructions::count(&objects)?;
         let build = Build { root, compiler: &compiler, cache: &cache, threads };
         findings.extend(check_instructions(&build, options, &catalogue, &counted, &mut out)?);
     }

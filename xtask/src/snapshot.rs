@@ -93,7 +93,7 @@ pub(crate) struct Pair<'a> {
 
 /// The differences between committed instruction counts and new ones.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Comparison<'a> {
+pub(crate) struct SnapshotComparison<'a> {
     /// Entries of which a number grew by more than 2 %.
     pub(crate) grown: Vec<Change<'a>>,
     /// Entries of which a number shrank by more than 2 %, and none grew so much.
@@ -159,8 +159,8 @@ impl Snapshot {
     }
 
     /// Compares instruction counts, for the targets of `current`.
-    pub(crate) fn compare<'a>(&'a self, current: &'a Self) -> Comparison<'a> {
-        let mut comparison = Comparison::default();
+    pub(crate) fn compare<'a>(&'a self, current: &'a Self) -> SnapshotComparison<'a> {
+        let mut comparison = SnapshotComparison::default();
         for Pair { target, name, was, is } in self.pairs(current) {
             let (was, is) = match (was, is) {
                 (Some(was), Some(is)) => (was, is),
@@ -345,7 +345,7 @@ mod tests {
     fn two_percent_either_way_is_neither_found_nor_an_improvement() {
         let was = snapshot(&[("a", "k", &[1000]), ("a", "l", &[1000])]);
         let is = snapshot(&[("a", "k", &[1020]), ("a", "l", &[980])]);
-        assert_eq!(was.compare(&is), Comparison::default());
+        assert_eq!(was.compare(&is), SnapshotComparison::default());
     }
 
     #[test]

@@ -13,7 +13,6 @@ mod paths;
 mod prose;
 mod published;
 mod repository;
-mod rust_code;
 mod sources;
 mod text;
 mod tree;

@@ -4,8 +4,8 @@
 //! a query in one pass over the pages ("flash"). [`crate::standard`] is the comparison: it
 //! materialises all scores.
 
-use rf_graph::KvType;
-use rf_graph::case::{Case, Format, Shape, speed};
+use rf_graph::{KvType, OperandFormat};
+use rf_oracle::case::{Case, Shape, speed};
 
 use crate::op_task::{OpTask, format_name};
 use crate::{Suite, Workload};
@@ -38,7 +38,7 @@ fn is_quick(case: &Case) -> bool {
     match (case.timed_batch().past_tokens(), case.timed_batch().tokens()) {
         (0, tokens) => [128, 512].contains(&tokens),
         (past_tokens, _) => {
-            let usual = [KvType::F16, KvType::Q8_0].map(|kv| Some(Format::Cache(kv)));
+            let usual = [KvType::F16, KvType::Q8_0].map(|kv| Some(OperandFormat::Cache(kv)));
             past_tokens == 4096 && usual.contains(&case.format())
         }
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use rf_profile::{
-    baseline::{BaselineSet, Comparison, DeviceKind, Hardware, ModelId, Origin},
+    baseline::{BaselineComparison, BaselineSet, DeviceKind, Hardware, ModelId, Origin},
     replace_file,
 };
 use serde_json::json;
@@ -35,7 +35,7 @@ pub struct Stored {
 #[derive(Clone, Debug)]
 pub struct Incomparable {
     /// The comparison, without measurements.
-    pub comparison: Comparison,
+    pub comparison: BaselineComparison,
     /// Commands that repeat the measurements on their hardware.
     pub commands: Vec<String>,
 }
@@ -97,7 +97,7 @@ impl Stored {
         model: Option<&IdentifiedModel>,
         plan: &Plan,
         threshold: f64,
-    ) -> Comparison {
+    ) -> BaselineComparison {
         let mut set = self.set.clone();
         set.entries.retain(|entry| plan.is_whole || plan.has(&entry.name));
         if let Some(model) = model {

@@ -4,8 +4,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use rf_graph::case::{Format, Numbers, Shape, blocks_like, speed};
-use rf_graph::{DType, OpCost};
+use rf_graph::{DType, OpCost, OperandFormat};
+use rf_oracle::case::{Numbers, Shape, blocks_like, speed};
 use rf_quant::{Family, dequantize, quantize};
 
 use crate::op_task::{OpTask, format_name};
@@ -45,7 +45,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
     for case in speed::embeds() {
         let Shape::Matrix { rows, columns } = case.shape() else { continue };
         let name = format!("dequant/{}/embed/{rows}x{columns}", format_name(&case));
-        let quick = [DType::Q8_0, DType::Q4K].map(|dtype| Some(Format::Weight(dtype)));
+        let quick = [DType::Q8_0, DType::Q4K].map(|dtype| Some(OperandFormat::Weight(dtype)));
         let quick = quick.contains(&case.format());
         workloads.push(Workload::new(OpTask::new(name, Suite::Dequant, case), quick));
     }

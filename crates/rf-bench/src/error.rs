@@ -24,7 +24,7 @@ pub enum Error {
     /// No GPU can be used.
     #[cfg(feature = "gpu")]
     #[error(transparent)]
-    Device(#[from] rf_device::Error),
+    Device(#[from] rocmforge::device::Error),
     /// The backend failed.
     #[error(transparent)]
     Backend(BackendError),
@@ -36,7 +36,7 @@ pub enum Error {
     Pages(#[from] rf_kv::OutOfPages),
     /// The engine failed.
     #[error(transparent)]
-    Engine(#[from] rf_engine::Error),
+    Engine(#[from] rocmforge::engine::Error),
     /// A model cannot be loaded.
     #[error(transparent)]
     Load(#[from] rocmforge::Error),
@@ -116,7 +116,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// The reason.
-        source: Box<rf_engine::Error>,
+        source: Box<rocmforge::Error>,
     },
     /// The spans of the engine do not include a first token, as in a build without spans.
     #[error("the spans of the engine do not include a first token")]

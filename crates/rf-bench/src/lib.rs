@@ -10,10 +10,11 @@
 //! [`table`] and [`html`] format reports. Nothing is printed here: the binary of this crate, which
 //! `cargo xtask bench` starts, translates options into calls and prints their results.
 //!
-//! **Place in the layering.** Above the backends, rf-engine and rf-profile.
+//! **Place in the layering.** A program as rf-cli is: models are loaded and answer through
+//! `rocmforge`. Benchmarks of one op, of pages and of formats use rf-graph, rf-kv and rf-quant.
 //!
 //! **Where to start.** [`Suite`] lists the groups of workloads; each has a module. One-op programs,
-//! their shapes and their costs are cases of [`rf_graph::case`], the table that conformance tests
+//! their shapes and their costs are cases of [`rf_oracle::case`], the table that conformance tests
 //! check too.
 //!
 //! **Clocks.** A workload of one op is timed by the executor's own profile ([`Clock::Op`]): between

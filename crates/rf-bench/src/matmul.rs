@@ -1,7 +1,7 @@
 //! Matmuls: `out [tokens, rows] = x [tokens, columns] · Wᵀ`.
 
-use rf_graph::DType;
-use rf_graph::case::{Case, Format, Shape, speed};
+use rf_graph::{DType, OperandFormat};
+use rf_oracle::case::{Case, Shape, speed};
 
 use crate::op_task::{OpTask, format_name};
 use crate::{Suite, Workload};
@@ -21,7 +21,7 @@ fn name(case: &Case) -> String {
 }
 
 fn is_quick(case: &Case) -> bool {
-    let Some(Format::Weight(dtype)) = case.format() else { return false };
+    let Some(OperandFormat::Weight(dtype)) = case.format() else { return false };
     let is_square = case.shape() == Shape::Matrix { rows: 4096, columns: 4096 };
     match (dtype, case.timed_batch().tokens()) {
         (DType::F32, 512) => case.shape() == Shape::Matrix { rows: 512, columns: 512 },

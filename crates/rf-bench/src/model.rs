@@ -4,12 +4,15 @@ use std::{
     fs::File,
     io::Read,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use rf_engine::Model;
-use rf_gguf::{Gguf, Value, file_type_name};
 use rf_profile::baseline::ModelId;
-use rocmforge::{Drafts, Loader, Purpose};
+use rocmforge::{
+    Drafts, Loader, Purpose,
+    engine::Model,
+    gguf::{TensorInfo, Value, file_type_name},
+};
 use twox_hash::XxHash3_128;
 
 use crate::Error;
@@ -46,9 +49,9 @@ impl ModelFile {
     /// # Errors
     ///
     /// [`Error::Model`] with the path.
-    pub fn open(&self) -> Result<Model, Error> {
-        let gguf = Gguf::open(&self.path).map_err(rf_engine::Error::from);
-        let model = gguf.and_then(Model::from_gguf);
+    pub fn open(&self) -> Result<Arc<Model>, Error> {
+        let open = self.loader().open(&mut |_| ());
+        let model = open.map(|open| Arc::clone(open.model()));
         model.map_err(|source| Error::Model { path: self.path.clone(), source: Box::new(source) })
     }
 
@@ -107,7 +110,7 @@ impl IdentifiedModel {
 /// Size and quantisation, such as `7B Q4_0`. Published results name models this way.
 fn kind(model: &Model) -> String {
     let metadata = model.gguf().metadata();
-    let parameters: u64 = model.gguf().tensors().iter().map(rf_gguf::TensorInfo::elements).sum();
+    let parameters: u64 = model.gguf().tensors().iter().map(TensorInfo::elements).sum();
     let label = metadata.str("general.size_label").ok().flatten().map(str::to_owned);
     let number = metadata.get("general.file_type").and_then(Value::as_integer);
     let mix = number.and_then(|number| u32::try_from(number).ok()).and_then(file_type_name);

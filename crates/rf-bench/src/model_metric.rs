@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use rf_engine::SyntheticFeeder;
+use rocmforge::engine::SyntheticFeeder;
 
 use crate::{Clock, Error, Prepared, Target, model::ModelFile};
 

@@ -1,7 +1,7 @@
 //! Tasks of the case table: one op, timed by the executor.
 
-use rf_graph::OpCost;
-use rf_graph::case::{Case, Format, Shape, Timer};
+use rf_graph::{OpCost, OperandFormat};
+use rf_oracle::case::{Case, Shape, Timer};
 
 use crate::{Clock, Error, Prepared, Suite, Target, Task};
 
@@ -69,14 +69,14 @@ impl Task for OpTask {
 
 /// The format of a case as a word in names: `q4_k`.
 pub(crate) fn format_name(case: &Case) -> String {
-    case.format().map_or("", Format::name).to_ascii_lowercase()
+    case.format().map_or("", OperandFormat::name).to_ascii_lowercase()
 }
 
 #[cfg(test)]
 mod tests {
-    use rf_graph::case::{Schedule, attention, embed, kv_append, matmul};
-    use rf_graph::conformance::{Outcome, check};
     use rf_graph::{DType, KvType};
+    use rf_oracle::case::{Schedule, attention, embed, kv_append, matmul};
+    use rf_oracle::conformance::{Outcome, check};
 
     use super::*;
 

@@ -14,7 +14,7 @@ mod speeds;
 pub use install::{PYTHON_FOLDER, install_python, installed_python};
 pub use own::measure_own;
 pub use programs::{Peer, Programs};
-pub use report::{Comparison, csv, json, table};
+pub use report::{PeerComparison, csv, json, table};
 pub use speeds::{Speeds, Test};
 
 use crate::{Error, Interrupt, Progress, model::ModelFile};
@@ -31,10 +31,10 @@ pub fn compare(
     test: Test,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Vec<Comparison>, Error> {
+) -> Result<Vec<PeerComparison>, Error> {
     let mut comparisons = Vec::new();
     for model in models {
-        let mut comparison = Comparison::new(model.name(), test);
+        let mut comparison = PeerComparison::new(model.name(), test);
         for done in 0..test.repetitions {
             if interrupt.is_requested() {
                 break;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rf_graph::OpCost;
 use rf_profile::baseline::{
-    Baseline, BaselineSet, Build, Comparison, DeviceKind, Hardware, Metrics, ModelId, Origin,
-    Timestamp,
+    Baseline, BaselineComparison, BaselineSet, Build, DeviceKind, Hardware, Metrics, ModelId,
+    Origin, Timestamp,
 };
 use rf_profile::roofline::{Limits, OpMeasurement, Roofline};
 use serde::{Deserialize, Serialize};
@@ -158,7 +158,7 @@ pub struct Report<'a> {
     /// Results to report.
     pub run: &'a Run,
     /// Comparison with a baseline; `None` without `--compare`.
-    pub comparison: Option<&'a Comparison>,
+    pub comparison: Option<&'a BaselineComparison>,
     /// Checked targets; empty without `--targets`.
     pub targets: &'a [TargetCheck],
     /// Earlier runs on this hardware from `benchmarks/records/`, oldest first.
@@ -172,7 +172,7 @@ impl Report<'_> {
     ///
     /// [`Error::Json`] if a value cannot be encoded.
     pub fn json(&self) -> Result<String, Error> {
-        let comparison = self.comparison.map(Comparison::to_json);
+        let comparison = self.comparison.map(BaselineComparison::to_json);
         let all = json!({"run": self.run, "comparison": comparison, "targets": self.targets});
         Ok(serde_json::to_string_pretty(&all)? + "\n")
     }

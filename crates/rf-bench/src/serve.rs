@@ -19,7 +19,7 @@ mod request;
 mod server;
 
 pub use load::{Arrivals, Load, ParseArrivalsError};
-pub use measure::{Comparison, Run, compare};
+pub use measure::{Run, ServeComparison, compare};
 pub use report::{csv, json, table};
 pub use request::Request;
 pub use server::{Programs, ServerOptions};

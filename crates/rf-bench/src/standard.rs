@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use rf_graph::OpCost;
-use rf_graph::case::Numbers;
-use rf_graph::case::speed::{Heads, USUAL_HEADS};
+use rf_oracle::case::Numbers;
+use rf_oracle::case::speed::{Heads, USUAL_HEADS};
 
 use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};
 
@@ -170,7 +170,8 @@ fn softmax(scores: &mut [f32]) {
 
 #[cfg(test)]
 mod tests {
-    use rf_graph::{Attention, Batch, Span, reference};
+    use rf_graph::{Attention, Batch, Span};
+    use rf_oracle::reference;
 
     use super::*;
 

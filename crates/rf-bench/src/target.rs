@@ -2,16 +2,14 @@
 
 use std::fmt;
 
-use rf_cpu::{CpuBackend, CpuOptions, Isa};
-#[cfg(feature = "gpu")]
-use rf_device::gpu::{self, Gpu};
 use rf_graph::Backend;
-#[cfg(feature = "gpu")]
-use rf_kernels::GraphMode;
 use rf_profile::{
     baseline::{DeviceKind, Hardware},
     roofline::Limits,
 };
+#[cfg(feature = "gpu")]
+use rocmforge::device::gpu::{self, Gpu, GraphMode};
+use rocmforge::device::{CpuBackend, CpuOptions, Isa};
 
 use crate::Error;
 

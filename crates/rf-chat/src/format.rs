@@ -9,7 +9,7 @@ pub(crate) mod table;
 use rf_tokenizer::Tokenizer;
 
 pub use self::kind::ToolFormat;
-use self::syntax::{CallSyntax, Row};
+use self::syntax::{CallSyntax, ToolFormatRow};
 use self::table::TABLE;
 
 /// The markers around a model's reasoning.
@@ -51,8 +51,9 @@ impl OutputFormat {
         let is_harmony = has("<|channel|>") && has("<|message|>");
         // A template that shows no tools gets them as text, which asks for an object.
         let template_knows_tools = has("tools");
-        let fits =
-            |row: &&Row| row.templates.iter().any(|texts| texts.iter().all(|text| has(text)));
+        let fits = |row: &&ToolFormatRow| {
+            row.templates.iter().any(|texts| texts.iter().all(|text| has(text)))
+        };
         let row = TABLE.iter().find(fits).filter(|_| template_knows_tools);
         let tools = row.map_or(ToolFormat::Object, |row| row.format);
         let reasoning = if is_harmony {
@@ -128,7 +129,7 @@ impl ToolFormat {
         &self.row().syntax
     }
 
-    pub(crate) fn row(self) -> &'static Row {
+    pub(crate) fn row(self) -> &'static ToolFormatRow {
         &TABLE[self as usize]
     }
 }

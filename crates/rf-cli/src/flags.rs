@@ -13,7 +13,7 @@ use crate::terminal;
 
 mod rows;
 
-use rows::{Meaning, ROWS, Row, Values};
+use rows::{FlagRow, Meaning, ROWS, Values};
 
 /// Rewrites the arguments for clap, from the name of the program on: flags of [`ROWS`], a model in
 /// place of a command, and commands of the names that llama.cpp has.
@@ -106,12 +106,12 @@ fn meaning(command: &str, flag: &str) -> Option<Meaning> {
     if !flag.starts_with('-') {
         return None;
     }
-    let is_row = |row: &&Row| {
+    let is_row = |row: &&FlagRow| {
         row.commands.split(' ').any(|known| known == command)
             && row.names.split(' ').any(|known| known == flag)
     };
     // A flag of one command may take a value that the same flag of others does not.
-    let commands = |row: &&Row| row.commands.split(' ').count();
+    let commands = |row: &&FlagRow| row.commands.split(' ').count();
     ROWS.iter().filter(is_row).min_by_key(commands).map(|row| row.meaning)
 }
 
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn every_row_does_what_it_says() {
-        for Row { commands, names, meaning } in ROWS {
+        for FlagRow { commands, names, meaning } in ROWS {
             for (command, flag) in commands
                 .split(' ')
                 .flat_map(|command| names.split(' ').map(move |flag| (command, flag)))

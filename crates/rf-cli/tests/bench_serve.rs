@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rf_bench::{
     Error, Interrupt,
     model::ModelFile,
-    serve::{Arrivals, Comparison, Load, Programs, ServerOptions, compare},
+    serve::{Arrivals, Load, Programs, ServeComparison, ServerOptions, compare},
 };
 
 const LOADS: [Load; 2] = [
@@ -27,7 +27,7 @@ const LOADS: [Load; 2] = [
     },
 ];
 
-fn measure(program: &str, interrupt: &Interrupt) -> Result<Vec<Comparison>, Error> {
+fn measure(program: &str, interrupt: &Interrupt) -> Result<Vec<ServeComparison>, Error> {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let model = ModelFile::new(checkout, None);
     let options = ServerOptions { repetitions: 2, ..ServerOptions::new(1, false, &LOADS) };
@@ -39,7 +39,7 @@ fn measure(program: &str, interrupt: &Interrupt) -> Result<Vec<Comparison>, Erro
 fn every_request_of_every_load_is_timed() {
     let comparisons = measure(env!("CARGO_BIN_EXE_rf-cli"), &Interrupt::default()).unwrap();
     assert_eq!(comparisons.iter().map(|one| one.load).collect::<Vec<_>>(), LOADS);
-    for Comparison { load, ours, theirs } in &comparisons {
+    for ServeComparison { load, ours, theirs } in &comparisons {
         assert_eq!((ours.len(), theirs.len()), (2, 0));
         for request in ours.iter().flat_map(|run| &run.requests) {
             assert_eq!(request.prompt_tokens, load.shared_tokens + load.prompt_tokens);

@@ -12,14 +12,14 @@ use crate::error::Error;
 use crate::imatrix::Imatrix;
 use crate::mix::Mix;
 use crate::model::Part;
-use crate::rules::{Options, Target, targets};
+use crate::rules::{Options, TensorFormat, targets};
 
 /// A planned conversion: the format of each tensor is chosen, nothing is written.
 #[derive(Debug)]
 pub struct Conversion<'a> {
     gguf: &'a Gguf,
     output: PathBuf,
-    targets: Vec<Target>,
+    targets: Vec<TensorFormat>,
     /// By tensor.
     importance: Vec<Option<Importance>>,
     writer: GgufWriter,
@@ -156,7 +156,7 @@ fn is_same_file(_: &Path, _: &Path) -> bool {
     false
 }
 
-fn check_requantization(gguf: &Gguf, targets: &[Target]) -> Result<(), Error> {
+fn check_requantization(gguf: &Gguf, targets: &[TensorFormat]) -> Result<(), Error> {
     for (tensor, target) in gguf.tensors().iter().zip(targets) {
         let dtype = tensor.dtype()?;
         if dtype != target.dtype && !dtype.is_float() {
@@ -196,7 +196,7 @@ fn importance_of(
 fn declare(
     gguf: &Gguf,
     mix: &Mix,
-    targets: &[Target],
+    targets: &[TensorFormat],
     imatrix: Option<&Imatrix>,
 ) -> Result<GgufWriter, rf_gguf::Error> {
     const FILE_TYPE: &str = "general.file_type";

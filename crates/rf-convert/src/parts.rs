@@ -7,7 +7,7 @@ use crate::model::{ModelShape, Part};
 
 /// A tensor as the rules see it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct TensorPlace {
     pub(crate) part: Part,
     /// Tensors of the part before this one, in the order of layers.
     pub(crate) index: usize,
@@ -29,7 +29,7 @@ impl Mix {
     }
 
     /// The format of a matrix other than the output.
-    pub(crate) fn matrix(&self, shape: &ModelShape, place: Place) -> DType {
+    pub(crate) fn matrix(&self, shape: &ModelShape, place: TensorPlace) -> DType {
         match place.part {
             Part::Embedding => self.embedding(),
             Part::AttentionV => self.attention_v(shape, place),
@@ -62,8 +62,8 @@ impl Mix {
         }
     }
 
-    fn attention_v(&self, shape: &ModelShape, place: Place) -> DType {
-        let Place { index, has_imatrix, .. } = place;
+    fn attention_v(&self, shape: &ModelShape, place: TensorPlace) -> DType {
+        let TensorPlace { index, has_imatrix, .. } = place;
         let count = shape.num_attention_v;
         let shared = shape.heads_per_kv_head >= 4;
         let dtype = match self.recipe {
@@ -135,8 +135,8 @@ impl Mix {
         }
     }
 
-    fn ffn_down(&self, shape: &ModelShape, place: Place) -> DType {
-        let Place { index, layer, has_imatrix, .. } = place;
+    fn ffn_down(&self, shape: &ModelShape, place: TensorPlace) -> DType {
+        let TensorPlace { index, layer, has_imatrix, .. } = place;
         let num_layers = shape.num_layers;
         let is_early = layer < num_layers / 8;
         let has_more_bits = has_more_bits(layer, num_layers);

@@ -14,7 +14,7 @@ use rf_quant::{DType, Family};
 use crate::imatrix::Imatrix;
 use crate::mix::{Mix, Recipe};
 use crate::model::{ModelShape, Part, layer_of};
-use crate::parts::Place;
+use crate::parts::TensorPlace;
 
 /// Changes to the rules of a mix.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +70,7 @@ pub fn format_of_name(name: &str) -> Result<DType, String> {
 
 /// The chosen format of one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct TensorFormat {
     pub(crate) dtype: DType,
     /// The format of the rules, if the rows are not whole blocks of it.
     pub(crate) fallback_from: Option<DType>,
@@ -85,12 +85,12 @@ pub(crate) fn targets(
     mix: &Mix,
     gguf: &Gguf,
     options: &Options<'_>,
-) -> Result<Vec<Target>, rf_gguf::Error> {
+) -> Result<Vec<TensorFormat>, rf_gguf::Error> {
     let tensors = gguf.tensors();
     let shape = ModelShape::of(gguf)?;
     let mut targets = Vec::with_capacity(tensors.len());
     for tensor in tensors {
-        targets.push(Target { dtype: tensor.dtype()?, fallback_from: None });
+        targets.push(TensorFormat { dtype: tensor.dtype()?, fallback_from: None });
     }
     // llama.cpp counts layers in this order, whatever the order of the file.
     let mut order: Vec<usize> = (0..tensors.len()).collect();
@@ -144,7 +144,7 @@ impl Mix {
         let index = seen.count(part);
         // Experts of one layer are several tensors in old files.
         let named = layer_of(tensor.name()).filter(|_| shape.num_experts > 1);
-        self.matrix(shape, Place { part, index, layer: named.unwrap_or(index), has_imatrix })
+        self.matrix(shape, TensorPlace { part, index, layer: named.unwrap_or(index), has_imatrix })
     }
 }
 
@@ -187,10 +187,10 @@ const KEPT: [&str; 31] = [
 ];
 
 /// `wanted`, or the nearest format whose blocks fill rows of `columns` values.
-fn fitting(wanted: DType, columns: u64) -> Target {
+fn fitting(wanted: DType, columns: u64) -> TensorFormat {
     let fits = |dtype: DType| columns.is_multiple_of(dtype.block_elements() as u64);
     if fits(wanted) {
-        return Target { dtype: wanted, fallback_from: None };
+        return TensorFormat { dtype: wanted, fallback_from: None };
     }
     let smaller_blocks = match wanted {
         DType::Q2K | DType::Q3K | DType::Tq1_0 | DType::Tq2_0 => DType::Q4_0,
@@ -202,7 +202,7 @@ fn fitting(wanted: DType, columns: u64) -> Target {
         _ => DType::F16,
     };
     let dtype = if fits(smaller_blocks) { smaller_blocks } else { DType::F16 };
-    Target { dtype, fallback_from: Some(wanted) }
+    TensorFormat { dtype, fallback_from: Some(wanted) }
 }
 
 #[cfg(test)]

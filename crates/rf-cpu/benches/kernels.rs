@@ -11,8 +11,8 @@ use std::time::Duration;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
-use rf_graph::case::{Case, Schedule, Timer, attention, matmul};
 use rf_graph::{DType, KvType, OpCost, Peak};
+use rf_oracle::case::{Case, Schedule, Timer, attention, matmul};
 
 /// Weight rows: the panels fit into L2 at a typical number of columns.
 const ROWS: usize = 256;

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
-use rf_graph::case::{Case, cases};
-use rf_graph::conformance::{Deviation, Outcome, for_all, prepare};
 use rf_graph::{
-    Backend, BackendError, Batch, DType, Executor, NonFiniteWeight, Output, ReferenceBackend,
-    RowKind, Span, Weight,
+    Backend, BackendError, Batch, DType, Executor, NonFiniteWeight, Output, RowKind, Span, Weight,
 };
 use rf_kv::{CopyPage, PageGroup, PageId};
+use rf_oracle::ReferenceBackend;
+use rf_oracle::case::{Case, cases};
+use rf_oracle::conformance::{Deviation, Outcome, for_all, prepare};
 
 /// Cases that this backend does not pass: the prefix of the name, and the reason.
 const IGNORED: [(&str, &str); 0] = [];

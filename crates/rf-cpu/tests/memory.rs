@@ -2,8 +2,8 @@
 //! conformance table.
 
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_graph::case::cases;
 use rf_graph::{Backend, Fusions, Program, fuse};
+use rf_oracle::case::cases;
 
 #[test]
 fn the_memory_need_is_what_an_executor_holds() {

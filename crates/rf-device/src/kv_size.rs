@@ -125,7 +125,7 @@ fn contexts(context: usize, count: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use rf_graph::ReferenceBackend;
+    use rf_oracle::ReferenceBackend;
     use rf_testing::engine::tiny as model;
 
     use super::*;

@@ -127,7 +127,8 @@ fn into_layers_do_not_fit(error: Error) -> Error {
 #[cfg(test)]
 pub(crate) mod tests {
     use rf_gguf::{Gguf, GgufWriter, TensorPlan};
-    use rf_graph::{Backend, DType, ReferenceBackend};
+    use rf_graph::{Backend, DType};
+    use rf_oracle::ReferenceBackend;
     use rf_testing::StubBackend;
     use rf_testing::engine::tiny as model;
 

@@ -12,12 +12,12 @@ use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use rf_graph::case::cases;
-use rf_graph::conformance::{self, Outcome};
 pub use rf_hip::Platform;
 use rf_hip::{Compiler, DeviceInfo, Runtime};
 use rf_kernels::objects::{self, Choice};
 use rf_kernels::{GpuBackend, GpuOptions, graph_problem};
+use rf_oracle::case::cases;
+use rf_oracle::conformance::{self, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, sentence};

@@ -13,7 +13,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-pub use rf_kernels::tune::Comparison;
+pub use rf_kernels::tune::TrialComparison;
 pub use rf_kernels::tuning::Tuning;
 use rf_kernels::tuning::{Knob, format_named};
 use rf_kernels::{GpuBackend, objects};

@@ -15,5 +15,5 @@ pub(crate) mod traffic;
 pub use card::{Card, Cards, CardsError};
 pub use estimate::{Assumptions, Bound, Estimate};
 pub use issue::{Unit, UnitCycles};
-pub use profile::{Costs, KernelProfile, Profile, Row};
+pub use profile::{Costs, InstructionCost, KernelProfile, Profile};
 pub use traffic::Accesses;

@@ -13,13 +13,13 @@ pub struct Fault {
     /// The name of the kernel.
     pub kernel: String,
     /// The place, if a wave executed an instruction.
-    pub place: Option<Box<Place>>,
+    pub place: Option<Box<FaultPlace>>,
 }
 
 /// Where a fault happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Place {
+pub struct FaultPlace {
     /// The offset of the instruction in the code object.
     pub address: u64,
     /// The file and the line of the source, if the code object has them.

@@ -70,12 +70,12 @@ mod memory;
 
 pub use check::{Checks, UnknownCheck};
 pub use code_object::{
-    Argument, ArgumentKind, CodeObject, Grid, Hidden, Kernel, LoadedCode, SourceLines, UserSgpr,
-    select_bundle,
+    Argument, ArgumentKind, ArgumentMetadata, CodeObject, Grid, Hidden, Kernel, KernelMetadata,
+    LoadedCode, SourceLines, UserSgpr, kernel_metadata, select_bundle,
 };
 pub use error::Error;
 pub use execute::{Counters, Launch, Options, Program, dispatch};
-pub use fault::{Fault, FaultKind, Place, RaceCause};
+pub use fault::{Fault, FaultKind, FaultPlace, RaceCause};
 pub use isa::{Arch, Family};
 pub use memory::{
     AccessFault, Allocation, AllocationKind, AllocationRange, Hint, Memory, MemoryOptions, Ranges,

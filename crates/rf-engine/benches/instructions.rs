@@ -18,8 +18,8 @@ use std::path::Path;
 
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs, Session};
-use rf_graph::case::{Case, CaseBatch, cases};
 use rf_graph::{Backend, Executor, Output, RowKind};
+use rf_oracle::case::{Case, CaseBatch, cases};
 
 /// The conformance cases that are counted, by the start and the end of their names: every format
 /// and every op, each in few shapes.

@@ -67,7 +67,7 @@
 //! use rf_engine::sampling::SamplerConfig;
 //! use rf_engine::scheduler::{Event, Request, Scheduler, SchedulerOptions};
 //! use rf_engine::{Engine, EngineOptions, GenerateOptions, Model};
-//! use rf_graph::ReferenceBackend;
+//! use rf_oracle::ReferenceBackend;
 //!
 //! let model = Model::open("../../golden/arch/smollm3.gguf")?;
 //! let options = EngineOptions { context_tokens: Some(64), ..EngineOptions::default() };

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use rf_engine::{ActivationSums, Activations, EngineOptions, Error, Model};
-use rf_graph::{Backend, KvType, ReferenceBackend};
+use rf_graph::{Backend, KvType};
+use rf_oracle::ReferenceBackend;
 use rf_testing::engine::{cpu, golden};
 use rf_testing::prompt;
 

@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
-use rf_graph::{Backend, HybridBackend, Layout, ReferenceBackend};
+use rf_graph::{Backend, HybridBackend, Layout};
+use rf_oracle::ReferenceBackend;
 use rf_testing::engine::{cpu, golden, tiny};
 use rf_testing::{demo_model, prompt};
 

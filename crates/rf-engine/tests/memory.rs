@@ -5,10 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use rf_engine::{Engine, EngineOptions, Error, Model};
-use rf_graph::{
-    Backend, BackendError, HybridBackend, KvLayer, KvLayout, KvType, Layout, ReferenceBackend,
-};
+use rf_graph::{Backend, BackendError, HybridBackend, KvLayer, KvLayout, KvType, Layout};
 use rf_kv::PageGroup;
+use rf_oracle::ReferenceBackend;
 use rf_testing::engine::{cpu, golden, tiny};
 use rf_testing::{StubBackend, demo_model, golden_model, golden_models, tiny_model};
 

@@ -4,7 +4,7 @@
 
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
 use rf_gguf::{Gguf, GgufWriter};
-use rf_graph::ReferenceBackend;
+use rf_oracle::ReferenceBackend;
 use rf_quant::DType;
 
 /// The test model in F32, with a factor on a matrix: in its values, or as a tensor beside it.

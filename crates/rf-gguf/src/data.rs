@@ -8,13 +8,13 @@ use crate::mmap::MappedFile;
 
 /// The bytes of one file.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum FileBytes {
     Mapped(MappedFile),
     Static(&'static [u8]),
     Owned(Vec<u8>),
 }
 
-impl Deref for Source {
+impl Deref for FileBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -33,7 +33,7 @@ impl Deref for Source {
 /// operating system kills this process when it touches a missing page.
 #[derive(Clone)]
 pub struct TensorData {
-    source: Arc<Source>,
+    source: Arc<FileBytes>,
     // Always a valid range of `source`.
     start: usize,
     length_bytes: usize,
@@ -41,7 +41,7 @@ pub struct TensorData {
 
 impl TensorData {
     /// `range` must be inside the source. Callers check it when they open the file.
-    pub(crate) fn new(source: Arc<Source>, range: Range<usize>) -> Self {
+    pub(crate) fn new(source: Arc<FileBytes>, range: Range<usize>) -> Self {
         debug_assert!(range.start <= range.end && range.end <= source.len());
         Self { source, start: range.start, length_bytes: range.len() }
     }
@@ -49,7 +49,7 @@ impl TensorData {
     /// Bytes in memory, such as those of a generated tensor.
     pub fn from_vec(bytes: Vec<u8>) -> Self {
         let range = 0..bytes.len();
-        Self::new(Arc::new(Source::Owned(bytes)), range)
+        Self::new(Arc::new(FileBytes::Owned(bytes)), range)
     }
 
     /// A part of these bytes, such as one expert of a stack. `None` when it is out of range.
@@ -65,12 +65,12 @@ impl TensorData {
     /// Returns true if the bytes belong to a mapped file, so that [`release`](Self::release) has an
     /// effect.
     pub fn is_mapped(&self) -> bool {
-        matches!(*self.source, Source::Mapped(_))
+        matches!(*self.source, FileBytes::Mapped(_))
     }
 
     /// Hints that the bytes will be read soon. Does nothing for bytes in memory.
     pub fn prefetch(&self) {
-        if let Source::Mapped(map) = &*self.source {
+        if let FileBytes::Mapped(map) = &*self.source {
             map.prefetch(self.start, self.length_bytes);
         }
     }
@@ -80,7 +80,7 @@ impl TensorData {
     ///
     /// The handle stays valid and reads the file again. Does nothing for bytes in memory.
     pub fn release(&self) {
-        if let Source::Mapped(map) = &*self.source {
+        if let FileBytes::Mapped(map) = &*self.source {
             map.release(self.start, self.length_bytes);
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::data::{Source, TensorData};
+use crate::data::{FileBytes, TensorData};
 use crate::error::{Error, Problem, Subject};
 use crate::metadata::{Duplicate, Metadata, index_by_name};
 use crate::mmap::MappedFile;
@@ -27,7 +27,7 @@ pub struct Gguf {
     tensors: Vec<TensorInfo>,
     // Indices into `tensors`, sorted by name.
     by_name: Vec<usize>,
-    parts: Vec<Arc<Source>>,
+    parts: Vec<Arc<FileBytes>>,
     paths: Vec<PathBuf>,
 }
 
@@ -57,7 +57,7 @@ impl Gguf {
     ///
     /// When the bytes break a rule of the format, or are one part of a split model.
     pub fn from_static(bytes: &'static [u8]) -> Result<Self, Error> {
-        Self::from_memory(Source::Static(bytes))
+        Self::from_memory(FileBytes::Static(bytes))
     }
 
     /// Reads a model from memory.
@@ -66,7 +66,7 @@ impl Gguf {
     ///
     /// When the bytes break a rule of the format, or are one part of a split model.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, Error> {
-        Self::from_memory(Source::Owned(bytes))
+        Self::from_memory(FileBytes::Owned(bytes))
     }
 
     /// The version of the format: 2 or 3.
@@ -136,7 +136,7 @@ impl Gguf {
         self.parts.iter().map(|part| part.len() as u64).sum()
     }
 
-    fn from_memory(source: Source) -> Result<Self, Error> {
+    fn from_memory(source: FileBytes) -> Result<Self, Error> {
         let opened = Opened::parse(source)?;
         match split::part(&opened.parsed.metadata)? {
             None => Self::assemble(opened, Vec::new(), Vec::new()),
@@ -219,12 +219,12 @@ impl Gguf {
 
 /// One opened and parsed file.
 struct Opened {
-    source: Arc<Source>,
+    source: Arc<FileBytes>,
     parsed: Parsed,
 }
 
 impl Opened {
-    fn parse(source: Source) -> Result<Self, Error> {
+    fn parse(source: FileBytes) -> Result<Self, Error> {
         let source = Arc::new(source);
         let parsed = parse(&source)?;
         Ok(Self { source, parsed })
@@ -250,6 +250,6 @@ impl Opened {
         }
         let file = File::open(path).map_err(fail("open"))?;
         let map = MappedFile::new(&file).map_err(fail("map"))?;
-        Self::parse(Source::Mapped(map)).map_err(|error| error.in_file(path))
+        Self::parse(FileBytes::Mapped(map)).map_err(|error| error.in_file(path))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cursor::{Cursor, Fault};
-use crate::data::Source;
+use crate::data::FileBytes;
 use crate::error::{Error, Problem, Subject};
 use crate::metadata::{Entry, Metadata};
 use crate::tensor::{MAX_DIMENSIONS, Shape, TensorInfo};
@@ -32,7 +32,7 @@ pub(crate) struct Parsed {
 }
 
 /// Parses one file.
-pub(crate) fn parse(source: &Arc<Source>) -> Result<Parsed, Error> {
+pub(crate) fn parse(source: &Arc<FileBytes>) -> Result<Parsed, Error> {
     let mut cursor = Cursor::new(source, 0);
     let version = version(&mut cursor, source)?;
     let header = |fault: Fault| fault.about(Subject::Header);
@@ -300,7 +300,7 @@ pub(crate) fn check_tensor(shape: &[u64], ty: TensorType) -> Result<Option<u64>,
 fn place_tensors(
     entries: &[TensorEntry<'_>],
     data_start: u64,
-    source: &Arc<Source>,
+    source: &Arc<FileBytes>,
 ) -> Result<Vec<TensorInfo>, Error> {
     let file_bytes = source.len() as u64;
     let mut order: Vec<usize> = (0..entries.len()).collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rf_quant::DType;
 
-use crate::data::{Source, TensorData};
+use crate::data::{FileBytes, TensorData};
 use crate::error::Error;
 use crate::tensor_type::TensorType;
 
@@ -18,7 +18,7 @@ pub struct TensorInfo {
     pub(crate) name: Box<str>,
     pub(crate) shape: Shape,
     pub(crate) ty: TensorType,
-    pub(crate) source: Arc<Source>,
+    pub(crate) source: Arc<FileBytes>,
     // Always a valid range of `source`.
     pub(crate) start: usize,
     pub(crate) length_bytes: usize,

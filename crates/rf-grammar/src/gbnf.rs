@@ -29,7 +29,7 @@ pub fn gbnf_to_lark(gbnf: &str) -> Result<String, Error> {
         }
     }
     if !names.contains_key("root") {
-        return Err(parse::Place::START.error(gbnf, "there is no rule `root`".to_owned()));
+        return Err(parse::GrammarPosition::START.error(gbnf, "there is no rule `root`".to_owned()));
     }
     let mut writer = Writer { gbnf, names, starts: Starts::new(&rules), lark: String::new() };
     for rule in &rules {

@@ -48,6 +48,12 @@ impl Graph {
     pub fn output(&self) -> ValueId {
         self.output
     }
+
+    /// The same ops with another value as the output, to look at what a program computes within.
+    #[must_use]
+    pub fn with_output(self, output: ValueId) -> Self {
+        Self { output, ..self }
+    }
 }
 
 /// Consecutive ops that run without the caller. A stage gets every value that it needs from the

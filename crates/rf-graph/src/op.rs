@@ -14,7 +14,7 @@ mod router;
 
 pub use attention::{Attention, PositionScale, QkNorm, Rope, RopeAppend, RopeStyle};
 pub use builder::GraphBuilder;
-pub use experts::{Combine, ExpertMatMul, ExpertProjection};
+pub use experts::{Combine, ExpertMatMul, ExpertProjection, combine_experts};
 pub use function::{Activation, Function};
 pub use matmul::{Epilogue, MatMul, Projection, Prologue, RowNorm};
 pub use recurrent::{CausalConv, DeltaHeads, DeltaNet, StateSpace, StateSpaceHeads};

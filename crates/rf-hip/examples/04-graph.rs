@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, reason = "prints the result of an example")]
 #![expect(unsafe_code, reason = "a launch is as safe as its kernel")]
 
+#[path = "../tests/axpy/mod.rs"]
 mod axpy;
 
 use std::time::Instant;

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
 #![expect(unsafe_code, reason = "a launch is as safe as its kernel")]
 
-#[path = "../examples/axpy/mod.rs"]
 mod axpy;
 
 use axpy::{Axpy, BLOCK};

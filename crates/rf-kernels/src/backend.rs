@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rf_graph::case::{Format, measure_peak};
-use rf_graph::{Backend, BackendError, Executor, Fusions, MemoryNeed, Peak, Program, Progress};
+use rf_graph::{
+    Backend, BackendError, Executor, Fusions, MemoryNeed, OperandFormat, Peak, Program, Progress,
+};
 use rf_hip::{DeviceInfo, Platform, Runtime, SyncMode};
+use rf_oracle::case::measure_peak;
 
 use crate::error::Error;
 use crate::exec::{self, FUSIONS, GpuExecutor};
@@ -100,7 +102,7 @@ impl GpuBackend {
     pub fn with_loaded_tuning(
         &self,
         mut tuning: Tuning,
-        refused: &mut dyn FnMut(Knob, Format, Error),
+        refused: &mut dyn FnMut(Knob, OperandFormat, Error),
     ) -> Self {
         let all = tuning;
         for (knob, format, value) in all.values() {
@@ -128,7 +130,7 @@ impl GpuBackend {
 
     /// A digest of the code to which a choice applies, and of the number of compute units; `None`
     /// if this device has no such code. A choice that was measured with other code does not hold.
-    pub fn code_digest(&self, knob: Knob, format: Format) -> Option<u128> {
+    pub fn code_digest(&self, knob: Knob, format: OperandFormat) -> Option<u128> {
         knob.kernel(format).and_then(|kernel| self.gpu.code_digest(kernel))
     }
 

@@ -9,8 +9,9 @@
 
 use std::time::{Duration, Instant};
 
-use rf_graph::case::{self, Case, CaseBatch, Format, Shape, Timer};
+use rf_graph::OperandFormat;
 use rf_graph::{Backend, BackendError, OpCost};
+use rf_oracle::case::{self, Case, CaseBatch, Shape, Timer};
 
 use crate::GpuBackend;
 use crate::params::MatrixUnit;
@@ -20,7 +21,7 @@ use crate::tuning::Knob;
 #[derive(Debug)]
 pub struct Group {
     op: String,
-    format: Option<Format>,
+    format: Option<OperandFormat>,
     cases: Vec<Case>,
     /// False if the group has some of its cases only.
     is_whole: bool,
@@ -82,7 +83,7 @@ impl Group {
 /// The backend with tiles of 256 tokens for the matmuls of a case that fills them, if its formulas
 /// choose these tiles for larger matrices only (NVIDIA).
 pub fn with_wide_tiles(backend: &GpuBackend, case: &Case) -> Option<GpuBackend> {
-    let format @ Format::Weight(_) = case.format()? else { return None };
+    let format @ OperandFormat::Weight(_) = case.format()? else { return None };
     let most_tokens = case.batches().iter().map(CaseBatch::tokens).max()?;
     let mut tuning = *backend.tuning();
     let differs = backend.matmul_device().matrix_unit == MatrixUnit::Nvidia

@@ -9,11 +9,12 @@
 
 use std::time::{Duration, Instant};
 
-use rf_graph::case::{
-    Case, CaseBatch, Format, Schedule, Timer, attention, feed_forward, gated_unit, matmul,
-};
-use rf_graph::conformance::Deviation;
+use rf_graph::OperandFormat;
 use rf_graph::{Backend, BackendError, DType, KvType, Output};
+use rf_oracle::case::{
+    Case, CaseBatch, Schedule, Timer, attention, feed_forward, gated_unit, matmul,
+};
+use rf_oracle::conformance::Deviation;
 
 use crate::GpuBackend;
 use crate::params::{FEW_TOKENS, MIN_SPLIT_KEYS, MatmulDevice, MatrixUnit};
@@ -59,7 +60,7 @@ pub struct Trial {
 #[non_exhaustive]
 pub enum Verdict {
     /// The results are right.
-    Measured(Comparison),
+    Measured(TrialComparison),
     /// The results differ from those of the formulas' choice.
     Wrong {
         /// NMSE of the difference.
@@ -71,7 +72,7 @@ pub enum Verdict {
 
 /// Times of a step: with the formulas' choice, and with the value of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Comparison {
+pub struct TrialComparison {
     /// The smaller median of two, in seconds, with the formulas' choice.
     pub default_s: f64,
     /// The smaller median of two, in seconds, with the value of the trial.
@@ -112,41 +113,41 @@ pub fn trials(backend: &GpuBackend, subjects: &[Subject]) -> Vec<Trial> {
 const COLUMNS: usize = 4096;
 
 /// Returns true if a device has launches with a choice for a format.
-fn applies(knob: Knob, format: Format, device: MatmulDevice) -> bool {
+fn applies(knob: Knob, format: OperandFormat, device: MatmulDevice) -> bool {
     use Knob::{SkinnyGroups16, SkinnyGroups32, SkinnyGroups64};
     let untuned = MatmulDevice { tuning: Tuning::NONE, ..device };
     match (knob, format) {
         (
             Knob::MatvecWaves | Knob::GluWaves | Knob::MatvecRowsSteps | Knob::GluSteps,
-            Format::Weight(dtype),
+            OperandFormat::Weight(dtype),
         ) => !dtype.is_float(),
-        (Knob::PrefillBits, Format::Weight(dtype)) => {
+        (Knob::PrefillBits, OperandFormat::Weight(dtype)) => {
             !dtype.is_float() && device.matrix_unit != MatrixUnit::None
         }
-        (Knob::PrefillTile | Knob::PrefillCuMode, Format::Weight(dtype)) => {
+        (Knob::PrefillTile | Knob::PrefillCuMode, OperandFormat::Weight(dtype)) => {
             untuned.halves(dtype, COLUMNS)
         }
-        (SkinnyGroups16 | SkinnyGroups32 | SkinnyGroups64, Format::Weight(dtype)) => {
+        (SkinnyGroups16 | SkinnyGroups32 | SkinnyGroups64, OperandFormat::Weight(dtype)) => {
             device.is_skinny(dtype, COLUMNS)
         }
-        (Knob::SkinnyTokens, Format::Weight(dtype)) => {
+        (Knob::SkinnyTokens, OperandFormat::Weight(dtype)) => {
             device.is_skinny(dtype, COLUMNS) && untuned.halves(dtype, COLUMNS)
         }
-        (Knob::MatvecTokens, Format::Weight(dtype)) => {
+        (Knob::MatvecTokens, OperandFormat::Weight(dtype)) => {
             !dtype.is_float() && device.matrix_unit == MatrixUnit::None
         }
-        (Knob::DecodeGroups | Knob::DecodeKeys, Format::Cache(_)) => true,
+        (Knob::DecodeGroups | Knob::DecodeKeys, OperandFormat::Cache(_)) => true,
         _ => false,
     }
 }
 
 /// The value that the formulas choose for a format, where they choose one for all shapes.
-fn default_value(knob: Knob, format: Format, device: MatmulDevice) -> Option<u32> {
+fn default_value(knob: Knob, format: OperandFormat, device: MatmulDevice) -> Option<u32> {
     let untuned = MatmulDevice { tuning: Tuning::NONE, ..device };
     match (knob, format) {
         (Knob::MatvecWaves | Knob::MatvecTokens, _) => Some(8),
         (Knob::DecodeKeys, _) => Some(MIN_SPLIT_KEYS as u32),
-        (Knob::PrefillBits, Format::Weight(dtype)) => {
+        (Knob::PrefillBits, OperandFormat::Weight(dtype)) => {
             Some(if untuned.halves(dtype, COLUMNS) { 16 } else { 8 })
         }
         (Knob::PrefillTile, _) if device.matrix_unit != MatrixUnit::Nvidia => Some(256),
@@ -162,10 +163,10 @@ fn default_value(knob: Knob, format: Format, device: MatmulDevice) -> Option<u32
 
 impl Subject {
     /// The format.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> OperandFormat {
         match *self {
-            Self::Matrix { dtype, .. } => Format::Weight(dtype),
-            Self::Cache { kv, .. } => Format::Cache(kv),
+            Self::Matrix { dtype, .. } => OperandFormat::Weight(dtype),
+            Self::Cache { kv, .. } => OperandFormat::Cache(kv),
         }
     }
 }
@@ -177,7 +178,7 @@ impl Trial {
     }
 
     /// The format.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> OperandFormat {
         self.subject.format()
     }
 
@@ -279,7 +280,7 @@ fn results(backend: &GpuBackend, case: &Case) -> Result<Vec<Vec<f32>>, BackendEr
 fn compare<E>(
     block_s: f64,
     step: &mut dyn FnMut(usize) -> Result<f64, E>,
-) -> Result<Comparison, E> {
+) -> Result<TrialComparison, E> {
     const MIN_STEPS: usize = 5;
     let mut median = |side: usize| {
         let (mut times, mut sum_s) = (Vec::new(), 0.0);
@@ -295,7 +296,7 @@ fn compare<E>(
     let second: [f64; 2] = [median(0)?, median(1)?];
     let [default_s, tuned_s] = [0, 1].map(|side| first[side].min(second[side]));
     let is_faster = first[1].max(second[1]) <= (1.0 - MIN_GAIN) * default_s;
-    Ok(Comparison { default_s, tuned_s, is_faster })
+    Ok(TrialComparison { default_s, tuned_s, is_faster })
 }
 
 #[cfg(test)]
@@ -305,7 +306,7 @@ mod tests {
     use super::*;
 
     /// Steps that take these seconds: of either side before and after the first round.
-    fn compared(default: [f64; 2], tuned: [f64; 2]) -> Comparison {
+    fn compared(default: [f64; 2], tuned: [f64; 2]) -> TrialComparison {
         let (mut last, mut turns) = (1, 0);
         let mut step = |side: usize| {
             if side != last {
@@ -322,7 +323,7 @@ mod tests {
     #[test]
     fn a_value_must_be_faster_by_three_percent_in_both_rounds() {
         let faster = compared([0.1, 0.11], [0.09, 0.095]);
-        assert_eq!(faster, Comparison { default_s: 0.1, tuned_s: 0.09, is_faster: true });
+        assert_eq!(faster, TrialComparison { default_s: 0.1, tuned_s: 0.09, is_faster: true });
         assert!(!compared([0.1, 0.1], [0.098, 0.098]).is_faster);
         // The clock of the card rose in between.
         assert!(!compared([0.1, 0.08], [0.09, 0.075]).is_faster);

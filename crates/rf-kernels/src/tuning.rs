@@ -8,8 +8,7 @@
 //! Some choices are in the code of a kernel. ROCm's compiler makes such a variant from the
 //! embedded sources on the user's machine; NVIDIA's driver has no compiler for them.
 
-use rf_graph::KvType;
-use rf_graph::case::Format;
+use rf_graph::{KvType, OperandFormat};
 use rf_quant::DType;
 use twox_hash::XxHash3_128;
 
@@ -160,40 +159,40 @@ impl Knob {
     }
 
     /// A kernel of the translation unit to which a choice applies.
-    pub(crate) fn kernel(self, format: Format) -> Option<&'static str> {
+    pub(crate) fn kernel(self, format: OperandFormat) -> Option<&'static str> {
         self.kernels(format)[0]
     }
 
     /// The kernels whose launches or code a choice changes, or one of their unit.
-    pub(crate) fn kernels(self, format: Format) -> [Option<&'static str>; 2] {
+    pub(crate) fn kernels(self, format: OperandFormat) -> [Option<&'static str>; 2] {
         let also = match (self, format) {
-            (Self::PrefillCuMode, Format::Weight(dtype)) => {
+            (Self::PrefillCuMode, OperandFormat::Weight(dtype)) => {
                 Some(kernel_name!(dtype, "matmul_middle_", "_f16_f32"))
             }
             _ => None,
         };
         let first = match (self, format) {
-            (Self::MatvecWaves | Self::MatvecRowsSteps, Format::Weight(dtype)) => {
+            (Self::MatvecWaves | Self::MatvecRowsSteps, OperandFormat::Weight(dtype)) => {
                 Some(kernel_name!(dtype, "matvec_", "_q8_f32_n1"))
             }
-            (Self::MatvecTokens, Format::Weight(dtype)) => {
+            (Self::MatvecTokens, OperandFormat::Weight(dtype)) => {
                 Some(kernel_name!(dtype, "matvec_", "_q8_f32_n8"))
             }
-            (Self::GluWaves | Self::GluSteps, Format::Weight(dtype)) => {
+            (Self::GluWaves | Self::GluSteps, OperandFormat::Weight(dtype)) => {
                 Some(kernel_name!(dtype, "matvec_glu_", "_q8_n1"))
             }
             (
                 Self::PrefillBits | Self::PrefillTile | Self::PrefillCuMode,
-                Format::Weight(dtype),
+                OperandFormat::Weight(dtype),
             ) => Some(kernel_name!(dtype, "matmul_wide_", "_f16_f32")),
             (
                 Self::SkinnyGroups16
                 | Self::SkinnyGroups32
                 | Self::SkinnyGroups64
                 | Self::SkinnyTokens,
-                Format::Weight(dtype),
+                OperandFormat::Weight(dtype),
             ) => Some(kernel_name!(dtype, "matmul_skinny64_", "_f16_f32")),
-            (Self::DecodeGroups | Self::DecodeKeys, Format::Cache(kv)) => match kv {
+            (Self::DecodeGroups | Self::DecodeKeys, OperandFormat::Cache(kv)) => match kv {
                 KvType::F32 => Some("attention_decode_f32_d128_g1"),
                 KvType::F16 => Some("attention_decode_f16_d128_g1"),
                 KvType::Q8_0 => Some("attention_decode_q8_0_d128_g1"),
@@ -207,9 +206,11 @@ impl Knob {
 }
 
 /// The format with the name that tables show, for weights or a KV cache: `Q4_K`, `f16`.
-pub fn format_named(name: &str) -> Option<Format> {
-    let weight = DType::ALL.into_iter().find(|dtype| dtype.name() == name).map(Format::Weight);
-    weight.or_else(|| KvType::ALL.into_iter().find(|kv| kv.name() == name).map(Format::Cache))
+pub fn format_named(name: &str) -> Option<OperandFormat> {
+    let weight =
+        DType::ALL.into_iter().find(|dtype| dtype.name() == name).map(OperandFormat::Weight);
+    weight
+        .or_else(|| KvType::ALL.into_iter().find(|kv| kv.name() == name).map(OperandFormat::Cache))
 }
 
 impl Tuning {
@@ -217,7 +218,7 @@ impl Tuning {
     pub const NONE: Self = Self { values: [[0; BYTES]; FORMATS] };
 
     /// The value of a knob for a format.
-    pub fn get(&self, knob: Knob, format: Format) -> Option<u32> {
+    pub fn get(&self, knob: Knob, format: OperandFormat) -> Option<u32> {
         let number = (bits_of(self.values[position(format)?]) >> shift(knob)) & MASK;
         knob.values().get((number as usize).checked_sub(1)?).copied()
     }
@@ -235,9 +236,9 @@ impl Tuning {
     }
 
     /// The values that are set.
-    pub(crate) fn values(&self) -> impl Iterator<Item = (Knob, Format, u32)> {
-        let weights = DType::ALL.map(Format::Weight).into_iter();
-        let formats = weights.chain(KvType::ALL.map(Format::Cache));
+    pub(crate) fn values(&self) -> impl Iterator<Item = (Knob, OperandFormat, u32)> {
+        let weights = DType::ALL.map(OperandFormat::Weight).into_iter();
+        let formats = weights.chain(KvType::ALL.map(OperandFormat::Cache));
         let of_formats = formats.zip(self.values).filter(|(_, values)| *values != [0; BYTES]);
         let all = of_formats.flat_map(|(format, _)| Knob::ALL.map(|knob| (knob, format)));
         all.filter_map(|(knob, format)| Some((knob, format, self.get(knob, format)?)))
@@ -245,7 +246,7 @@ impl Tuning {
 
     /// Sets or removes the value of a knob for a format. Returns false if kernels do not support
     /// it.
-    pub fn set(&mut self, knob: Knob, format: Format, value: Option<u32>) -> bool {
+    pub fn set(&mut self, knob: Knob, format: OperandFormat, value: Option<u32>) -> bool {
         let number = match value {
             None => Some(0),
             Some(value) => knob.values().iter().position(|v| *v == value).map(|at| at as u64 + 1),
@@ -281,7 +282,7 @@ impl Default for Tuning {
 
 impl std::fmt::Debug for Tuning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = |knob: Knob, format: Format| format!("{} {}", knob.name(), format.name());
+        let name = |knob: Knob, format: OperandFormat| format!("{} {}", knob.name(), format.name());
         let entries = self.values().map(|(knob, format, value)| (name(knob, format), value));
         f.debug_map().entries(entries).finish()
     }
@@ -300,14 +301,14 @@ fn bits_of(values: [u8; BYTES]) -> u64 {
     values.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
 }
 
-fn position(format: Format) -> Option<usize> {
+fn position(format: OperandFormat) -> Option<usize> {
     match format {
-        Format::Weight(dtype) => DType::ALL.iter().position(|other| *other == dtype),
-        Format::Cache(kv) => {
+        OperandFormat::Weight(dtype) => DType::ALL.iter().position(|other| *other == dtype),
+        OperandFormat::Cache(kv) => {
             let at = KvType::ALL.iter().position(|other| *other == kv);
             at.map(|at| DType::COUNT + at)
         }
-        Format::Mixed => None,
+        OperandFormat::Mixed => None,
     }
 }
 
@@ -318,12 +319,12 @@ mod tests {
     #[test]
     fn a_value_belongs_to_one_knob_and_format() {
         let mut tuning = Tuning::default();
-        let q4 = Format::Weight(DType::Q4K);
+        let q4 = OperandFormat::Weight(DType::Q4K);
         assert!(tuning.set(Knob::MatvecWaves, q4, Some(16)));
-        assert!(tuning.set(Knob::DecodeKeys, Format::Cache(KvType::Fp8), Some(256)));
+        assert!(tuning.set(Knob::DecodeKeys, OperandFormat::Cache(KvType::Fp8), Some(256)));
         assert_eq!(tuning.get(Knob::MatvecWaves, q4), Some(16));
         assert_eq!(tuning.get(Knob::GluWaves, q4), None);
-        assert_eq!(tuning.get(Knob::MatvecWaves, Format::Weight(DType::Q6K)), None);
+        assert_eq!(tuning.get(Knob::MatvecWaves, OperandFormat::Weight(DType::Q6K)), None);
         assert_eq!(tuning.len(), 2);
         assert_eq!(format!("{tuning:?}"), r#"{"matvec_waves Q4_K": 16, "decode_keys fp8": 256}"#);
         assert!(tuning.set(Knob::MatvecWaves, q4, None));
@@ -334,16 +335,16 @@ mod tests {
     fn values_that_kernels_do_not_support_are_refused() {
         let mut tuning = Tuning::default();
         for value in [0, 1, 7, 32, 1 << 16] {
-            assert!(!tuning.set(Knob::MatvecWaves, Format::Weight(DType::Q4K), Some(value)));
+            assert!(!tuning.set(Knob::MatvecWaves, OperandFormat::Weight(DType::Q4K), Some(value)));
         }
-        assert!(!tuning.set(Knob::MatvecWaves, Format::Mixed, Some(16)));
+        assert!(!tuning.set(Knob::MatvecWaves, OperandFormat::Mixed, Some(16)));
         assert!(tuning.is_empty());
     }
 
     #[test]
     fn every_value_is_stored() {
         let mut tuning = Tuning::default();
-        let format = Format::Weight(DType::Q8_0);
+        let format = OperandFormat::Weight(DType::Q8_0);
         for knob in Knob::ALL {
             for &value in knob.values() {
                 assert!(tuning.set(knob, format, Some(value)));
@@ -356,7 +357,7 @@ mod tests {
     #[test]
     fn a_value_in_the_code_is_a_variant_of_its_kernels() {
         let mut tuning = Tuning::default();
-        let q6 = Format::Weight(DType::Q6K);
+        let q6 = OperandFormat::Weight(DType::Q6K);
         assert!(tuning.set(Knob::PrefillCuMode, q6, Some(1)));
         assert!(tuning.set(Knob::GluSteps, q6, Some(0)));
         assert!(tuning.set(Knob::MatvecWaves, q6, Some(16)));
@@ -383,10 +384,10 @@ mod tests {
         }
         assert_eq!(Knob::named("waves"), None);
         for dtype in DType::ALL {
-            assert_eq!(format_named(dtype.name()), Some(Format::Weight(dtype)));
+            assert_eq!(format_named(dtype.name()), Some(OperandFormat::Weight(dtype)));
         }
         for kv in KvType::ALL {
-            assert_eq!(format_named(kv.name()), Some(Format::Cache(kv)));
+            assert_eq!(format_named(kv.name()), Some(OperandFormat::Cache(kv)));
         }
         assert_eq!(format_named("Q4"), None);
     }

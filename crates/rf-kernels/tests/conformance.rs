@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rf_graph::case::{Case, Format, cases};
-use rf_graph::conformance::{Outcome, prepare};
-use rf_graph::{Backend, DType, Fusions, KvType};
+use rf_graph::{Backend, DType, Fusions, KvType, OperandFormat};
 use rf_kernels::tuning::{Knob, Tuning};
 use rf_kernels::{GpuBackend, GpuOptions};
+use rf_oracle::case::{Case, cases};
+use rf_oracle::conformance::{Outcome, prepare};
 
 /// Prefixes of the names of cases that this backend does not pass, each with its reason.
 const IGNORED: [(&str, &str); 0] = [];
@@ -39,8 +39,9 @@ fn large_tiles_pass() {
 /// attention. Weights have three formats: the kernels of the others differ in unpacking only.
 #[test]
 fn other_choices_pass() {
-    let formats = DType::ALL.map(Format::Weight).into_iter();
-    let formats: Vec<Format> = formats.chain(KvType::ALL.map(Format::Cache)).collect();
+    let formats = DType::ALL.map(OperandFormat::Weight).into_iter();
+    let formats: Vec<OperandFormat> =
+        formats.chain(KvType::ALL.map(OperandFormat::Cache)).collect();
     let families = [DType::F16, DType::Q8_0, DType::Q4K];
     let parts = ["/64x256", "/large", "/glu-Silu", "/rms_norm", "attention/long"];
     for is_last in [false, true] {
@@ -53,8 +54,8 @@ fn other_choices_pass() {
         }
         let selects = |case: &Case| {
             let is_of_format = match case.format() {
-                Some(Format::Weight(dtype)) => families.contains(&dtype),
-                Some(Format::Cache(_)) => true,
+                Some(OperandFormat::Weight(dtype)) => families.contains(&dtype),
+                Some(OperandFormat::Cache(_)) => true,
                 _ => false,
             };
             is_of_format && parts.iter().any(|part| case.name().contains(part))

@@ -9,11 +9,11 @@
 use std::{env, process::Command};
 
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_graph::case::{Case, cases};
-use rf_graph::conformance::{Outcome, check};
 use rf_graph::{Backend, BackendError, Output};
 use rf_kernels::{Error, GpuBackend, GpuOptions};
 use rf_kv::PageGroup;
+use rf_oracle::case::{Case, cases};
+use rf_oracle::conformance::{Outcome, check};
 
 /// The environment variable that marks the child process.
 const CHILD: &str = "RF_KERNELS_TEST_ALONE";

@@ -17,9 +17,9 @@ mod stand_in;
 use std::{collections::BTreeMap, fs, time::Duration};
 
 use rf_emu_hip::without_symbols;
-use rf_graph::case::{Case, cases};
 use rf_graph::{Backend, BackendError, Batch, Output};
 use rf_kernels::{Error, GpuBackend, GpuOptions};
+use rf_oracle::case::{Case, cases};
 use stand_in::{Outputs, library, session};
 
 /// `hipErrorInvalidValue`
@@ -195,6 +195,6 @@ fn an_older_runtime_gives_the_same_results() {
     drop(backend);
     let case = case();
     let backend = GpuBackend::new(GpuOptions::default()).unwrap();
-    let outcome = rf_graph::conformance::check(&backend, &case);
-    assert!(matches!(outcome, Ok(rf_graph::conformance::Outcome::Passed { .. })), "{outcome:?}");
+    let outcome = rf_oracle::conformance::check(&backend, &case);
+    assert!(matches!(outcome, Ok(rf_oracle::conformance::Outcome::Passed { .. })), "{outcome:?}");
 }

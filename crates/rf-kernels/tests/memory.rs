@@ -2,8 +2,8 @@
 //! table.
 
 use rf_graph::Backend;
-use rf_graph::case::cases;
 use rf_kernels::{GpuBackend, GpuOptions};
+use rf_oracle::case::cases;
 
 #[test]
 fn the_memory_need_is_what_an_executor_holds() {

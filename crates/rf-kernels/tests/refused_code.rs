@@ -19,13 +19,13 @@ use std::{
     time::Duration,
 };
 
-use rf_graph::case::{Case, Format, cases};
-use rf_graph::conformance::{Outcome, check};
-use rf_graph::{BackendError, DType};
+use rf_graph::{BackendError, DType, OperandFormat};
 use rf_kernels::objects::{Choice, cache_folder, embedded_targets};
 use rf_kernels::tuning::{Knob, Tuning};
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kernels_build::Compiler;
+use rf_oracle::case::{Case, cases};
+use rf_oracle::conformance::{Outcome, check};
 use stand_in::{Outputs, Session, library, session};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -147,7 +147,7 @@ fn refused_code_is_compiled_on_the_machine_and_gives_the_same_results() {
 fn choices_of_code_are_compiled_and_pass() {
     let name = "choices_of_code_are_compiled_and_pass";
     let Some(session) = session_with_compiler(name, &[]) else { return };
-    let format = Format::Weight(DType::Q4K);
+    let format = OperandFormat::Weight(DType::Q4K);
     let parts = ["/37x288", "/large", "/glu-Silu", "/rms_norm"];
     let selects = |case: &Case| {
         case.format() == Some(format) && parts.iter().any(|part| case.name().contains(part))
@@ -200,7 +200,7 @@ fn a_choice_of_code_without_a_compiler_is_left_out() {
     }
     let (outcome, _) = session.run("", || {
         let backend = GpuBackend::new(GpuOptions::default()).unwrap();
-        let format = Format::Weight(DType::Q4K);
+        let format = OperandFormat::Weight(DType::Q4K);
         let mut tuning = Tuning::NONE;
         assert!(tuning.set(Knob::GluSteps, format, Some(2)));
         assert!(tuning.set(Knob::MatvecWaves, format, Some(16)));

@@ -12,9 +12,9 @@ mod stand_in;
 
 use std::time::Duration;
 
-use rf_graph::case::{Case, Schedule, cases, rms_norm};
 use rf_graph::{Backend, BackendError, Batch, Candidate, Executor, Output, Program};
 use rf_kernels::{GpuBackend, GpuOptions};
+use rf_oracle::case::{Case, Schedule, cases, rms_norm};
 use stand_in::{Call, Outputs, Session, library, session};
 
 const LIMIT: Duration = Duration::from_mins(5);

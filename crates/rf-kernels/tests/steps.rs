@@ -12,13 +12,13 @@ mod stand_in;
 use std::path::Path;
 use std::time::Duration;
 
-use rf_graph::case::cases;
 use rf_graph::{
     Backend, BackendError, Batch, Executor, Input, Layout, Output, Program, Span, Split, Turn,
     split,
 };
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kv::{PageGroup, PageId};
+use rf_oracle::case::cases;
 use stand_in::{Call, Outputs, arch, library, session};
 
 const LIMIT: Duration = Duration::from_mins(5);

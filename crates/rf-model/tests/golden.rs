@@ -4,11 +4,10 @@
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
 
 use rf_gguf::Gguf;
-use rf_graph::{
-    Backend, Batch, Executor, Input, KvLayout, KvType, Output, Program, ReferenceBackend, Span,
-};
+use rf_graph::{Backend, Batch, Executor, Input, KvLayout, KvType, Output, Program, Span};
 use rf_kv::PageId;
 use rf_model::{Head, ModelConfig, MtpStage, Pooling, build, supported_architectures};
+use rf_oracle::ReferenceBackend;
 use rf_testing::{GoldenModel, golden_models, golden_models_in, shared};
 
 /// Calls `run` with a model on the reference backend, and a batch of a text whose output is

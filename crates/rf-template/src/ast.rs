@@ -21,14 +21,14 @@ pub(crate) enum Statement {
     /// The branches with their conditions, and the block of `else`.
     If(Vec<(Expr, Block)>, Block),
     For(Box<For>),
-    Set(Target, Expr),
-    SetBlock(Target, Vec<Call>, Block),
+    Set(AssignmentTarget, Expr),
+    SetBlock(AssignmentTarget, Vec<Call>, Block),
     /// Defines the macro with this index.
     Macro(usize),
     /// Prints a call whose `caller` is the call block with this index.
     CallBlock(Expr, usize),
     Filter(Vec<Call>, Block),
-    With(Vec<(Target, Expr)>, Block),
+    With(Vec<(AssignmentTarget, Expr)>, Block),
     Break,
     Continue,
     Do(Expr),
@@ -36,7 +36,7 @@ pub(crate) enum Statement {
 
 #[derive(Debug)]
 pub(crate) struct For {
-    pub(crate) target: Target,
+    pub(crate) target: AssignmentTarget,
     pub(crate) items: Expr,
     pub(crate) condition: Option<Expr>,
     pub(crate) body: Block,
@@ -45,7 +45,7 @@ pub(crate) struct For {
 
 /// The target of `set` and `for`.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum AssignmentTarget {
     Name(Arc<str>),
     Field(Arc<str>, Arc<str>),
     Names(Vec<Arc<str>>),

@@ -7,7 +7,7 @@ use crate::value::{Key, Value};
 
 /// Options of `json.dumps`.
 #[derive(Debug)]
-pub(crate) struct Format {
+pub(crate) struct JsonFormat {
     pub(crate) indent: Option<usize>,
     pub(crate) ensure_ascii: bool,
     pub(crate) sort_keys: bool,
@@ -16,13 +16,13 @@ pub(crate) struct Format {
 }
 
 /// Appends `value` as JSON.
-pub(crate) fn write(value: &Value, format: &Format, text: &mut Text<'_>) -> Result<(), Error> {
+pub(crate) fn write(value: &Value, format: &JsonFormat, text: &mut Text<'_>) -> Result<(), Error> {
     write_at(value, format, 0, text)
 }
 
 fn write_at(
     value: &Value,
-    format: &Format,
+    format: &JsonFormat,
     level: usize,
     text: &mut Text<'_>,
 ) -> Result<(), Error> {
@@ -56,7 +56,7 @@ fn write_at(
 fn write_items(
     items: &[(Option<String>, &Value)],
     [open, close]: [&str; 2],
-    format: &Format,
+    format: &JsonFormat,
     level: usize,
     text: &mut Text<'_>,
 ) -> Result<(), Error> {
@@ -78,7 +78,7 @@ fn write_items(
     text.push(close)
 }
 
-fn new_line(format: &Format, level: usize, text: &mut Text<'_>) -> Result<(), Error> {
+fn new_line(format: &JsonFormat, level: usize, text: &mut Text<'_>) -> Result<(), Error> {
     let Some(indent) = format.indent else { return Ok(()) };
     text.push("\n")?;
     text.push_repeated(" ", indent.saturating_mul(level))
@@ -94,7 +94,7 @@ fn name_of(key: &Key) -> String {
     }
 }
 
-fn quote(content: &str, format: &Format, text: &mut Text<'_>) -> Result<(), Error> {
+fn quote(content: &str, format: &JsonFormat, text: &mut Text<'_>) -> Result<(), Error> {
     text.push("\"")?;
     for c in content.chars() {
         match c {

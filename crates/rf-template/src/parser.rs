@@ -4,7 +4,7 @@ mod expression;
 
 use std::sync::Arc;
 
-use crate::ast::{Block, Call, For, Macro, Node, Parameters, Statement, Target};
+use crate::ast::{AssignmentTarget, Block, Call, For, Macro, Node, Parameters, Statement};
 use crate::error::Error;
 use crate::lexer::{self, Token};
 
@@ -290,11 +290,11 @@ impl Parser {
         Ok(Statement::SetBlock(target, filters, self.closed_body("endset")?))
     }
 
-    fn target(&mut self) -> Result<Target, Error> {
+    fn target(&mut self) -> Result<AssignmentTarget, Error> {
         let in_brackets = self.accept_sign("(");
         let first = self.name()?;
         if self.accept_sign(".") {
-            return Ok(Target::Field(first, self.name()?));
+            return Ok(AssignmentTarget::Field(first, self.name()?));
         }
         let mut names = vec![first];
         let mut is_list = false;
@@ -308,8 +308,8 @@ impl Parser {
             self.expect_sign(")")?;
         }
         match names.pop() {
-            Some(name) if names.is_empty() && !is_list => Ok(Target::Name(name)),
-            last => Ok(Target::Names(names.into_iter().chain(last).collect())),
+            Some(name) if names.is_empty() && !is_list => Ok(AssignmentTarget::Name(name)),
+            last => Ok(AssignmentTarget::Names(names.into_iter().chain(last).collect())),
         }
     }
 

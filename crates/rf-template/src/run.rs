@@ -12,7 +12,7 @@ mod texts;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::ast::{Block, Call, Expr, For, Node, Statement, Target};
+use crate::ast::{AssignmentTarget, Block, Call, Expr, For, Node, Statement};
 use crate::error::Error;
 use crate::meter::{Meter, Text};
 use crate::parser::Tree;
@@ -257,10 +257,10 @@ impl<'t> Run<'t> {
         result
     }
 
-    fn assign(&mut self, target: &'t Target, value: Value) -> Result<(), Error> {
+    fn assign(&mut self, target: &'t AssignmentTarget, value: Value) -> Result<(), Error> {
         match target {
-            Target::Name(name) => self.set(Arc::clone(name), value),
-            Target::Field(name, field) => {
+            AssignmentTarget::Name(name) => self.set(Arc::clone(name), value),
+            AssignmentTarget::Field(name, field) => {
                 let Some(Value::Namespace(index)) = self.variable(name) else {
                     return Err(Error::failed(format!("`{name}` is not a namespace")));
                 };
@@ -268,7 +268,7 @@ impl<'t> Run<'t> {
                 self.namespaces[index].insert(Arc::clone(field), value);
                 Ok(())
             }
-            Target::Names(names) => {
+            AssignmentTarget::Names(names) => {
                 let items = self.items(&value)?;
                 if items.items.len() != names.len() {
                     let (found, expected) = (items.items.len(), names.len());

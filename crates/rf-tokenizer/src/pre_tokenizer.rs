@@ -32,7 +32,7 @@ impl PreTokenizer {
     pub(crate) fn named(name: &str) -> Result<Self, Error> {
         let unknown = || Error::UnknownPreTokenizer { pre: name.to_owned() };
         let (sources, flags) = patterns::lookup(name).ok_or_else(unknown)?;
-        let steps = sources.iter().map(patterns::Source::compile).collect();
+        let steps = sources.iter().map(patterns::PatternStep::compile).collect();
         Ok(Self { steps, flags })
     }
 

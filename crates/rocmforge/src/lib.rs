@@ -97,7 +97,7 @@ pub use source::Source;
 /// The engine: sequences, logits, sampling, the scheduler, drafts, perplexity.
 pub mod engine {
     pub use rf_engine::*;
-    pub use rf_graph::{DType, OpCost, ReferenceBackend};
+    pub use rf_graph::{DType, OpCost};
     pub use rf_tokenizer::{StreamDecoder, VocabConfig};
 }
 

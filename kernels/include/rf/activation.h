@@ -21,7 +21,7 @@ RF_DEVICE float activate(u32 activation, float x) {
     return x / (1.0f + exp(activation == RF_CLAMPED_SWIGLU ? -1.702f * x : -x));
 }
 
-// rf_graph::reference::glu.
+// rf_oracle::reference::glu.
 RF_DEVICE float gated_unit(u32 activation, float gate, float up) {
     if (activation == RF_CLAMPED_SWIGLU) {
         gate = __builtin_fminf(gate, 7.0f);

@@ -1,4 +1,4 @@
-// Decode attention: rf_graph::reference::attention for few tokens over a long cache, memory bound.
+// Decode attention: rf_oracle::reference::attention for few tokens over a long cache, memory bound.
 //
 // Grid: x = split, y = groups of heads, z = token. A split is a range of the keys visible to the
 // token. A workgroup computes `heads_together` query heads for a split: those of one key/value

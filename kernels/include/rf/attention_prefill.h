@@ -1,4 +1,4 @@
-// Prefill attention: rf_graph::reference::attention for many tokens, bound by matrix units.
+// Prefill attention: rf_oracle::reference::attention for many tokens, bound by matrix units.
 //
 // Grid: x = query head, y = tile of queries. A tile is WAVES · QUERY_TILES · 16 consecutive tokens
 // of a span, QUERY_TILES · 16 per wave; tiles with the most visible keys come first. The workgroup

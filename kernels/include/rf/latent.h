@@ -1,4 +1,4 @@
-// Latent attention: rf_graph::reference::attention where all heads attend to one row of the cache
+// Latent attention: rf_oracle::reference::attention where all heads attend to one row of the cache
 // per position, whose first latent_dim elements are the value.
 //
 // Grid: x = split, y = tile of 16 rows. A row is a head of a token (params/latent.h), so that the

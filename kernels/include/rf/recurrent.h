@@ -1,5 +1,5 @@
 // Recurrences over the tokens of each sequence, whose state per head is a matrix S [key_dim,
-// value_dim]: rf_graph::reference::recurrent.
+// value_dim]: rf_oracle::reference::recurrent.
 //
 // A workgroup has 32 columns of the matrix of one head, for all tokens of one sequence. A wave has
 // 8 of the columns; each of the 4 lanes of a column holds a quarter of its rows in registers. The

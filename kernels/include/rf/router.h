@@ -108,7 +108,7 @@ RF_DEVICE u32 select_any(u32 experts, u32 used, KeyAt key_at) {
     return selected;
 }
 
-// rf_graph::reference::route of one token by one wave; lane `slot` computes the weight of a slot.
+// rf_graph::Router::route of one token by one wave; lane `slot` computes the weight of a slot.
 // Reads the logits from memory once, or once per slot if there are more than the lanes hold.
 RF_DEVICE void route(const RfRouteParams &p, u32 token) {
     const float *logits = p.logits + (u64)token * p.experts;

@@ -15,13 +15,13 @@ const MIN_WAVES: u32 = 8;
 #[serde(deny_unknown_fields)]
 pub(super) struct Catalogue {
     #[serde(rename = "kernel")]
-    rows: Vec<Row>,
+    rows: Vec<KernelRow>,
 }
 
 /// One kernel, or several with a common pattern.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Row {
+pub(super) struct KernelRow {
     /// The symbol; `*` matches any text.
     pub(super) name: String,
     /// The unit, `kernels/UNIT.hip`; `*` matches any text.
@@ -74,7 +74,7 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    pub(super) fn rows(&self) -> &[Row] {
+    pub(super) fn rows(&self) -> &[KernelRow] {
         &self.rows
     }
 
@@ -84,13 +84,13 @@ impl Catalogue {
     }
 
     /// The row of `kernel` in `unit`. If several rows match, the most specific name wins.
-    pub(super) fn row(&self, unit: &str, kernel: &str) -> Option<&Row> {
+    pub(super) fn row(&self, unit: &str, kernel: &str) -> Option<&KernelRow> {
         let matching = self.rows.iter().filter(|row| row.covers(unit, kernel));
         matching.max_by_key(|row| row.name.chars().filter(|&c| c != '*').count())
     }
 }
 
-impl Row {
+impl KernelRow {
     fn covers(&self, unit: &str, kernel: &str) -> bool {
         matches(&self.unit, unit) && matches(&self.name, kernel)
     }

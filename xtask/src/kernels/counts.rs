@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use rf_emu::kernel_metadata;
 use rf_kernels::counted::{CountedLaunch, CountedMatmul};
 use rf_kernels_build::ObjectFile;
 use rf_quant::DType;
@@ -145,7 +146,7 @@ impl Case {
     fn job<'a>(&'a self, objects: &'a [ObjectFile<'_>]) -> Result<Job<'a>> {
         let CountedLaunch { kernel, grid, block, arena_bytes, .. } = self.launch;
         for object in objects.iter().filter(|object| object.target.name == TARGET) {
-            let kernels = super::metadata::kernels(&fs::read(&object.path)?)?;
+            let kernels = kernel_metadata(&fs::read(&object.path)?)?;
             if kernels.iter().any(|there| there.name == kernel) {
                 let (object, params) = (&*object.path, &*self.launch.params);
                 return Ok(Job { object, kernel, grid, block, params, arena_bytes });

@@ -1,13 +1,14 @@
 //! Static instruction counts of kernels and of their loops, from the machine code.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-    process::Command,
+    fs,
 };
 
-use anyhow::{Context, Result, ensure};
-use rf_kernels_build::{Compiler, ObjectFile};
+use anyhow::{Context, Result};
+use rf_emu::{CodeObject, isa::Instruction};
+use rf_kernels_build::ObjectFile;
 
 use super::flow;
 
@@ -57,143 +58,86 @@ impl Counted {
 }
 
 /// Counts the instructions of every kernel of the objects for [`TARGETS`].
-pub(super) fn count(compiler: &Compiler, objects: &[ObjectFile<'_>]) -> Result<Vec<Counted>> {
-    let disassembler = disassembler(compiler.path())?;
+pub(super) fn count(objects: &[ObjectFile<'_>]) -> Result<Vec<Counted>> {
     let mut counted = Vec::new();
     for object in objects.iter().filter(|object| TARGETS.contains(&object.target.name)) {
-        let text = disassemble(&disassembler, &object.path)?;
-        counted.extend(kernels(&text).into_iter().map(|kernel| Counted {
-            target: object.target.name,
-            unit: object.unit.name.clone(),
-            name: kernel.name.to_owned(),
-            parts: kernel.counts(),
-        }));
+        let path = object.path.display();
+        let file = fs::read(&object.path).with_context(|| path.to_string())?;
+        let code = CodeObject::parse(&file).with_context(|| path.to_string())?;
+        for kernel in code.kernels() {
+            let instructions = code.disassemble(kernel).with_context(|| path.to_string())?;
+            let steps: Vec<Step> = instructions.into_iter().map(Step::from).collect();
+            counted.push(Counted {
+                target: object.target.name,
+                unit: object.unit.name.clone(),
+                name: kernel.name.clone(),
+                parts: counts(&steps),
+            });
+        }
     }
     Ok(counted)
 }
 
-/// `llvm-objdump` of the installation that `clang` belongs to.
-fn disassembler(clang: &Path) -> Result<PathBuf> {
-    let output = Command::new(clang)
-        .arg("-print-prog-name=llvm-objdump")
-        .output()
-        .with_context(|| clang.display().to_string())?;
-    let path = PathBuf::from(String::from_utf8(output.stdout).context("path")?.trim());
-    ensure!(
-        path.is_file(),
-        "llvm-objdump is not installed in the directory of {}: install llvm-19",
-        clang.display()
-    );
-    Ok(path)
-}
-
-fn disassemble(disassembler: &Path, object: &Path) -> Result<String> {
-    let output = Command::new(disassembler)
-        .args(["--disassemble", "--no-show-raw-insn"])
-        .arg(object)
-        .output()
-        .with_context(|| disassembler.display().to_string())?;
-    ensure!(output.status.success(), "{}: cannot be disassembled", object.display());
-    String::from_utf8(output.stdout).context("disassembly")
-}
-
-/// The code of one kernel.
-struct Kernel<'a> {
-    name: &'a str,
-    instructions: Vec<Instruction<'a>>,
-}
-
-struct Instruction<'a> {
+/// An instruction in the control flow of a kernel.
+struct Step {
     /// Bytes from the start of the kernel.
     offset: u64,
-    mnemonic: &'a str,
+    mnemonic: Cow<'static, str>,
     /// The offset of the branch target.
     target: Option<u64>,
 }
 
-fn kernels(disassembly: &str) -> Vec<Kernel<'_>> {
-    let mut kernels: Vec<Kernel<'_>> = Vec::new();
-    let mut start = 0;
-    for line in disassembly.lines() {
-        if let Some((address, name)) = symbol(line) {
-            start = address;
-            kernels.push(Kernel { name, instructions: Vec::new() });
-        } else if let Some(kernel) = kernels.last_mut() {
-            kernel.instructions.extend(instruction(line, kernel.name, start));
-        }
+impl From<(u64, Instruction)> for Step {
+    fn from((offset, instruction): (u64, Instruction)) -> Self {
+        let branches = ["s_branch", "s_cbranch"].iter().any(|op| instruction.name.starts_with(op));
+        let target = branches.then(|| instruction.branch_target(offset));
+        Self { offset, mnemonic: instruction.name, target }
     }
-    kernels.retain(|kernel| !kernel.instructions.is_empty());
-    kernels
 }
 
-/// Parses a symbol line, such as `0000000000004d00 <name>:`.
-fn symbol(line: &str) -> Option<(u64, &str)> {
-    let (address, name) = line.strip_suffix(">:")?.split_once(" <")?;
-    Some((u64::from_str_radix(address, 16).ok()?, name))
-}
-
-/// Parses a line such as `s_cbranch_scc1 65528    // 000000004DDC: BFA2FFF8 <name+0xc0>`.
-fn instruction<'a>(line: &'a str, kernel: &str, start: u64) -> Option<Instruction<'a>> {
-    let (code, comment) = line.split_once("//")?;
-    let mnemonic = code.split_whitespace().next()?;
-    let (address, rest) = comment.trim().split_once(':').unwrap_or((comment.trim(), ""));
-    let offset = u64::from_str_radix(address, 16).ok()?.checked_sub(start)?;
-    let target = rest.split_once('<').and_then(|(_, label)| {
-        let within = label.trim_end().strip_suffix('>')?.strip_prefix(kernel)?;
-        match within.strip_prefix("+0x") {
-            Some(hex) => u64::from_str_radix(hex, 16).ok(),
-            None => within.is_empty().then_some(0),
+/// See [`Counted::parts`].
+fn counts(steps: &[Step]) -> Vec<(String, Classes)> {
+    let mut counts = vec![("all".to_owned(), count_classes(steps.iter()))];
+    // The enclosing loops of the current loop, each with its number and its number of children.
+    let mut path: Vec<(&BTreeSet<usize>, usize, usize)> = Vec::new();
+    let mut outermost = 0;
+    let loops = flow::loops(&successors(steps));
+    for body in &loops {
+        while path.last().is_some_and(|(outer, ..)| !body.is_subset(outer)) {
+            path.pop();
         }
+        let number = path.last_mut().map_or(&mut outermost, |(.., children)| children);
+        *number += 1;
+        let number = *number;
+        path.push((body, number, 0));
+        let numbers: Vec<String> = path.iter().map(|(_, number, _)| number.to_string()).collect();
+        let name = format!("loop {}", numbers.join("-"));
+        counts.push((name, count_classes(body.iter().map(|&index| &steps[index]))));
+    }
+    counts
+}
+
+/// The instructions that may follow each instruction.
+fn successors(steps: &[Step]) -> Vec<Vec<usize>> {
+    let index: BTreeMap<u64, usize> =
+        steps.iter().enumerate().map(|(i, step)| (step.offset, i)).collect();
+    let successors = steps.iter().enumerate().map(|(i, step)| {
+        let target = step.target.and_then(|offset| index.get(&offset).copied());
+        let ends = ["s_endpgm", "s_branch", "s_setpc_b64"].contains(&&*step.mnemonic);
+        let next = (!ends && i + 1 < steps.len()).then_some(i + 1);
+        target.into_iter().chain(next).collect()
     });
-    Some(Instruction { offset, mnemonic, target })
+    successors.collect()
 }
 
-impl Kernel<'_> {
-    /// See [`Counted::parts`].
-    fn counts(&self) -> Vec<(String, Classes)> {
-        let mut counts = vec![("all".to_owned(), self.count(0..self.instructions.len()))];
-        // The enclosing loops of the current loop, each with its number and its number of children.
-        let mut path: Vec<(&BTreeSet<usize>, usize, usize)> = Vec::new();
-        let mut outermost = 0;
-        let loops = flow::loops(&self.successors());
-        for body in &loops {
-            while path.last().is_some_and(|(outer, ..)| !body.is_subset(outer)) {
-                path.pop();
-            }
-            let number = path.last_mut().map_or(&mut outermost, |(.., children)| children);
-            *number += 1;
-            let number = *number;
-            path.push((body, number, 0));
-            let numbers: Vec<String> =
-                path.iter().map(|(_, number, _)| number.to_string()).collect();
-            let name = format!("loop {}", numbers.join("-"));
-            counts.push((name, self.count(body.iter().copied())));
+fn count_classes<'a>(steps: impl Iterator<Item = &'a Step>) -> Classes {
+    let mut classes = Classes::new();
+    for mnemonic in steps.map(|step| &*step.mnemonic) {
+        if !IGNORED.contains(&mnemonic) {
+            *classes.entry(class(mnemonic)).or_default() += 1;
         }
-        counts
     }
-
-    /// The instructions that may follow each instruction.
-    fn successors(&self) -> Vec<Vec<usize>> {
-        let index: BTreeMap<u64, usize> =
-            self.instructions.iter().enumerate().map(|(i, found)| (found.offset, i)).collect();
-        let successors = self.instructions.iter().enumerate().map(|(i, instruction)| {
-            let target = instruction.target.and_then(|offset| index.get(&offset).copied());
-            let ends = ["s_endpgm", "s_branch", "s_setpc_b64"].contains(&instruction.mnemonic);
-            let next = (!ends && i + 1 < self.instructions.len()).then_some(i + 1);
-            target.into_iter().chain(next).collect()
-        });
-        successors.collect()
-    }
-
-    fn count(&self, indices: impl Iterator<Item = usize>) -> Classes {
-        let mut classes = Classes::new();
-        for mnemonic in indices.map(|index| self.instructions[index].mnemonic) {
-            if !IGNORED.contains(&mnemonic) {
-                *classes.entry(class(mnemonic)).or_default() += 1;
-            }
-        }
-        classes
-    }
+    classes
 }
 
 fn class(mnemonic: &str) -> &'static str {
@@ -221,31 +165,33 @@ fn class(mnemonic: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    const DISASSEMBLY: &str = "\
-file format elf64-amdgpu
+    /// Offsets in words, mnemonics, and the offsets of branch targets in words.
+    const CODE: [(u64, &str, Option<u64>); 12] = [
+        (0, "s_load_b32", None),
+        (2, "v_mov_b32", None),
+        (3, "v_dot4_i32_i8", None),
+        (5, "s_waitcnt", None),
+        (6, "s_cbranch_scc1", Some(3)),
+        (7, "ds_load_b32", None),
+        (9, "s_nop", None),
+        (10, "s_cbranch_vccnz", Some(2)),
+        (11, "s_cbranch_scc0", Some(13)),
+        (12, "s_endpgm", None),
+        (13, "s_branch", Some(13)),
+        (14, "s_code_end", None),
+    ];
 
-Disassembly of section .text:
-
-0000000000004d00 <k>:
-\ts_load_b32 s2, s[0:1], 0x114      // 000000004D00: F4000080 F8000114
-\tv_mov_b32_e32 v0, 0               // 000000004D08: 7E000280
-\tv_dot4_i32_i8 v1, v2, v3, v1      // 000000004D0C: CC164001
-\ts_waitcnt vmcnt(0)                // 000000004D14: BF89FC07
-\ts_cbranch_scc1 65533              // 000000004D18: BFA2FFFD <k+0xc>
-\tds_load_b32 v1, v0                // 000000004D1C: D8D80000
-\ts_nop 0                           // 000000004D24: BF800000
-\ts_cbranch_vccnz 65523             // 000000004D28: BFA4FFF3 <k+0x8>
-\ts_cbranch_scc0 1                  // 000000004D2C: BFA10001 <k+0x34>
-\ts_endpgm                          // 000000004D30: BFB00000
-\ts_branch 65535                    // 000000004D34: BFA0FFFF <k+0x34>
-\ts_code_end                        // 000000004D38: BF9F0000
-";
+    fn steps(code: &[(u64, &'static str, Option<u64>)]) -> Vec<Step> {
+        let step = |&(word, mnemonic, target): &(u64, &'static str, Option<u64>)| Step {
+            offset: 4 * word,
+            mnemonic: mnemonic.into(),
+            target: target.map(|word| 4 * word),
+        };
+        code.iter().map(step).collect()
+    }
 
     #[test]
     fn loops_are_found_and_counted_with_those_inside() {
-        let kernels = kernels(DISASSEMBLY);
-        assert_eq!(kernels.len(), 1);
-        assert_eq!(kernels[0].name, "k");
         let inner = Classes::from([("branch", 1), ("dot", 1), ("wait", 1)]);
         let outer =
             Classes::from([("branch", 2), ("dot", 1), ("lds", 1), ("valu", 1), ("wait", 1)]);
@@ -263,28 +209,21 @@ Disassembly of section .text:
             ("loop 1-1".to_owned(), inner),
             ("loop 2".to_owned(), Classes::from([("branch", 1)])),
         ];
-        assert_eq!(kernels[0].counts(), expected);
+        assert_eq!(counts(&steps(&CODE)), expected);
     }
 
     #[test]
     fn the_totals_are_of_the_kernel_and_of_its_loops() {
-        let counted = |text: &str| Counted {
-            target: "gfx1100",
-            unit: "u".to_owned(),
-            name: "k".to_owned(),
-            parts: kernels(text)[0].counts(),
+        let totals = |code: &[(u64, &'static str, Option<u64>)]| {
+            let (unit, name) = ("u".to_owned(), "k".to_owned());
+            Counted { target: "gfx1100", unit, name, parts: counts(&steps(code)) }.totals()
         };
-        assert_eq!(counted(DISASSEMBLY).totals(), [10, 6 + 3 + 1]);
-        let longer = DISASSEMBLY.replace(
-            "\ts_waitcnt vmcnt(0)                // 000000004D14",
-            "\tv_add_u32 v1, v1, v2              // 000000004D10: 00\n\ts_waitcnt vmcnt(0) // 000000004D14",
-        );
-        assert_eq!(counted(&longer).totals(), [11, 7 + 4 + 1]);
-        let straight: String = DISASSEMBLY
-            .lines()
-            .filter(|l| !l.contains("<k+"))
-            .fold(String::new(), |text, line| text + line + "\n");
-        assert_eq!(counted(&straight).totals(), [6]);
+        assert_eq!(totals(&CODE), [10, 6 + 3 + 1]);
+        let mut longer = CODE.to_vec();
+        longer.insert(3, (4, "v_add_u32", None));
+        assert_eq!(totals(&longer), [11, 7 + 4 + 1]);
+        let straight: Vec<_> = CODE.into_iter().filter(|step| step.2.is_none()).collect();
+        assert_eq!(totals(&straight), [6]);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(super) fn print(
     let selection: Selection = Vec::from_iter(targets).join(",").parse()?;
     let targets = build.compiler.supported_targets(&selection)?.targets;
     let objects = compile_all(build.compiler, build.cache, &sources, &targets, build.threads)?;
-    let before = instructions::count(build.compiler, &objects)?;
+    let before = instructions::count(&objects)?;
 
     let mut differs = false;
     for change in &worst {

@@ -3,7 +3,7 @@
 //! The limits are those of LLVM 19 (`AMDGPUBaseInfo.cpp`, `AMDGPUSubtarget.cpp`). The tests compare
 //! with the output of clang's `-Rpass-analysis=kernel-resource-usage`.
 
-use super::metadata::Kernel;
+use rf_emu::KernelMetadata;
 
 /// The resources of a SIMD and its compute unit.
 struct Limits {
@@ -21,13 +21,13 @@ const KIB: u32 = 1024;
 
 /// The waves per SIMD that registers and LDS allow. `dynamic_lds_bytes` is added to the LDS that
 /// the kernel declares.
-pub(super) fn waves_per_simd(target: &str, kernel: &Kernel, dynamic_lds_bytes: u32) -> u32 {
-    let limits = Limits::of(target, kernel.wgp_mode != 0);
+pub(super) fn waves_per_simd(target: &str, kernel: &KernelMetadata, dynamic_lds_bytes: u32) -> u32 {
+    let limits = Limits::of(target, kernel.workgroup_processor_mode);
     let by_registers = limits.vgprs / kernel.vgprs.max(1).next_multiple_of(limits.granule);
     let by_lds = match kernel.lds_bytes + dynamic_lds_bytes {
         0 => limits.waves,
         bytes => {
-            let waves = kernel.workgroup.div_ceil(kernel.wave.max(1));
+            let waves = kernel.max_workgroup_size.div_ceil(kernel.wave_size.max(1));
             (limits.lds_bytes / bytes * waves).div_ceil(limits.simds)
         }
     };
@@ -54,21 +54,12 @@ impl Limits {
 mod tests {
     use super::*;
 
-    fn kernel(vgprs: u32, lds_bytes: u32, workgroup: u32, wave: u32) -> Kernel {
-        Kernel {
-            name: "k".to_owned(),
-            arguments: Vec::new(),
-            vgprs,
-            sgprs: 16,
-            vgpr_spills: 0,
-            sgpr_spills: 0,
-            lds_bytes,
-            private_bytes: 0,
-            kernarg_bytes: 8,
-            workgroup,
-            wave,
-            wgp_mode: 1,
-        }
+    fn kernel(vgprs: u32, lds_bytes: u32, workgroup: u32, wave: u32) -> KernelMetadata {
+        let mut kernel = KernelMetadata::default();
+        (kernel.vgprs, kernel.lds_bytes) = (vgprs, lds_bytes);
+        (kernel.max_workgroup_size, kernel.wave_size) = (workgroup, wave);
+        kernel.workgroup_processor_mode = true;
+        kernel
     }
 
     /// Compares with clang 19.1.7 for kernels with these numbers of registers and workgroups of

@@ -6,12 +6,12 @@ use std::{
     io::Write,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use rf_emu::{KernelMetadata, kernel_metadata};
 use rf_kernels_build::ObjectFile;
 
 use super::{
     catalogue::{Catalogue, matches},
-    metadata::{self, Kernel},
     occupancy::waves_per_simd,
     params::Sizes,
     resources::Resources,
@@ -39,7 +39,7 @@ pub(super) struct Report<'a> {
 struct Compiled {
     unit: String,
     target: &'static str,
-    kernel: Kernel,
+    kernel: KernelMetadata,
     waves: u32,
 }
 
@@ -61,8 +61,9 @@ impl<'a> Report<'a> {
                 continue;
             }
             let code = fs::read(&object.path)?;
-            let kernels =
-                metadata::kernels(&code).with_context(|| format!("{unit} for {target}"))?;
+            let mut kernels =
+                kernel_metadata(&code).with_context(|| format!("{unit} for {target}"))?;
+            kernels.sort_by(|a, b| a.name.cmp(&b.name));
             compiled.extend(kernels.into_iter().map(|kernel| {
                 let row = catalogue.row(unit, &kernel.name);
                 let dynamic = row.map_or(0, |row| row.dynamic_lds_bytes);
@@ -102,10 +103,10 @@ impl<'a> Report<'a> {
                     kernel.vgprs,
                     kernel.sgprs,
                     kernel.vgpr_spills + kernel.sgpr_spills,
-                    kernel.private_bytes,
+                    kernel.scratch_bytes,
                     kernel.lds_bytes,
                     kernel.kernarg_bytes,
-                    kernel.wave,
+                    kernel.wave_size,
                 )?;
                 name = "";
             }
@@ -133,10 +134,10 @@ impl<'a> Report<'a> {
         };
         let mut found = Vec::new();
         let newer = !target.starts_with("gfx9");
-        if newer && kernel.wave != 32 {
-            found.push(format!("waves of {} lanes, expected 32", kernel.wave));
+        if newer && kernel.wave_size != 32 {
+            found.push(format!("waves of {} lanes, expected 32", kernel.wave_size));
         }
-        match (kernel.params_bytes(), self.sizes.get(&row.params)) {
+        match (params_bytes(kernel), self.sizes.get(&row.params)) {
             (Err(error), _) => found.push(error.to_string()),
             (_, None) => found.push(format!("no header defines Rf{}", row.params)),
             (Ok(bytes), Some(&expected)) if bytes != expected => {
@@ -151,7 +152,7 @@ impl<'a> Report<'a> {
             for (count, allowed, what) in [
                 (kernel.vgpr_spills, 0, "vector registers spilled"),
                 (kernel.sgpr_spills, scalar_spills, "scalar registers spilled"),
-                (kernel.private_bytes, 0, "bytes of scratch memory per lane"),
+                (kernel.scratch_bytes, 0, "bytes of scratch memory per lane"),
             ] {
                 if count > allowed {
                     found.push(format!("hot, but {count} {what}"));
@@ -237,4 +238,15 @@ impl<'a> Report<'a> {
         }
         snapshot
     }
+}
+
+/// The size of the struct that a kernel takes by value.
+///
+/// # Errors
+///
+/// The kernel has other arguments, or the compiler added hidden ones.
+fn params_bytes(kernel: &KernelMetadata) -> Result<u32> {
+    let kinds: Vec<_> = kernel.arguments.iter().map(|argument| &*argument.kind).collect();
+    ensure!(kinds == ["by_value"], "takes [{}], not one struct by value", kinds.join(", "));
+    Ok(kernel.arguments[0].bytes)
 }

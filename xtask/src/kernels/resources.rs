@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use super::metadata::Kernel;
+use rf_emu::KernelMetadata;
+
 use crate::snapshot::{Pair, Snapshot};
 
 pub(super) const FILE: &str = "kernels/resources.toml";
@@ -27,12 +28,12 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    pub(super) fn of(kernel: &Kernel, waves: u32) -> Self {
+    pub(super) fn of(kernel: &KernelMetadata, waves: u32) -> Self {
         Self {
             waves: waves.into(),
             lds_bytes: kernel.lds_bytes.into(),
             spills: (kernel.vgpr_spills + kernel.sgpr_spills).into(),
-            scratch_bytes: kernel.private_bytes.into(),
+            scratch_bytes: kernel.scratch_bytes.into(),
         }
     }
 

@@ -8,7 +8,7 @@ use syn::{
 
 /// The place of a path in the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PathPlace {
     /// In an expression, type, pattern or macro.
     Code,
     /// In a private `use`.
@@ -20,7 +20,7 @@ pub(super) enum Place {
 /// A path: its names, its place and its line.
 pub(super) struct PathUse {
     pub(super) names: Vec<String>,
-    pub(super) place: Place,
+    pub(super) place: PathPlace,
     pub(super) line: usize,
 }
 
@@ -90,7 +90,7 @@ impl Visitor<'_> {
 
     fn add(&mut self, names: Vec<String>, line: usize) {
         if !names.is_empty() {
-            (self.found)(PathUse { names, place: Place::Code, line });
+            (self.found)(PathUse { names, place: PathPlace::Code, line });
         }
     }
 }
@@ -106,8 +106,8 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
 
     fn visit_item_use(&mut self, declaration: &'ast ItemUse) {
         let place = match declaration.vis {
-            Visibility::Inherited => Place::Import,
-            _ => Place::ReExport,
+            Visibility::Inherited => PathPlace::Import,
+            _ => PathPlace::ReExport,
         };
         let line = declaration.use_token.span.start().line;
         for import in imports(&declaration.tree) {

@@ -29,11 +29,11 @@ pub(super) struct History {
 /// The benchmarks of a suite.
 pub(super) struct Group {
     pub(super) suite: &'static str,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<HistoryRow>,
 }
 
 /// A benchmark with at least one earlier record.
-pub(super) struct Row {
+pub(super) struct HistoryRow {
     pub(super) name: String,
     pub(super) plot: Plot,
     pub(super) now: Value,
@@ -117,10 +117,10 @@ fn in_unit_of(then: &Metrics, now: &Metrics) -> Option<f64> {
 }
 
 /// A row, or `None` without an earlier record.
-fn row(measured: &Measured, entries: &[Entry<'_>]) -> Result<Option<Row>, Error> {
+fn row(measured: &Measured, entries: &[Entry<'_>]) -> Result<Option<HistoryRow>, Error> {
     let (Some(first), [.., previous, now]) = (entries.first(), entries) else { return Ok(None) };
     let unit = &measured.metrics.unit;
-    Ok(Some(Row {
+    Ok(Some(HistoryRow {
         name: measured.name.clone(),
         plot: plot::draw(SIZE, |area| draw(area, entries, unit))?,
         now: Value::new(now.value, unit),

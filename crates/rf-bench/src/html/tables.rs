@@ -1,7 +1,7 @@
 //! The tables of suites and of the comparison.
 
 use rf_graph::OpCost;
-use rf_profile::baseline::{Comparison, Verdict};
+use rf_profile::baseline::{BaselineComparison, Verdict};
 use rf_profile::roofline::{Bound, Roofline};
 
 use super::distribution::{Distribution, Scale};
@@ -161,7 +161,7 @@ fn bar(roofline: Roofline) -> Bar {
 }
 
 /// The tables of a comparison: significant changes first.
-pub(super) fn comparison(comparison: &Comparison) -> ComparisonTable<'_> {
+pub(super) fn comparison(comparison: &BaselineComparison) -> ComparisonTable<'_> {
     let mut verdicts: Vec<Verdict> =
         vec![Verdict::Regression, Verdict::Improved, Verdict::Inconclusive];
     for row in &comparison.rows {
@@ -192,7 +192,7 @@ fn is_shown(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Regression | Verdict::Improved | Verdict::Inconclusive)
 }
 
-fn comparison_row(row: &rf_profile::baseline::Row) -> ComparisonRow<'_> {
+fn comparison_row(row: &rf_profile::baseline::BenchmarkComparison) -> ComparisonRow<'_> {
     let fraction = row.change.filter(|change| change.is_finite());
     ComparisonRow {
         name: &row.name,

@@ -4,15 +4,15 @@ use std::fmt::Write;
 
 use rf_profile::baseline::Verdict;
 
-use super::{Comparison, Row};
+use super::{PairedComparison, PairedResult};
 use crate::{
     Error,
     table::{csv_lines, csv_value, with_unit},
 };
 
 /// A table for terminals, and a summary.
-pub fn table(comparison: &Comparison) -> String {
-    let Comparison { base, head, threshold, passes, elapsed_s, rows } = comparison;
+pub fn table(comparison: &PairedComparison) -> String {
+    let PairedComparison { base, head, threshold, passes, elapsed_s, rows } = comparison;
     let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(8);
     let mut out = String::new();
     // Writing into a String cannot fail.
@@ -52,7 +52,7 @@ pub fn table(comparison: &Comparison) -> String {
 /// # Errors
 ///
 /// [`Error::Csv`] if a row cannot be encoded.
-pub fn csv(comparison: &Comparison) -> Result<String, Error> {
+pub fn csv(comparison: &PairedComparison) -> Result<String, Error> {
     let header = [
         "name",
         "base_ns",
@@ -82,7 +82,7 @@ pub fn csv(comparison: &Comparison) -> Result<String, Error> {
     csv_lines(header, rows)
 }
 
-fn summary(rows: &[Row]) -> String {
+fn summary(rows: &[PairedResult]) -> String {
     let verdicts = [
         Verdict::Regression,
         Verdict::Improved,

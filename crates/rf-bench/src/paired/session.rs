@@ -54,7 +54,7 @@ pub struct Plan {
 
 /// The result of a workload.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct PairedResult {
     /// The workload.
     pub name: String,
     /// The verdict; `Missing` where a side does not support the workload, or nothing was measured.
@@ -75,7 +75,7 @@ pub struct Row {
 
 /// The result of a paired comparison.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
+pub struct PairedComparison {
     /// The side that is compared against.
     pub base: Side,
     /// This build.
@@ -87,7 +87,7 @@ pub struct Comparison {
     /// Elapsed time.
     pub elapsed_s: f64,
     /// One row per workload, in the order of the plan.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PairedResult>,
 }
 
 /// A workload under comparison.
@@ -111,7 +111,7 @@ pub fn compare(
     plan: &Plan,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Comparison, Error> {
+) -> Result<PairedComparison, Error> {
     let start = Instant::now();
     let mut sides = (plan.base.clone(), plan.head.clone());
     let mut entries: Vec<Entry> = plan.workloads.iter().map(|_| Entry::default()).collect();
@@ -143,7 +143,7 @@ pub fn compare(
     }
     let end = if interrupt.is_requested() { INTERRUPTED } else { "the time was over" };
     let rows = plan.workloads.iter().zip(entries).map(|(name, entry)| entry.row(name, end));
-    Ok(Comparison {
+    Ok(PairedComparison {
         rows: rows.collect(),
         base: sides.0,
         head: sides.1,
@@ -240,7 +240,7 @@ impl Entry {
     }
 
     /// The result, where `end` is the reason why the comparison ended.
-    fn row(self, name: &str, end: &str) -> Row {
+    fn row(self, name: &str, end: &str) -> PairedResult {
         let mean = |values: &[f64]| Summary::of(values).map_or(0.0, |summary| summary.mean);
         let contention = mean(&self.contention);
         let (verdict, note) = match (self.unsupported, self.verdict) {
@@ -256,7 +256,7 @@ impl Entry {
             (None, None) => (Verdict::Inconclusive, "noise".to_owned()),
         };
         let (base_ns, head_ns) = statistics::times(&self.passes).unzip();
-        Row {
+        PairedResult {
             name: name.to_owned(),
             verdict,
             base_ns,
@@ -269,7 +269,7 @@ impl Entry {
     }
 }
 
-impl Comparison {
+impl PairedComparison {
     /// The number of workloads with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows.iter().filter(|row| row.verdict == verdict).count()

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rf_cpu::Isa;
+use rocmforge::device::Isa;
 
 use super::protocol::{Request, Response, Settings, Slice, VERSION};
 use crate::{

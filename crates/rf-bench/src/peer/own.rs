@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Instant};
 
-use rf_engine::SyntheticFeeder;
+use rocmforge::engine::{self, SyntheticFeeder};
 
 use super::speeds::{BATCH_TOKENS, Speeds, Test};
 use crate::{Error, Target, machine, model::ModelFile};
@@ -50,12 +50,12 @@ pub fn measure_own(
 }
 
 /// Processes a number of tokens.
-type Run = fn(&mut SyntheticFeeder, usize) -> Result<(), rf_engine::Error>;
+type Run = fn(&mut SyntheticFeeder, usize) -> Result<(), engine::Error>;
 
-fn prompt(feeder: &mut SyntheticFeeder, tokens: usize) -> Result<(), rf_engine::Error> {
+fn prompt(feeder: &mut SyntheticFeeder, tokens: usize) -> Result<(), engine::Error> {
     feeder.prompt(0, tokens)
 }
 
-fn generate(feeder: &mut SyntheticFeeder, tokens: usize) -> Result<(), rf_engine::Error> {
+fn generate(feeder: &mut SyntheticFeeder, tokens: usize) -> Result<(), engine::Error> {
     (0..tokens).try_for_each(|_| feeder.step(1))
 }

@@ -14,7 +14,7 @@ use crate::{Error, table::csv_lines};
 
 /// The results of one model.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
+pub struct PeerComparison {
     model: String,
     test: Test,
     /// Speeds of ours and theirs, one pair per repetition.
@@ -30,7 +30,7 @@ struct Column {
     theirs: Vec<f64>,
 }
 
-impl Comparison {
+impl PeerComparison {
     pub(super) fn new(model: String, test: Test) -> Self {
         Self { model, test, pairs: Vec::new() }
     }
@@ -67,7 +67,7 @@ impl Column {
 }
 
 /// Formats every repetition, then the medians and their ratios.
-pub fn table(comparisons: &[Comparison], hardware: &Hardware) -> String {
+pub fn table(comparisons: &[PeerComparison], hardware: &Hardware) -> String {
     let mut out = String::new();
     // Writing into a String cannot fail.
     let mut line = |text: String| _ = writeln!(out, "{}", text.trim_end());
@@ -131,7 +131,7 @@ pub fn table(comparisons: &[Comparison], hardware: &Hardware) -> String {
 /// # Errors
 ///
 /// [`Error::Json`] if a value cannot be encoded.
-pub fn json(comparisons: &[Comparison], hardware: &Hardware) -> Result<String, Error> {
+pub fn json(comparisons: &[PeerComparison], hardware: &Hardware) -> Result<String, Error> {
     let summaries = comparisons.iter().flat_map(|comparison| {
         comparison.columns().into_iter().filter_map(|column| {
             let ratio = Summary::of(&column.ratios())?;
@@ -151,7 +151,7 @@ pub fn json(comparisons: &[Comparison], hardware: &Hardware) -> Result<String, E
 /// # Errors
 ///
 /// [`Error::Csv`] if a row cannot be encoded.
-pub fn csv(comparisons: &[Comparison]) -> Result<String, Error> {
+pub fn csv(comparisons: &[PeerComparison]) -> Result<String, Error> {
     let header = ["model", "test", "run", "ours_tokens_per_s", "theirs_tokens_per_s", "ratio"];
     let mut rows = Vec::new();
     for comparison in comparisons {
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    fn comparison() -> Comparison {
+    fn comparison() -> PeerComparison {
         let test = Test {
             prompt_tokens: 512,
             generated_tokens: 64,
@@ -192,7 +192,7 @@ mod tests {
             threads: 2,
             repetitions: 3,
         };
-        let mut comparison = Comparison::new("a.gguf".into(), test);
+        let mut comparison = PeerComparison::new("a.gguf".into(), test);
         for drift in [1.0, 0.5, 0.8] {
             comparison.add(speeds("A", 300.0 * drift, 60.0), speeds("B", 200.0 * drift, 50.0));
         }

@@ -28,7 +28,7 @@ pub struct Run {
 
 /// The runs of a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct ServeComparison {
     /// The load.
     pub load: Load,
     /// Runs of this engine.
@@ -45,7 +45,7 @@ impl Run {
     }
 }
 
-impl Comparison {
+impl ServeComparison {
     /// The median throughput of runs in generated tokens per second.
     pub(super) fn throughput(runs: &[Run]) -> Option<f64> {
         let values: Vec<f64> = runs.iter().map(Run::tokens_per_s).collect();
@@ -89,7 +89,7 @@ pub fn compare(
     options: &ServerOptions,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Vec<Comparison>, Error> {
+) -> Result<Vec<ServeComparison>, Error> {
     let vocabulary = vocabulary(model)?;
     let mut show = |done: usize, step: &str| {
         let total = loads.len() * options.repetitions;
@@ -114,8 +114,8 @@ pub fn compare(
         run(&theirs.client, &warm_up, &vocabulary, u64::MAX)?;
     }
 
-    let empty = |load: &Load| Comparison { load: *load, ours: Vec::new(), theirs: Vec::new() };
-    let mut comparisons: Vec<Comparison> = loads.iter().map(empty).collect();
+    let empty = |load: &Load| ServeComparison { load: *load, ours: Vec::new(), theirs: Vec::new() };
+    let mut comparisons: Vec<ServeComparison> = loads.iter().map(empty).collect();
     for repetition in 0..options.repetitions {
         for (number, comparison) in comparisons.iter_mut().enumerate() {
             if interrupt.is_requested() {

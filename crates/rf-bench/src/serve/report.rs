@@ -8,12 +8,12 @@ use rf_profile::{
 };
 use serde_json::json;
 
-use super::{Comparison, Load, Run, ServerOptions};
+use super::{Load, Run, ServeComparison, ServerOptions};
 use crate::{Error, table::csv_lines};
 
 /// Formats throughput and latencies of every load, and the ratios where there is a peer.
 pub fn table(
-    comparisons: &[Comparison],
+    comparisons: &[ServeComparison],
     model: &str,
     options: &ServerOptions,
     hardware: &Hardware,
@@ -34,7 +34,7 @@ pub fn table(
         "{:<14} {:>6}  {:>6}  {:>8}  {:>8} {:>8} {:>8}  {:>7} {:>7} {:>7}",
         "load", "", "tokens", "", "p50", "p95", "p99", "p50", "p95", "p99"
     ));
-    for Comparison { load, ours, theirs } in comparisons {
+    for ServeComparison { load, ours, theirs } in comparisons {
         let mut side = |name: &str, runs: &[Run]| {
             if let Some(values) = Values::of(runs) {
                 line(format!(
@@ -69,7 +69,7 @@ pub fn table(
             ));
         }
     }
-    for Comparison { load, ours, theirs } in comparisons {
+    for ServeComparison { load, ours, theirs } in comparisons {
         for (name, runs) in [("ours", ours), ("theirs", theirs)] {
             if let Some(text) = shared_prefix(load, runs) {
                 line(format!("{name}: {text}"));
@@ -81,7 +81,7 @@ pub fn table(
 
 /// The gain of the shared beginning of prompts.
 fn shared_prefix(load: &Load, runs: &[Run]) -> Option<String> {
-    let (first, later) = Comparison::first_and_later(runs)?;
+    let (first, later) = ServeComparison::first_and_later(runs)?;
     (load.shared_tokens > 0).then(|| {
         format!(
             "{} shared tokens, {}: first token of the first request after {:.1} ms, of later ones \
@@ -113,9 +113,9 @@ impl Values {
     fn of(runs: &[Run]) -> Option<Self> {
         let percentiles = |summary: Summary| [summary.median, summary.p95, summary.p99];
         Some(Self {
-            throughput: Comparison::throughput(runs)?,
-            first: percentiles(Comparison::first_token(runs)?),
-            gaps: Comparison::gaps(runs).map(percentiles).unwrap_or_default(),
+            throughput: ServeComparison::throughput(runs)?,
+            first: percentiles(ServeComparison::first_token(runs)?),
+            gaps: ServeComparison::gaps(runs).map(percentiles).unwrap_or_default(),
         })
     }
 }
@@ -126,7 +126,7 @@ impl Values {
 ///
 /// [`Error::Json`] if a value cannot be encoded.
 pub fn json(
-    comparisons: &[Comparison],
+    comparisons: &[ServeComparison],
     model: &str,
     options: &ServerOptions,
     hardware: &Hardware,
@@ -147,7 +147,7 @@ pub fn json(
 /// # Errors
 ///
 /// [`Error::Csv`] if a row cannot be encoded.
-pub fn csv(comparisons: &[Comparison]) -> Result<String, Error> {
+pub fn csv(comparisons: &[ServeComparison]) -> Result<String, Error> {
     let header = [
         "load",
         "side",
@@ -165,7 +165,7 @@ pub fn csv(comparisons: &[Comparison]) -> Result<String, Error> {
         "itl_p99_s",
     ];
     let mut rows = Vec::new();
-    for Comparison { load, ours, theirs } in comparisons {
+    for ServeComparison { load, ours, theirs } in comparisons {
         for (side, runs) in [("ours", ours), ("theirs", theirs)] {
             for (run, one) in runs.chunks(1).enumerate() {
                 let Some(Values { throughput, first, gaps }) = Values::of(one) else { continue };
@@ -210,7 +210,7 @@ mod tests {
         Run { wall_s: 2.0 / speed, requests: vec![request(0.4), request(0.1), request(0.1)] }
     }
 
-    fn comparison() -> Comparison {
+    fn comparison() -> ServeComparison {
         let load = Load {
             arrivals: Arrivals::Concurrency(1),
             requests: 3,
@@ -218,7 +218,7 @@ mod tests {
             prompt_tokens: 2,
             generated_tokens: 4,
         };
-        Comparison { load, ours: vec![run(2.0), run(2.0)], theirs: vec![run(1.0), run(1.0)] }
+        ServeComparison { load, ours: vec![run(2.0), run(2.0)], theirs: vec![run(1.0), run(1.0)] }
     }
 
     const OPTIONS: ServerOptions = ServerOptions {

@@ -5,13 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rf_engine::{GenerateOptions, SyntheticFeeder, time_of_events};
-use rf_graph::TrackKind;
 use rf_profile::{
     SpanLog, SpanRecorder,
     ttft::{Phase, TtftBreakdown},
 };
-use rf_tokenizer::EncodeOptions;
+use rocmforge::{
+    GenerateOptions,
+    engine::{EncodeOptions, SyntheticFeeder, TrackKind, time_of_events},
+};
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::{Error, results::PhaseTime};

@@ -6,9 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rf_engine::SyntheticFeeder;
-use rf_graph::{MemoryNeed, OpCost};
 use rf_profile::{memory::ProcessMemory, ttft::TtftBreakdown};
+use rocmforge::engine::{self, MemoryNeed, OpCost, SyntheticFeeder};
 
 use super::{
     first_token::{self, FirstToken},
@@ -217,7 +216,7 @@ impl Loaded {
     fn cost(
         &mut self,
         tokens: usize,
-        run: impl FnOnce(&mut SyntheticFeeder) -> Result<(), rf_engine::Error>,
+        run: impl FnOnce(&mut SyntheticFeeder) -> Result<(), engine::Error>,
     ) -> Result<OpCost, Error> {
         self.feeder.truncate(0)?;
         if !self.feeder.engine.profile(true) {

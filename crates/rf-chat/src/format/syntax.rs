@@ -4,7 +4,7 @@ use super::kind::ToolFormat;
 
 /// A format of calls: how it is recognised, read and written.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct ToolFormatRow {
     pub(crate) format: ToolFormat,
     /// A chat template has this format if it has all texts of one of these lists.
     pub(crate) templates: &'static [&'static [&'static str]],

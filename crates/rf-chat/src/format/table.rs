@@ -1,13 +1,13 @@
 //! The table of formats: one row for each, in the order in which templates are tested.
 
 use super::kind::ToolFormat;
-use super::syntax::{CallSyntax, IdForm, Opener, Piece, Row, Section, Tags};
+use super::syntax::{CallSyntax, IdForm, Opener, Piece, Section, Tags, ToolFormatRow};
 
 use self::Piece::{Arguments, Digit, Keywords, LineBreak, Name, QuotedName, Tagged, Text};
 
 /// The row of each format, by its number.
-pub(crate) const TABLE: [Row; 17] = [
-    Row {
+pub(crate) const TABLE: [ToolFormatRow; 17] = [
+    ToolFormatRow {
         format: ToolFormat::Harmony,
         templates: &[&["<|channel|>", "<|message|>"]],
         markers: &[
@@ -31,7 +31,7 @@ pub(crate) const TABLE: [Row; 17] = [
         },
         ..PLAIN
     },
-    Row {
+    ToolFormatRow {
         format: ToolFormat::Gemma,
         templates: &[&["<|tool_call>"]],
         markers: &["<|tool_call>", "<tool_call|>", "<|\"|>"],
@@ -44,7 +44,7 @@ pub(crate) const TABLE: [Row; 17] = [
         },
         ..PLAIN
     },
-    Row {
+    ToolFormatRow {
         format: ToolFormat::FunctionGemma,
         templates: &[&["<start_function_call>"]],
         markers: &["<start_function_call>", "<end_function_call>", "<escape>"],
@@ -61,7 +61,7 @@ pub(crate) const TABLE: [Row; 17] = [
         },
         ..PLAIN
     },
-    Row {
+    ToolFormatRow {
         format: ToolFormat::DeepSeekFunctionCalls,
         templates: &[&["｜DSML｜", "function_calls"]],
         syntax: CallSyntax {
@@ -71,8 +71,8 @@ pub(crate) const TABLE: [Row; 17] = [
         },
         ..DSML
     },
-    Row { format: ToolFormat::DeepSeekToolCalls, templates: &[&["｜DSML｜"]], ..DSML },
-    Row {
+    ToolFormatRow { format: ToolFormat::DeepSeekToolCalls, templates: &[&["｜DSML｜"]], ..DSML },
+    ToolFormatRow {
         format: ToolFormat::DeepSeekFenced,
         templates: &[&["<｜tool▁call▁begin｜>", "```json"]],
         frames: &["```<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"],
@@ -89,7 +89,7 @@ pub(crate) const TABLE: [Row; 17] = [
         ..DEEP_SEEK
     },
     DEEP_SEEK,
-    Row {
+    ToolFormatRow {
         format: ToolFormat::Kimi,
         templates: &[&["<|tool_call_begin|>"]],
         markers: &[
@@ -121,7 +121,7 @@ pub(crate) const TABLE: [Row; 17] = [
         },
         ..PLAIN
     },
-    Row {
+    ToolFormatRow {
         format: ToolFormat::Lfm2,
         templates: &[&["<|tool_call_start|>"], &["<|tool_list_start|>"]],
         markers: &["<|tool_call_start|>", "<|tool_call_end|>"],
@@ -135,7 +135,7 @@ pub(crate) const TABLE: [Row; 17] = [
         },
         ..PLAIN
     },
-    Row {
+    ToolFormatRow {
         format: ToolFormat::MiniMax,
         templates: &[&["<minimax:tool_call>"]],
         markers: &["<minimax:tool_call>", "</minimax:tool_call>"],
@@ -158,7 +158,7 @@ pub(crate) const TABLE: [Row; 17] = [
         },
         ..PLAIN
     },
-    Row {
+    ToolFormatRow {
         format: ToolFormat::Glm,
         templates: &[&["<arg_key>"]],
         markers: &[
@@ -176,7 +176,7 @@ pub(crate) const TABLE: [Row; 17] = [
         },
         ..HERMES
     },
-    Row {
+    ToolFormatRow {
         format: ToolFormat::Function,
         templates: &[&["<function=", "<parameter="]],
         syntax: CallSyntax {
@@ -192,7 +192,7 @@ pub(crate) const TABLE: [Row; 17] = [
         ..HERMES
     },
     MISTRAL,
-    Row {
+    ToolFormatRow {
         format: ToolFormat::MistralArray,
         templates: &[&["[TOOL_CALLS]"]],
         syntax: CallSyntax {
@@ -204,7 +204,7 @@ pub(crate) const TABLE: [Row; 17] = [
         ..MISTRAL
     },
     HERMES,
-    Row {
+    ToolFormatRow {
         format: ToolFormat::Llama,
         templates: &[&["<|python_tag|>"], &["<|start_header_id|>"]],
         markers: &["<|python_tag|>"],
@@ -223,7 +223,7 @@ pub(crate) const TABLE: [Row; 17] = [
         },
         ..PLAIN
     },
-    Row {
+    ToolFormatRow {
         format: ToolFormat::Object,
         templates: &[&[]],
         is_bare: true,
@@ -249,7 +249,7 @@ const ALONE: CallSyntax =
     CallSyntax { first: "", call: OBJECT, between: Some(LineBreak), last: "" };
 
 /// The defaults of rows: an object alone.
-const PLAIN: Row = Row {
+const PLAIN: ToolFormatRow = ToolFormatRow {
     format: ToolFormat::Object,
     templates: &[],
     markers: &[],
@@ -260,7 +260,7 @@ const PLAIN: Row = Row {
     syntax: ALONE,
 };
 
-const HERMES: Row = Row {
+const HERMES: ToolFormatRow = ToolFormatRow {
     format: ToolFormat::Hermes,
     templates: &[&["<tool_call>"]],
     markers: &["<tool_call>", "</tool_call>", "<seed:tool_call>", "</seed:tool_call>"],
@@ -284,7 +284,7 @@ const HERMES: Row = Row {
     ..PLAIN
 };
 
-const MISTRAL: Row = Row {
+const MISTRAL: ToolFormatRow = ToolFormatRow {
     format: ToolFormat::Mistral,
     templates: &[&["[TOOL_CALLS]", "[ARGS]"]],
     markers: &["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"],
@@ -294,7 +294,7 @@ const MISTRAL: Row = Row {
     ..PLAIN
 };
 
-const DEEP_SEEK: Row = Row {
+const DEEP_SEEK: ToolFormatRow = ToolFormatRow {
     format: ToolFormat::DeepSeek,
     templates: &[&["<｜tool▁call▁begin｜>"]],
     markers: &[
@@ -324,7 +324,7 @@ const DEEP_SEEK: Row = Row {
     ..PLAIN
 };
 
-const DSML: Row = Row {
+const DSML: ToolFormatRow = ToolFormatRow {
     format: ToolFormat::DeepSeekToolCalls,
     // A part of each tag.
     markers: &["｜DSML｜"],

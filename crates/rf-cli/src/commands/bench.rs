@@ -16,7 +16,7 @@ use rocmforge::hub::ModelName;
 use rocmforge::{Drafts, LoadedModel, Purpose};
 
 use self::numbers::{Numbers, counts, prompt_gen};
-use self::record::{DraftCounts, Format, Printer, Record, Setup, Test};
+use self::record::{DraftCounts, Printer, Record, RecordFormat, Setup, Test};
 use self::text::Text;
 use crate::args::{self, DeviceArgs};
 use crate::device::{self, Placement};
@@ -90,8 +90,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, visible_alias = "tier", value_name = "ISA")]
     isa: Option<Isa>,
     /// Print a Markdown table, a JSON array, a JSON object per line, or CSV
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Md)]
-    output: Format,
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = RecordFormat::Md)]
+    output: RecordFormat,
     /// Skip the warm-up run
     #[arg(long)]
     no_warmup: bool,

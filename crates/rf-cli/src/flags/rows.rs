@@ -23,7 +23,7 @@ pub(super) enum Values {
 }
 
 /// Flags of the same meaning in some commands.
-pub(super) struct Row {
+pub(super) struct FlagRow {
     /// Names of commands, separated by spaces.
     pub(super) commands: &'static str,
     /// Flags, separated by spaces.
@@ -31,8 +31,8 @@ pub(super) struct Row {
     pub(super) meaning: Meaning,
 }
 
-const fn row(commands: &'static str, names: &'static str, meaning: Meaning) -> Row {
-    Row { commands, names, meaning }
+const fn row(commands: &'static str, names: &'static str, meaning: Meaning) -> FlagRow {
+    FlagRow { commands, names, meaning }
 }
 
 /// Commands that compute, and `bench`.
@@ -41,7 +41,7 @@ pub(super) const COMPUTE: &str = "run serve embed rerank perplexity bench";
 pub(super) const MODEL: &str = "run serve info tokenize embed rerank perplexity bench";
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[FlagRow] = &[
     row("run perplexity serve embed rerank info", "-ctk",
         Is("--cache-type-k")),
     row("run perplexity serve embed rerank info", "-ctv",

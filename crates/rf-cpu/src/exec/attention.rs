@@ -10,7 +10,7 @@ use super::rows::row_ns;
 use super::steps::{AttentionStep, RopeAppend};
 use super::{Region, rows};
 use crate::kv::{store_key, store_value};
-use crate::simd::attention::{Attend, CachedHead, MAX_ROWS, Row};
+use crate::simd::attention::{Attend, AttentionQuery, CachedHead, MAX_ROWS};
 use crate::team::{Deal, Share};
 
 /// The keys and values of a batch to append to the cache.
@@ -203,7 +203,7 @@ impl Region<'_> {
                     let visible = a.visible(position, end);
                     for head in heads.clone() {
                         let columns = head * a.head_dim..(head + 1) * a.head_dim;
-                        rows.push(Row {
+                        rows.push(AttentionQuery {
                             // SAFETY: written in an earlier phase.
                             q: unsafe { &q.row(token)[columns.clone()] },
                             first: visible.start,

@@ -13,7 +13,7 @@ use super::rows::row_ns;
 use super::storage::StoragePlan;
 use crate::simd::activations::{ACT_BLOCK, Quantize, RowSource};
 use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, Operand, has_gemm};
-use crate::simd::tiles::{GEMM_GROUP, GEMM_TOKENS, Target, TargetRows};
+use crate::simd::tiles::{GEMM_GROUP, GEMM_TOKENS, MatmulTarget, TargetRows};
 use crate::simd::{Isa, LANES};
 use crate::team::{Deal, Rows, Share};
 
@@ -358,10 +358,10 @@ impl Region<'_> {
         expert: usize,
         outputs: usize,
         rows: TargetRows<'a>,
-    ) -> Target<'a> {
+    ) -> MatmulTarget<'a> {
         let out = Rows { data: self.rows(projection.out).data, width: outputs };
         let bias = projection.bias.map(|id| &self.vector(id)[expert * outputs..][..outputs]);
-        Target { out, bias, residual: None, rows }
+        MatmulTarget { out, bias, residual: None, rows }
     }
 
     /// Quantises rows in their order.

@@ -10,7 +10,7 @@ use super::storage::StoragePlan;
 use crate::simd::activations::{ACT_BLOCK, Quantize, RowSource};
 use crate::simd::float_gemm::{self, FloatGemm, PackFloats};
 use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, Operand, has_gemm};
-use crate::simd::tiles::{FLOAT_TOKENS, GEMM_GROUP, GEMM_TOKENS, Target, TargetRows};
+use crate::simd::tiles::{FLOAT_TOKENS, GEMM_GROUP, GEMM_TOKENS, MatmulTarget, TargetRows};
 use crate::simd::{FLOAT_CHUNK, Isa, LANES};
 use crate::team::{Deal, Rows, Share};
 
@@ -164,7 +164,7 @@ impl Region<'_> {
             let weight = self.matrix(step.weights[head]);
             let panels = part * chunk..all_panels.min((part + 1) * chunk);
             let rows = TargetRows::Every { first: head, step: heads };
-            let target = Target { out, bias: None, residual: None, rows };
+            let target = MatmulTarget { out, bias: None, residual: None, rows };
             match step.operand {
                 Operand::Float if is_blocked => {
                     let floats = step.head_floats() * stride;
@@ -178,7 +178,7 @@ impl Region<'_> {
                     for row in (head..tokens * heads).step_by(heads) {
                         let data = x.part(row * step.columns..(row + 1) * step.columns);
                         let x = Rows { data, width: step.columns };
-                        let target = Target { rows: TargetRows::From(row), ..target };
+                        let target = MatmulTarget { rows: TargetRows::From(row), ..target };
                         let panels = panels.clone();
                         self.isa.run(FloatMatMul { weight, panels, x, tokens: 1, target });
                     }

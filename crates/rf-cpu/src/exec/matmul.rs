@@ -16,7 +16,7 @@ use crate::simd::float_gemm::{self, FloatGemm, PackFloats};
 use crate::simd::gemm::GemmScratch;
 use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, Operand, has_gemm};
 use crate::simd::latent::LatentScratch;
-use crate::simd::tiles::{FLOAT_TOKENS, GEMM_GROUP, GEMM_TOKENS, Target, TargetRows};
+use crate::simd::tiles::{FLOAT_TOKENS, GEMM_GROUP, GEMM_TOKENS, MatmulTarget, TargetRows};
 use crate::simd::{FLOAT_CHUNK, Isa, LANES};
 use crate::team::{Deal, Rows, Share, Shared};
 
@@ -387,7 +387,7 @@ impl Region<'_> {
     ) {
         let tokens = operands.tokens;
         let weight = self.matrix(projection.weight);
-        let target = Target {
+        let target = MatmulTarget {
             out: self.rows(projection.out),
             bias: projection.bias.map(|b| self.vector(b)),
             residual: step.op.residual.map(|r| self.rows(r)),

@@ -54,7 +54,7 @@ impl Region<'_> {
                 by_row(share, |token| {
                     // SAFETY: written in an earlier phase.
                     let logits = unsafe { logits.row(token) };
-                    let y = rf_graph::reference::route(logits, None, router, [bias, scale]);
+                    let y = router.route(logits, None, [bias, scale]);
                     // SAFETY: each row belongs to one piece.
                     unsafe { out.row_mut(token, 0..out.width) }.copy_from_slice(&y);
                 });
@@ -84,7 +84,7 @@ impl Region<'_> {
                     // SAFETY: written in an earlier phase.
                     let p = unsafe { &route.row(token)[slots..] };
                     // SAFETY: as above.
-                    let mut y = rf_graph::reference::combine_experts(unsafe { x.row(token) }, p);
+                    let mut y = rf_graph::combine_experts(unsafe { x.row(token) }, p);
                     if let Some(residual) = residual {
                         // SAFETY: as above.
                         let residual = unsafe { residual.row(token) };

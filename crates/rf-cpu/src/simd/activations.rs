@@ -81,11 +81,11 @@ impl RowSource<'_> {
 
 /// A kernel that reads a [`RowSource`].
 pub(super) trait RowKernel {
-    fn run<S: Simd, R: Row>(self, s: S, row: R);
+    fn run<S: Simd, R: ActivationRow>(self, s: S, row: R);
 }
 
 /// The elements of a [`RowSource`].
-pub(super) trait Row: Copy {
+pub(super) trait ActivationRow: Copy {
     /// Evaluates elements `at..at + 16`, with zeros past the end.
     fn load<S: Simd>(self, s: S, at: usize) -> S::F;
 }
@@ -93,7 +93,7 @@ pub(super) trait Row: Copy {
 #[derive(Clone, Copy)]
 struct PlainRow<'a>(&'a [f32]);
 
-impl Row for PlainRow<'_> {
+impl ActivationRow for PlainRow<'_> {
     #[inline(always)]
     fn load<S: Simd>(self, s: S, at: usize) -> S::F {
         load(s, self.0, at)
@@ -107,7 +107,7 @@ struct NormRow<'a> {
     scale: f32,
 }
 
-impl Row for NormRow<'_> {
+impl ActivationRow for NormRow<'_> {
     #[inline(always)]
     fn load<S: Simd>(self, s: S, at: usize) -> S::F {
         s.mul(s.mul(load(s, self.x, at), s.splat(self.scale)), load(s, self.weight, at))
@@ -121,14 +121,14 @@ struct GluRow<'a> {
     up: &'a [f32],
 }
 
-impl Row for GluRow<'_> {
+impl ActivationRow for GluRow<'_> {
     #[inline(always)]
     fn load<S: Simd>(self, s: S, at: usize) -> S::F {
         glu(s, self.activation, load(s, self.gate, at), load(s, self.up, at))
     }
 }
 
-/// [`rf_graph::reference::glu`].
+/// `rf_oracle::reference::glu`.
 #[inline(always)]
 fn glu<S: Simd>(s: S, activation: Activation, gate: S::F, up: S::F) -> S::F {
     if activation == Activation::ClampedSwiglu {
@@ -142,7 +142,7 @@ fn glu<S: Simd>(s: S, activation: Activation, gate: S::F, up: S::F) -> S::F {
     }
 }
 
-/// [`rf_graph::reference::map`].
+/// `rf_oracle::reference::map`.
 #[inline(always)]
 fn map<S: Simd>(s: S, function: Function, x: S::F) -> S::F {
     match function {
@@ -235,7 +235,7 @@ impl Kernel for Evaluate<'_> {
 
 impl RowKernel for Evaluate<'_> {
     #[inline(always)]
-    fn run<S: Simd, R: Row>(self, s: S, row: R) {
+    fn run<S: Simd, R: ActivationRow>(self, s: S, row: R) {
         for (i, out) in self.out.chunks_mut(LANES).enumerate() {
             let v = s.to_array(row.load(s, i * LANES));
             out.copy_from_slice(&v[..out.len()]);
@@ -285,7 +285,7 @@ impl Kernel for Quantize<'_> {
 
 impl RowKernel for Quantize<'_> {
     #[inline(always)]
-    fn run<S: Simd, R: Row>(self, s: S, row: R) {
+    fn run<S: Simd, R: ActivationRow>(self, s: S, row: R) {
         let columns = self.source.len();
         for (b, at) in (0..columns).step_by(ACT_BLOCK).enumerate() {
             let block = &mut self.blocks[b * self.stride];

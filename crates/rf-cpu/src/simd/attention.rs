@@ -18,7 +18,7 @@ pub(crate) const MAX_ROWS: usize = 8;
 
 /// One query: a token and a head.
 #[derive(Clone, Copy)]
-pub(crate) struct Row<'a> {
+pub(crate) struct AttentionQuery<'a> {
     /// `[head_dim]`.
     pub(crate) q: &'a [f32],
     /// First and one past the last position that the query attends to.
@@ -34,7 +34,7 @@ pub(crate) struct Attend<'a, 'o> {
     pub(crate) scale: f32,
     pub(crate) softcap: Option<f32>,
     /// The queries, at most [`MAX_ROWS`].
-    pub(crate) rows: &'a [Row<'a>],
+    pub(crate) rows: &'a [AttentionQuery<'a>],
     /// `[rows]` of `[head_dim]`.
     pub(crate) out: &'a mut [&'o mut [f32]],
     /// Buffers for scores and queries, grown on demand.
@@ -85,7 +85,8 @@ impl Attend<'_, '_> {
         s: S,
         first_row: usize,
     ) -> usize {
-        let rows: &[Row<'_>; R] = self.rows[first_row..].first_chunk().expect("R rows from here");
+        let rows: &[AttentionQuery<'_>; R] =
+            self.rows[first_row..].first_chunk().expect("R rows from here");
         let first = rows.iter().map(|r| r.first).min().unwrap_or(0) / LANES * LANES;
         let last = rows.iter().map(|r| r.last).max().unwrap_or(0);
         let span = (last - first).next_multiple_of(LANES);
@@ -275,7 +276,7 @@ impl CachedHead<'_> {
     fn scores<S: Simd, E: Element, const R: usize, const V: usize>(
         &self,
         s: S,
-        rows: &[Row<'_>; R],
+        rows: &[AttentionQuery<'_>; R],
         first: usize,
         at: usize,
         scores: &mut [&mut [f32]; R],

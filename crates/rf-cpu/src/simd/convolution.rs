@@ -7,7 +7,7 @@ use super::math::SimdMath;
 use super::{Kernel, LANES, Simd};
 use crate::team::Rows;
 
-/// Convolves some columns; see [`rf_graph::reference::causal_conv`]. A lane is a column.
+/// Convolves some columns; see `rf_oracle::reference::causal_conv`. A lane is a column.
 pub(crate) struct Convolve<'a> {
     pub(crate) x: Rows<'a>,
     pub(crate) out: Rows<'a>,

@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 
-use super::activations::{Row, RowKernel, RowSource};
+use super::activations::{ActivationRow, RowKernel, RowSource};
 use super::gemm::GemmScratch;
 use super::matvec::{Bf16, F16, F32, FLOAT_CHUNK, FloatFormat};
-use super::tiles::{FLOAT_TOKENS, GEMM_BLOCK, GEMM_GROUP, GEMM_PANELS, PanelSums, Target};
+use super::tiles::{FLOAT_TOKENS, GEMM_BLOCK, GEMM_GROUP, GEMM_PANELS, MatmulTarget, PanelSums};
 use super::{Kernel, LANES, Simd};
 use crate::panel::PackedMatrix;
 use rf_graph::DType;
@@ -41,7 +41,7 @@ impl Kernel for PackFloats<'_> {
 
 impl RowKernel for PackFloats<'_> {
     #[inline(always)]
-    fn run<S: Simd, R: Row>(self, s: S, row: R) {
+    fn run<S: Simd, R: ActivationRow>(self, s: S, row: R) {
         for (i, column) in (0..self.source.len()).step_by(FLOAT_CHUNK).enumerate() {
             let block = &mut self.out[i * self.stride * FLOAT_CHUNK..][..FLOAT_CHUNK];
             for (j, out) in block.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
@@ -61,7 +61,7 @@ pub(crate) struct FloatGemm<'a> {
     pub(crate) x: &'a [f32],
     pub(crate) stride: usize,
     pub(crate) tokens: usize,
-    pub(crate) target: Target<'a>,
+    pub(crate) target: MatmulTarget<'a>,
     pub(crate) scratch: &'a mut GemmScratch,
 }
 

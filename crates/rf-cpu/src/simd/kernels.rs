@@ -7,7 +7,7 @@ use super::activations::{ACT_BLOCK, ActBlock};
 use super::format::{Format, match_format, of_format, with_format};
 use super::gemm::{self, GemmScratch};
 use super::matvec::{self, FloatFormat};
-use super::tiles::{GEMM_BLOCK, GEMM_GROUP, GEMM_PANELS, GEMM_TOKENS, PanelSums, Target};
+use super::tiles::{GEMM_BLOCK, GEMM_GROUP, GEMM_PANELS, GEMM_TOKENS, MatmulTarget, PanelSums};
 use super::{Isa, Kernel, Simd};
 use crate::panel::PackedMatrix;
 use crate::stored::block_bytes;
@@ -45,7 +45,7 @@ pub(crate) struct MatVec<'a> {
     pub(crate) activations: &'a [ActBlock],
     pub(crate) stride: usize,
     pub(crate) tokens: usize,
-    pub(crate) target: Target<'a>,
+    pub(crate) target: MatmulTarget<'a>,
 }
 
 impl MatVec<'_> {
@@ -118,7 +118,7 @@ pub(crate) struct FloatMatMul<'a> {
     pub(crate) panels: Range<usize>,
     pub(crate) x: Rows<'a>,
     pub(crate) tokens: usize,
-    pub(crate) target: Target<'a>,
+    pub(crate) target: MatmulTarget<'a>,
 }
 
 impl Kernel for FloatMatMul<'_> {
@@ -194,7 +194,7 @@ pub(crate) struct Gemm<'a> {
     pub(crate) activations: &'a [ActBlock],
     pub(crate) stride: usize,
     pub(crate) tokens: usize,
-    pub(crate) target: Target<'a>,
+    pub(crate) target: MatmulTarget<'a>,
     pub(crate) scratch: &'a mut GemmScratch,
 }
 

@@ -3,7 +3,7 @@
 use super::{Kernel, Simd};
 use rf_graph::RopeStyle;
 
-/// Applies RoPE to the pairs of a head; see [`rf_graph::reference::rope`]. It is compiled for each
+/// Applies RoPE to the pairs of a head; see `rf_oracle::reference::rope`. It is compiled for each
 /// ISA, so that a multiply-add is one instruction.
 pub(crate) struct Rotate<'a> {
     pub(crate) style: RopeStyle,

@@ -45,7 +45,7 @@ impl PanelSums {
 
 /// Destination of a matmul: `out = matmul + bias + residual`.
 #[derive(Clone, Copy)]
-pub(crate) struct Target<'a> {
+pub(crate) struct MatmulTarget<'a> {
     pub(crate) out: Rows<'a>,
     pub(crate) bias: Option<&'a [f32]>,
     pub(crate) residual: Option<Rows<'a>>,
@@ -53,7 +53,7 @@ pub(crate) struct Target<'a> {
     pub(crate) rows: TargetRows<'a>,
 }
 
-/// The rows of a [`Target`] that a kernel writes.
+/// The rows of a [`MatmulTarget`] that a kernel writes.
 #[derive(Clone, Copy)]
 pub(crate) enum TargetRows<'a> {
     /// Consecutive rows from this one on.
@@ -64,7 +64,7 @@ pub(crate) enum TargetRows<'a> {
     Each(&'a [u32]),
 }
 
-impl Target<'_> {
+impl MatmulTarget<'_> {
     /// Writes 16 outputs of a token, or fewer at the end of the row.
     #[inline(always)]
     pub(super) fn store<S: Simd>(&self, s: S, token: usize, panel: usize, mut v: S::F) {

@@ -5,11 +5,11 @@ use std::iter;
 use std::time::Instant;
 
 use rf_graph::BackendError;
-use rf_graph::case::{Case, Shape};
-use rf_graph::conformance::{Mismatch, Outcome, check};
 use rf_hip::{Context, Platform, Runtime};
 use rf_kernels::selftest::{Group, groups, speed, with_wide_tiles};
 use rf_kernels::{GpuBackend, GpuOptions};
+use rf_oracle::case::{Case, Shape};
+use rf_oracle::conformance::{Mismatch, Outcome, check};
 
 use super::message::{Message, SelftestPlan};
 use super::report::{CaseReport, SpeedReport};

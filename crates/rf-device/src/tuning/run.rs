@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use rf_graph::{DType, KvType};
-use rf_kernels::tune::{Comparison, Subject};
+use rf_kernels::tune::{Subject, TrialComparison};
 use rf_kernels::tuning::Knob;
 use serde::{Deserialize, Serialize};
 
@@ -161,9 +161,9 @@ pub enum TrialEnd {
     NotMeasured(String),
 }
 
-impl From<Comparison> for TrialEnd {
-    fn from(comparison: Comparison) -> Self {
-        let Comparison { default_s, tuned_s, is_faster } = comparison;
+impl From<TrialComparison> for TrialEnd {
+    fn from(comparison: TrialComparison) -> Self {
+        let TrialComparison { default_s, tuned_s, is_faster } = comparison;
         let us = |seconds: f64| (seconds * 1e9).round() / 1e3;
         Self::Measured { us: us(tuned_s), default_us: us(default_s), is_faster }
     }

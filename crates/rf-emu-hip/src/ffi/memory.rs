@@ -8,7 +8,7 @@ use super::{call, current_device, handles::StreamHandle, host::HostRange, store}
 use crate::{
     Status,
     runtime::{
-        Place, Runtime, StreamId, Transfer,
+        CopyEnd, Runtime, StreamId, Transfer,
         Use::{Query, Release, Work},
     },
 };
@@ -152,11 +152,11 @@ unsafe fn copy(
         };
         let place = |address: u64, is_device: bool| {
             if is_device {
-                return Ok(Place::Device(address));
+                return Ok(CopyEnd::Device(address));
             }
             let start = std::ptr::with_exposed_provenance::<u8>(address as usize);
             // SAFETY: the caller's memory.
-            unsafe { HostRange::new(start, bytes) }.map(Place::Host)
+            unsafe { HostRange::new(start, bytes) }.map(CopyEnd::Host)
         };
         let to = place(to, is_device(to, [HOST_TO_DEVICE, DEVICE_TO_DEVICE]))?;
         let from = place(from, is_device(from, [DEVICE_TO_HOST, DEVICE_TO_DEVICE]))?;

@@ -7,7 +7,7 @@ use crate::{Status, ffi::host::HostRange, journal::print};
 
 /// One end of a copy.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum CopyEnd {
     /// Memory of a device, or host memory by its device address.
     Device(u64),
     /// Memory of the program.
@@ -17,8 +17,8 @@ pub(crate) enum Place {
 /// A copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transfer {
-    pub(crate) to: Place,
-    pub(crate) from: Place,
+    pub(crate) to: CopyEnd,
+    pub(crate) from: CopyEnd,
     pub(crate) bytes: u64,
 }
 
@@ -57,7 +57,7 @@ impl Runtime {
     /// Checks the device's ends of a copy.
     pub(super) fn check_transfer(&self, transfer: &Transfer) -> Result<(), Status> {
         for place in [transfer.to, transfer.from] {
-            if let Place::Device(address) = place {
+            if let CopyEnd::Device(address) = place {
                 self.find(address, transfer.bytes)?;
             }
         }
@@ -68,20 +68,20 @@ impl Runtime {
     pub(super) fn transfer(&self, transfer: &Transfer) -> Result<(), Status> {
         let bytes = transfer.bytes;
         match (transfer.to, transfer.from) {
-            (Place::Device(to), Place::Device(from)) => {
+            (CopyEnd::Device(to), CopyEnd::Device(from)) => {
                 let (to_ranges, from_ranges) = (self.find(to, bytes)?, self.find(from, bytes)?);
                 resolve(&to_ranges, to, bytes)?.copy_from(&resolve(&from_ranges, from, bytes)?);
             }
-            (Place::Device(to), Place::Host(from)) => {
+            (CopyEnd::Device(to), CopyEnd::Host(from)) => {
                 resolve(&self.find(to, bytes)?, to, bytes)?.write(0, from.bytes());
             }
-            (Place::Host(to), Place::Device(from)) => {
+            (CopyEnd::Host(to), CopyEnd::Device(from)) => {
                 to.with_bytes(|to| {
                     resolve(&self.find(from, bytes)?, from, bytes)?.read(0, to);
                     Ok::<(), Status>(())
                 })?;
             }
-            (Place::Host(to), Place::Host(from)) => {
+            (CopyEnd::Host(to), CopyEnd::Host(from)) => {
                 let bytes = from.bytes().to_vec();
                 to.with_bytes(|to| to.copy_from_slice(&bytes));
             }

@@ -26,7 +26,7 @@ pub(crate) struct Hazard {
 
 /// An instruction of a kernel.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct FlowNode<'a> {
     pub(crate) instruction: &'a Instruction,
     pub(crate) operands: &'a Operands,
     /// The places that follow.
@@ -44,12 +44,12 @@ enum Step<S> {
 /// The places of a kernel; `None` where nothing could be decoded.
 struct Code<'a> {
     arch: Arch,
-    places: &'a [Option<Place<'a>>],
+    places: &'a [Option<FlowNode<'a>>],
     found: Hazards,
 }
 
 /// Finds the hazards that each compiler for the family separates.
-pub(crate) fn find(arch: Arch, places: &[Option<Place<'_>>]) -> Hazards {
+pub(crate) fn find(arch: Arch, places: &[Option<FlowNode<'_>>]) -> Hazards {
     let mut code = Code { arch, places, found: Hazards::new() };
     for (at, place) in (0..).zip(places) {
         let Some(place) = place else { continue };
@@ -76,7 +76,7 @@ pub(crate) fn find(arch: Arch, places: &[Option<Place<'_>>]) -> Hazards {
 }
 
 /// Finds reads of scalar registers that RDNA 4 may answer with an old value.
-pub(crate) fn find_scalar_reads(arch: Arch, places: &[Option<Place<'_>>]) -> Hazards {
+pub(crate) fn find_scalar_reads(arch: Arch, places: &[Option<FlowNode<'_>>]) -> Hazards {
     let mut code = Code { arch, places, found: Hazards::new() };
     if arch.family() == Family::Rdna4 {
         let read_before = code.pairs_read_before();
@@ -105,7 +105,7 @@ impl Code<'_> {
         from: u32,
         start: S,
         (name, rule): (&'static str, &'static str),
-        mut step: impl FnMut(S, &Place<'_>) -> Step<S>,
+        mut step: impl FnMut(S, &FlowNode<'_>) -> Step<S>,
     ) {
         let mut seen = HashSet::new();
         let mut open = vec![(from, start)];

@@ -99,13 +99,15 @@ pub(super) struct Contents {
     pub(super) lines: SourceLines,
 }
 
+/// Reads the metadata note alone, of code for any AMD GPU.
+pub(super) fn read_note(file: &[u8]) -> Result<Vec<u8>, Error> {
+    header(file)?;
+    metadata_note(&ElfFile64::parse(file)?, file)
+}
+
 /// Reads the file.
 pub(super) fn read(file: &[u8]) -> Result<Contents, Error> {
-    let header = FileHeader64::<LittleEndian>::parse(file)?;
-    let machine = header.e_machine(LittleEndian);
-    if machine != elf::EM_AMDGPU {
-        return Err(Error::OtherProcessor { machine });
-    }
+    let header = header(file)?;
     let flags = header.e_flags(LittleEndian);
     let arch =
         Arch::from_elf_mach(flags as u8).ok_or(Error::UnsupportedGpu { mach: flags & 0xff })?;
@@ -123,6 +125,14 @@ pub(super) fn read(file: &[u8]) -> Result<Contents, Error> {
     check_relocations(&image)?;
     let note = metadata_note(&elf, file)?;
     Ok(Contents { arch, image, note, lines: SourceLines::read(&elf) })
+}
+
+fn header(file: &[u8]) -> Result<&FileHeader64<LittleEndian>, Error> {
+    let header = FileHeader64::<LittleEndian>::parse(file)?;
+    match header.e_machine(LittleEndian) {
+        elf::EM_AMDGPU => Ok(header),
+        machine => Err(Error::OtherProcessor { machine }),
+    }
 }
 
 /// The flat image, and the places of its segments.

@@ -16,12 +16,12 @@ type Slice<'a> = EndianSlice<'a, LittleEndian>;
 pub struct SourceLines {
     files: Vec<String>,
     /// In order of offsets.
-    rows: Vec<Row>,
+    rows: Vec<LineRow>,
 }
 
 /// The instructions from `offset` up to the next row.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct LineRow {
     offset: u64,
     /// 0 after the end of a sequence of instructions.
     line: u32,
@@ -80,7 +80,7 @@ impl SourceLines {
                 let file = row.file_index().checked_sub(before);
                 let file = file.filter(|&file| file < header.file_names().len() as u64);
                 let line = row.line().filter(|_| !row.end_sequence()).map_or(0, NonZero::get);
-                found.rows.push(Row {
+                found.rows.push(LineRow {
                     offset: row.address(),
                     line: if file.is_some() { u32::try_from(line).unwrap_or(0) } else { 0 },
                     file: (first_file as u64 + file.unwrap_or(0)) as u32,

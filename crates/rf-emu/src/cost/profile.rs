@@ -23,7 +23,7 @@ pub struct KernelProfile {
     /// The processor whose code ran, such as `gfx1100`.
     pub arch: &'static str,
     /// The instructions in the order of their addresses.
-    pub rows: Vec<Row>,
+    pub rows: Vec<InstructionCost>,
     /// The costs by workgroups of a launch and waves of a workgroup.
     shapes: BTreeMap<(u64, u64), Costs>,
 }
@@ -31,7 +31,7 @@ pub struct KernelProfile {
 /// An instruction and what its executions cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Row {
+pub struct InstructionCost {
     /// The offset in the code object.
     pub offset: u64,
     /// The instruction.
@@ -173,8 +173,8 @@ impl KernelProfile {
 
     /// The rows of each line of the source, with those without one last; the lines with most
     /// cycles first.
-    pub fn lines(&self) -> Vec<(Option<&str>, Vec<&Row>)> {
-        let mut lines: BTreeMap<Option<&str>, Vec<&Row>> = BTreeMap::new();
+    pub fn lines(&self) -> Vec<(Option<&str>, Vec<&InstructionCost>)> {
+        let mut lines: BTreeMap<Option<&str>, Vec<&InstructionCost>> = BTreeMap::new();
         for row in &self.rows {
             lines.entry(row.source.as_deref()).or_default().push(row);
         }
@@ -192,16 +192,20 @@ impl KernelProfile {
 }
 
 /// The instructions of a program without costs.
-fn rows(program: &Program) -> Vec<Row> {
+fn rows(program: &Program) -> Vec<InstructionCost> {
     let family = program.arch().family();
-    let row = |((offset, text), (_, instruction)): ((u64, String), (u64, Option<_>))| Row {
-        offset,
-        text,
-        source: program.source_lines().lookup(offset).map(|(file, line)| format!("{file}:{line}")),
-        unit: instruction.map_or(Unit::Other, |instruction| issue(family, instruction).0),
-        executions: 0,
-        cycles: 0,
-        accesses: Accesses::default(),
-    };
+    let row =
+        |((offset, text), (_, instruction)): ((u64, String), (u64, Option<_>))| InstructionCost {
+            offset,
+            text,
+            source: program
+                .source_lines()
+                .lookup(offset)
+                .map(|(file, line)| format!("{file}:{line}")),
+            unit: instruction.map_or(Unit::Other, |instruction| issue(family, instruction).0),
+            executions: 0,
+            cycles: 0,
+            accesses: Accesses::default(),
+        };
     program.listing().zip(program.instructions()).map(row).collect()
 }

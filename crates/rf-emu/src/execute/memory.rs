@@ -26,7 +26,7 @@ use crate::{
 /// The access of one lane of a load or store.
 #[derive(Clone, Copy)]
 struct Target {
-    place: Place,
+    place: LaneAddress,
     lane: usize,
     bytes: u32,
     /// The meaning of the access to other workgroups: of a load, or of a store.
@@ -36,7 +36,7 @@ struct Target {
 
 /// A place that a vector memory instruction accesses.
 #[derive(Clone, Copy)]
-enum Place {
+enum LaneAddress {
     Global(u64),
     Lds(u32),
     Scratch(u32),
@@ -325,7 +325,7 @@ impl Group<'_> {
     }
 
     /// The place of each lane.
-    fn places(wave: &Wave, instruction: &Instruction) -> [Place; LANES] {
+    fn places(wave: &Wave, instruction: &Instruction) -> [LaneAddress; LANES] {
         let offset = i64::from(instruction.immediate);
         let address = &instruction.src[0];
         let scalar = instruction.src[2].operand;
@@ -335,13 +335,15 @@ impl Group<'_> {
             let scalar = (wave.scalar(scalar) / unit).wrapping_add(offset as u32);
             let mut buffer = [0; LANES];
             let lanes = wave.lanes(address.operand, &mut buffer);
-            return std::array::from_fn(|lane| Place::Scratch(lanes[lane].wrapping_add(scalar)));
+            return std::array::from_fn(|lane| {
+                LaneAddress::Scratch(lanes[lane].wrapping_add(scalar))
+            });
         }
         let is_flat = instruction.encoding == Encoding::Flat;
         flat_addresses(wave, instruction).map(|address| match (address >> 32) as u32 {
-            SHARED_BASE if is_flat => Place::Lds(address as u32),
-            PRIVATE_BASE if is_flat => Place::Scratch(address as u32),
-            _ => Place::Global(address),
+            SHARED_BASE if is_flat => LaneAddress::Lds(address as u32),
+            PRIVATE_BASE if is_flat => LaneAddress::Scratch(address as u32),
+            _ => LaneAddress::Global(address),
         })
     }
 
@@ -354,7 +356,7 @@ impl Group<'_> {
         let Target { place, lane, bytes, load, .. } = target;
         let mut words = [0; 4];
         match place {
-            Place::Global(address) => {
+            LaneAddress::Global(address) => {
                 let view = self.ranges.resolve(address, bytes.into(), &mut self.hint)?;
                 match bytes {
                     1 => words[0] = view.load_u8(0).into(),
@@ -373,8 +375,8 @@ impl Group<'_> {
                 }
                 Ok((words, !races && is_written))
             }
-            Place::Lds(address) => self.lds.load(accessor, address, bytes),
-            Place::Scratch(address) => {
+            LaneAddress::Lds(address) => self.lds.load(accessor, address, bytes),
+            LaneAddress::Scratch(address) => {
                 let range = scratch_range(wave, lane, address, bytes)?;
                 let mut raw = [[0; 4]; 4];
                 raw.as_flattened_mut()[..range.len()].copy_from_slice(&wave.scratch[range.clone()]);
@@ -394,7 +396,7 @@ impl Group<'_> {
     ) -> Result<(), FaultKind> {
         let Target { place, lane, bytes, store, .. } = target;
         match place {
-            Place::Global(address) => {
+            LaneAddress::Global(address) => {
                 let view = self.ranges.resolve_writable(address, bytes.into(), &mut self.hint)?;
                 let change = || match bytes {
                     1 => view.store_u8(0, words[0] as u8),
@@ -409,8 +411,8 @@ impl Group<'_> {
                     Ok(())
                 }
             }
-            Place::Lds(address) => self.lds.store(accessor, address, bytes, words),
-            Place::Scratch(address) => {
+            LaneAddress::Lds(address) => self.lds.store(accessor, address, bytes, words),
+            LaneAddress::Scratch(address) => {
                 let range = scratch_range(wave, lane, address, bytes)?;
                 let raw = words.map(u32::to_le_bytes);
                 let length = range.len();
@@ -428,7 +430,7 @@ impl Group<'_> {
         wave: &Wave,
         (accessor, kind): (Accessor, WriteKind),
         data: u8,
-        (place, lane): (Place, usize),
+        (place, lane): (LaneAddress, usize),
         (op, wide): (AtomicOp, bool),
     ) -> Result<u64, Problem> {
         let value = |at: usize| {
@@ -438,7 +440,7 @@ impl Group<'_> {
         };
         let (new, compare) = (value(0), if op == AtomicOp::Cmpswap { value(1) } else { 0 });
         match place {
-            Place::Global(address) => {
+            LaneAddress::Global(address) => {
                 let bytes = if wide { 8 } else { 4 };
                 if !address.is_multiple_of(bytes) {
                     let alignment = bytes as u32;
@@ -464,11 +466,11 @@ impl Group<'_> {
                 self.changed |= atomic::apply(op, wide, old, new, compare) != old;
                 Ok(old)
             }
-            Place::Lds(address) => {
+            LaneAddress::Lds(address) => {
                 self.changed = true;
                 self.lds.update(accessor, address, (op, wide), new, compare)
             }
-            Place::Scratch(_) => {
+            LaneAddress::Scratch(_) => {
                 Err(FaultKind::Unsupported("atomic update of scratch memory").into())
             }
         }

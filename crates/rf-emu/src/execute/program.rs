@@ -118,7 +118,7 @@ impl Program {
             .collect()
     }
 
-    fn control_flow(&self) -> Vec<Option<hazards::Place<'_>>> {
+    fn control_flow(&self) -> Vec<Option<hazards::FlowNode<'_>>> {
         self.slots.iter().map(Slot::place).collect()
     }
 
@@ -221,12 +221,12 @@ impl Program {
 
 impl Slot {
     /// The place in the control flow.
-    fn place(&self) -> Option<hazards::Place<'_>> {
+    fn place(&self) -> Option<hazards::FlowNode<'_>> {
         let instruction = self.instruction.as_ref().ok()?;
         let (_, _, ends) = follow(self);
         let next = [(!ends).then_some(self.next), Some(self.target)];
         let next = next.map(|next| next.filter(|&next| next != NO_SLOT));
-        Some(hazards::Place { instruction, operands: &self.operands, next })
+        Some(hazards::FlowNode { instruction, operands: &self.operands, next })
     }
 }
 

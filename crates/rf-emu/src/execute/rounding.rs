@@ -17,16 +17,16 @@ pub(crate) enum Rounding {
 
 /// A format of floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Format {
+pub(crate) struct FloatFormat {
     /// The bits of a value.
     bits: u32,
     /// Those of the mantissa that are stored.
     mantissa: u32,
 }
 
-pub(crate) const F16: Format = Format { bits: 16, mantissa: 10 };
-pub(crate) const F32: Format = Format { bits: 32, mantissa: 23 };
-pub(crate) const F64: Format = Format { bits: 64, mantissa: 52 };
+pub(crate) const F16: FloatFormat = FloatFormat { bits: 16, mantissa: 10 };
+pub(crate) const F32: FloatFormat = FloatFormat { bits: 32, mantissa: 23 };
+pub(crate) const F64: FloatFormat = FloatFormat { bits: 64, mantissa: 52 };
 
 /// `magnitude * 2^exponent`, with a sign.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ impl Rounding {
     }
 
     /// `a + b`.
-    pub(crate) fn add(self, format: Format, a: u64, b: u64) -> u64 {
+    pub(crate) fn add(self, format: FloatFormat, a: u64, b: u64) -> u64 {
         match (format.exact(a), format.exact(b)) {
             (Some(a), Some(b)) => self.sum(format, a, b),
             _ => format.special(a, format.one(), b),
@@ -66,7 +66,7 @@ impl Rounding {
     }
 
     /// `a * b`.
-    pub(crate) fn multiply(self, format: Format, a: u64, b: u64) -> u64 {
+    pub(crate) fn multiply(self, format: FloatFormat, a: u64, b: u64) -> u64 {
         match (format.exact(a), format.exact(b)) {
             (Some(a), Some(b)) => self.round(format, a.times(b)),
             _ => format.special(a, b, format.zero_of(a, b)),
@@ -74,7 +74,7 @@ impl Rounding {
     }
 
     /// `a * b + c`, rounded once.
-    pub(crate) fn multiply_add(self, format: Format, a: u64, b: u64, c: u64) -> u64 {
+    pub(crate) fn multiply_add(self, format: FloatFormat, a: u64, b: u64, c: u64) -> u64 {
         match (format.exact(a), format.exact(b), format.exact(c)) {
             (Some(a), Some(b), Some(c)) => self.sum(format, a.times(b), c),
             _ => format.special(a, b, c),
@@ -82,7 +82,7 @@ impl Rounding {
     }
 
     /// A float of another format.
-    pub(crate) fn convert(self, to: Format, from: Format, value: u64) -> u64 {
+    pub(crate) fn convert(self, to: FloatFormat, from: FloatFormat, value: u64) -> u64 {
         match from.exact(value) {
             Some(value) => self.round(to, value),
             None => to.special_of(from, value),
@@ -90,12 +90,12 @@ impl Rounding {
     }
 
     /// The float of an integer.
-    pub(crate) fn of_integer(self, format: Format, value: i64) -> u64 {
+    pub(crate) fn of_integer(self, format: FloatFormat, value: i64) -> u64 {
         let magnitude = value.unsigned_abs().into();
         self.round(format, Exact { negative: value < 0, magnitude, exponent: 0 })
     }
 
-    fn sum(self, format: Format, a: Exact, b: Exact) -> u64 {
+    fn sum(self, format: FloatFormat, a: Exact, b: Exact) -> u64 {
         if a.magnitude == 0 && b.magnitude == 0 {
             // Zeros of one sign keep it.
             let negative = if a.negative == b.negative { a.negative } else { self == Self::Down };
@@ -130,7 +130,7 @@ impl Rounding {
         self.round(format, Exact { negative, magnitude, exponent })
     }
 
-    fn round(self, format: Format, exact: Exact) -> u64 {
+    fn round(self, format: FloatFormat, exact: Exact) -> u64 {
         let Exact { negative, magnitude, exponent } = exact;
         let sign = u64::from(negative) << (format.bits - 1);
         if magnitude == 0 {
@@ -190,7 +190,7 @@ impl Exact {
     }
 }
 
-impl Format {
+impl FloatFormat {
     fn infinity(self) -> u64 {
         ((1 << (self.bits - 1)) - 1) >> self.mantissa << self.mantissa
     }

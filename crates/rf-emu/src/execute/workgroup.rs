@@ -21,7 +21,7 @@ use crate::{
         unwritten::{Holes, Written},
         waits::Waits,
     },
-    fault::{Fault, FaultKind, Place, Problem},
+    fault::{Fault, FaultKind, FaultPlace, Problem},
     isa::{
         instruction::{Encoding, Operand},
         op::{Access, DsOp, Op, VmemOp},
@@ -420,7 +420,7 @@ impl Group<'_> {
         let mut fault = self.program.fault((*problem.kind).clone());
         let address = self.program.slots.get(slot as usize).map_or(0, |slot| slot.offset);
         let source = self.program.lines.lookup(address);
-        fault.place = Some(Box::new(Place {
+        fault.place = Some(Box::new(FaultPlace {
             address,
             source: source.map(|(file, line)| (file.to_owned(), line)),
             instruction: self.program.text(slot),

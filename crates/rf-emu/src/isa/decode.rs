@@ -12,7 +12,7 @@ use super::{
     Arch, Family,
     instruction::{Encoding, Exchange, Instruction, Operand, Source, register},
     op::Op,
-    table::{Kind, Row},
+    table::{InstructionRow, Kind},
 };
 
 /// Why machine code cannot be decoded.
@@ -113,10 +113,10 @@ impl Decoder<'_> {
 
     fn row(
         &self,
-        table: &'static [Row],
+        table: &'static [InstructionRow],
         encoding: &'static str,
         opcode: u16,
-    ) -> Result<&'static Row, DecodeError> {
+    ) -> Result<&'static InstructionRow, DecodeError> {
         super::table::find(table, self.family, opcode)
             .ok_or_else(|| self.unknown(encoding, Some(opcode)))
     }
@@ -143,7 +143,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn of_row(&self, row: &'static Row, encoding: Encoding) -> Instruction {
+    fn of_row(&self, row: &'static InstructionRow, encoding: Encoding) -> Instruction {
         Self::instruction(row.op, encoding, Cow::Borrowed(row.name(self.family)))
     }
 

@@ -5,7 +5,7 @@ use super::{
     decode::dual_operations,
     instruction::Encoding,
     op::Op,
-    table::{Kind, Row, compare, memory, scalar, vector},
+    table::{InstructionRow, Kind, compare, memory, scalar, vector},
 };
 
 /// An opcode of an encoding.
@@ -60,7 +60,7 @@ pub fn forms(family: Family) -> Vec<Form> {
     rows.chain(compares).chain(duals).collect()
 }
 
-fn of_row(row: &'static Row, family: Family, encoding: Encoding) -> Form {
+fn of_row(row: &'static InstructionRow, family: Family, encoding: Encoding) -> Form {
     let pattern = row.pattern.trim_end_matches('!');
     let (dst, src) = pattern.split_once(':').unwrap_or(("", pattern));
     let kinds = |letters: &str| letters.bytes().map(Kind::from_letter).collect();

@@ -197,7 +197,7 @@ impl Instruction {
     }
 
     /// The target of a relative branch at `pc`.
-    pub(crate) fn branch_target(&self, pc: u64) -> u64 {
+    pub fn branch_target(&self, pc: u64) -> u64 {
         pc.wrapping_add(4).wrapping_add_signed(i64::from(self.immediate as i16) * 4)
     }
 }

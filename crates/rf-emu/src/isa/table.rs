@@ -9,12 +9,16 @@ mod row;
 pub(crate) mod scalar;
 pub(crate) mod vector;
 
-pub(crate) use row::Row;
+pub(crate) use row::InstructionRow;
 
 use super::Family;
 
 /// The row of an opcode.
-pub(crate) fn find(table: &'static [Row], family: Family, opcode: u16) -> Option<&'static Row> {
+pub(crate) fn find(
+    table: &'static [InstructionRow],
+    family: Family,
+    opcode: u16,
+) -> Option<&'static InstructionRow> {
     table.iter().find(|row| row.is(family, opcode))
 }
 

@@ -18,7 +18,7 @@ use crate::speculation::Draft;
 
 /// The result of a batch: one row per sequence that takes a token now.
 pub(super) struct Computed {
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<SampledSequence>,
     /// Tokens of prompts whose log probabilities are wanted.
     prompts: Vec<PromptRows>,
     vocab_size: usize,
@@ -26,7 +26,7 @@ pub(super) struct Computed {
 }
 
 /// A sequence whose next token is chosen in this step.
-pub(super) struct Row {
+pub(super) struct SampledSequence {
     /// Index of the sequence.
     pub(super) sequence: usize,
     /// Index of its output in the batch. Those of its draft follow.
@@ -53,7 +53,7 @@ impl Computed {
     /// choices begin with it.
     pub(super) fn output<'a>(
         &'a self,
-        row: &Row,
+        row: &SampledSequence,
         logits: &'a mut [f32],
         is_shared: bool,
     ) -> Output<'a> {
@@ -165,7 +165,7 @@ pub(super) fn compute(
             }
             best = best.zip(choice.best_needed).map(|(a, b)| a.max(b));
             let output = if draft.is_some() { first_output } else { num_outputs - 1 };
-            rows.push(Row { sequence: index, output, mask: None });
+            rows.push(SampledSequence { sequence: index, output, mask: None });
         }
     }
     let vocab_size = engine.model().config().vocab_size;

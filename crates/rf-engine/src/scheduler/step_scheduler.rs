@@ -33,7 +33,7 @@ use crate::speculation::Speculation;
 ///
 /// use rf_engine::scheduler::{Event, Request, SchedulerOptions, StepScheduler};
 /// use rf_engine::{Engine, EngineOptions, GenerateOptions, Model};
-/// use rf_graph::ReferenceBackend;
+/// use rf_oracle::ReferenceBackend;
 ///
 /// let model = Model::open("../../golden/arch/smollm3.gguf")?;
 /// let options = EngineOptions { context_tokens: Some(64), ..EngineOptions::default() };

@@ -15,7 +15,8 @@ use models::{TinyModel, all_logits, argmax, demo_folder, greedy, ids, json, load
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::EngineOptions;
 use rf_gguf::Gguf;
-use rf_graph::{Backend, ReferenceBackend};
+use rf_graph::Backend;
+use rf_oracle::ReferenceBackend;
 use rf_quant::DType;
 use rf_testing::engine::{cpu, golden};
 use rf_testing::{GoldenModel, golden_folder, golden_models, golden_models_in, shared, skip};

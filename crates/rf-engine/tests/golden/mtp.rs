@@ -2,12 +2,10 @@
 
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::{EngineOptions, Speculation, SpeculationOptions};
-use rf_graph::{
-    Backend, Batch, Executor, Input, KvLayout, KvType, Output, Program, ReferenceBackend, Span,
-    fuse,
-};
+use rf_graph::{Backend, Batch, Executor, Input, KvLayout, KvType, Output, Program, Span, fuse};
 use rf_kv::PageId;
 use rf_model::{Head, ModelConfig, MtpStage};
+use rf_oracle::ReferenceBackend;
 use rf_testing::{GoldenModel, golden_models, golden_models_in, shared};
 
 use crate::models::{TinyModel, greedy_with, load};

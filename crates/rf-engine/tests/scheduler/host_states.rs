@@ -2,7 +2,8 @@
 
 use rf_engine::scheduler::Scheduler;
 use rf_engine::{Engine, EngineOptions, Speculation};
-use rf_graph::{Backend, ReferenceBackend};
+use rf_graph::Backend;
+use rf_oracle::ReferenceBackend;
 
 use crate::drafts::fixed;
 use crate::recurrent::shapes::{LFM2, QWEN35, SHAPES, Shape, WITH_MTP, threads_of_cpu};

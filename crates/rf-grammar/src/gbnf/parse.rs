@@ -11,7 +11,7 @@ const MAX_REPETITIONS: u32 = 10_000;
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) name: String,
-    pub(super) place: Place,
+    pub(super) place: GrammarPosition,
     pub(super) expression: Expression,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Expression {
 pub(super) enum Element {
     Rule {
         name: String,
-        place: Place,
+        place: GrammarPosition,
     },
     Terminal(Terminal),
     /// `<[id]>` or `<name>`: a token of the vocabulary.
@@ -48,9 +48,9 @@ pub(super) enum Terminal {
 
 /// A place in a grammar: an index of its characters.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place(usize);
+pub(super) struct GrammarPosition(usize);
 
-impl Place {
+impl GrammarPosition {
     pub(super) const START: Self = Self(0);
 
     /// An error at this place of `text`.
@@ -69,7 +69,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Rule>, Error> {
     let mut rules = Vec::new();
     parser.space(true);
     while parser.peek().is_some() {
-        let place = Place(parser.at);
+        let place = GrammarPosition(parser.at);
         let name = parser.name().ok_or_else(|| parser.expected("the name of a rule"))?;
         parser.space(false);
         if !parser.take("::=") {
@@ -110,7 +110,7 @@ impl Parser<'_> {
     }
 
     fn error(&self, at: usize, problem: impl Into<String>) -> Error {
-        Place(at).error(self.text, problem.into())
+        GrammarPosition(at).error(self.text, problem.into())
     }
 
     fn expected(&self, what: &str) -> Error {
@@ -193,7 +193,7 @@ impl Parser<'_> {
                 Ok(Element::Group(expression))
             }
             _ => match self.name() {
-                Some(name) => Ok(Element::Rule { name, place: Place(start) }),
+                Some(name) => Ok(Element::Rule { name, place: GrammarPosition(start) }),
                 None => Err(self.expected("a text, a class, a rule or a group")),
             },
         }

@@ -63,7 +63,7 @@ impl Rope {
     }
 
     /// Indices of the two elements of pair `i` within a head.
-    pub(crate) fn pair(&self, i: usize) -> (usize, usize) {
+    pub fn pair(&self, i: usize) -> (usize, usize) {
         match self.style {
             RopeStyle::Normal => (2 * i, 2 * i + 1),
             RopeStyle::Neox => (i, i + self.inv_freq.len()),

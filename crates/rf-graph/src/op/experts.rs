@@ -53,3 +53,15 @@ pub struct ExpertProjection {
     /// `[tokens, slots · rows]`.
     pub out: ValueId,
 }
+
+/// `Σₛ pₛ · xₛ` of one token. The reference and the CPU backend compute
+/// [`Op::CombineExperts`](super::Op::CombineExperts) by it.
+///
+/// Shapes: x `[slots, width]`, p `[slots]`.
+pub fn combine_experts(x: &[f32], p: &[f32]) -> Vec<f32> {
+    let width = x.len() / p.len();
+    let at = |i: usize| x.iter().skip(i).step_by(width).zip(p);
+    (0..width)
+        .map(|i| at(i).map(|(x, p)| f64::from(*x) * f64::from(*p)).sum::<f64>() as f32)
+        .collect()
+}

@@ -52,7 +52,72 @@ impl Router {
     pub fn slots(&self) -> usize {
         self.experts_per_token + usize::from(self.shared_expert)
     }
+
+    /// The experts of one token and their weights: indices as f32, then weights. The reference and
+    /// the CPU backend compute [`Op::Route`](super::Op::Route) by it.
+    ///
+    /// Shapes: logits, selection bias and expert scale `[experts]`, result `[2 · slots]`.
+    pub fn route(
+        &self,
+        logits: &[f32],
+        shared_gate: Option<f32>,
+        [selection_bias, expert_scale]: [Option<&[f32]>; 2],
+    ) -> Vec<f32> {
+        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let exp = |logit: f32| f64::from(logit - max).exp();
+        let sum: f64 = logits.iter().map(|l| exp(*l)).sum();
+        let p: Vec<f64> = match self.gate {
+            GateFunction::Softmax => logits.iter().map(|l| exp(*l) / sum).collect(),
+            GateFunction::Sigmoid => {
+                logits.iter().map(|l| 1.0 / (1.0 + (-f64::from(*l)).exp())).collect()
+            }
+            GateFunction::SoftmaxOfSelected => logits.iter().map(|l| exp(*l)).collect(),
+        };
+        // Probabilities grow with the logits, which do not underflow.
+        let score = |e: usize| match selection_bias {
+            Some(bias) => p[e] + f64::from(bias[e]),
+            None => f64::from(logits[e]),
+        };
+        let mut order: Vec<usize> = (0..logits.len()).collect();
+        if let Some(groups) = self.groups {
+            let group_size = logits.len() / groups.count;
+            let group_score = |group: usize| {
+                let mut scores: Vec<f64> = (group * group_size..(group + 1) * group_size)
+                    .map(|e| p[e] + selection_bias.map_or(0.0, |bias| f64::from(bias[e])))
+                    .collect();
+                scores.sort_by(|a, b| b.total_cmp(a));
+                scores.iter().take(2).sum::<f64>()
+            };
+            let scores: Vec<f64> = (0..groups.count).map(group_score).collect();
+            let mut best: Vec<usize> = (0..groups.count).collect();
+            best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+            best.truncate(groups.selected);
+            order.retain(|e| best.contains(&(e / group_size)));
+        }
+        order.sort_by(|a, b| score(*b).total_cmp(&score(*a)));
+        order.truncate(self.experts_per_token);
+        let selected: f64 = order.iter().map(|e| p[*e]).sum();
+        let divisor = match self.gate {
+            GateFunction::SoftmaxOfSelected => selected,
+            _ if self.normalize => selected.max(SMALLEST_SUM),
+            _ => 1.0,
+        };
+        let weights = order.iter().map(|e| {
+            let scale = expert_scale.map_or(1.0, |scale| f64::from(scale[*e]));
+            (p[*e] / divisor * f64::from(self.scale) * scale) as f32
+        });
+        let shared = self.shared_expert.then(|| {
+            let weight =
+                shared_gate.map_or(1.0, |gate| (1.0 / (1.0 + (-f64::from(gate)).exp())) as f32);
+            (logits.len() as f32, weight)
+        });
+        let ids = order.iter().map(|e| *e as f32).chain(shared.map(|(id, _)| id));
+        ids.chain(weights).chain(shared.map(|(_, weight)| weight)).collect()
+    }
 }
+
+/// The smallest normal f16, which prevents a division by zero, as in llama.cpp.
+const SMALLEST_SUM: f64 = 6.103_515_625e-5;
 
 /// The function from the logits of a router to the probabilities of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

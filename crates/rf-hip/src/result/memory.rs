@@ -94,7 +94,7 @@ pub(crate) unsafe fn copy_on_device(
 
 /// An address with its device and context: AMD identifies a peer by device, NVIDIA by context.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct PeerAddress {
     pub(crate) device: c_int,
     pub(crate) context: ContextHandle,
     pub(crate) address: u64,
@@ -105,8 +105,8 @@ pub(crate) struct Place {
 /// See [`super`]; both contexts are retained.
 pub(crate) unsafe fn copy_peer(
     api: &Api,
-    to: Place,
-    from: Place,
+    to: PeerAddress,
+    from: PeerAddress,
     bytes: usize,
     stream: StreamHandle,
 ) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use rf_kv::PageGroup;
 use super::analysis::GraphAnalysis;
 use super::kv::KvPlace;
 use super::step::Shape;
-use super::weights::Place;
+use super::weights::WeightPlace;
 use crate::params::{
     Activations, Address, Batch, Halves, KvCache, NormIn, Operand, RowMemory, State,
 };
@@ -17,7 +17,7 @@ pub(super) struct DeviceProgram {
     pub(super) analysis: GraphAnalysis,
     pub(super) plan: Plan,
     /// Weights by [`WeightId::index`].
-    pub(super) weights: Vec<Place>,
+    pub(super) weights: Vec<WeightPlace>,
     /// The layers of the KV cache.
     pub(super) kv: Vec<KvPlace>,
     /// The recurrent states.
@@ -115,7 +115,7 @@ impl BatchProgram<'_> {
         Some(StoredOperand { operand: Operand { q8, f32, f16 }, norm })
     }
 
-    pub(super) fn weight(&self, id: WeightId) -> &Place {
+    pub(super) fn weight(&self, id: WeightId) -> &WeightPlace {
         &self.program.weights[id.index()]
     }
 }

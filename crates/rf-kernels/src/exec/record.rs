@@ -258,8 +258,9 @@ mod tests {
     use crate::exec::weights::WeightPlan;
     use crate::params::{Batch, MatmulDevice};
     use crate::tuning::Knob;
-    use rf_graph::case::{Case, Format, cases};
+    use rf_graph::OperandFormat;
     use rf_graph::{DType, Plan, Program, fuse};
+    use rf_oracle::case::{Case, cases};
 
     /// The launches for `tokens` tokens of one sequence: index and name of the op, and the kernel.
     /// No device is needed.
@@ -448,7 +449,7 @@ mod tests {
         let kernels = |arch: &str, choices: &[(Knob, DType, u32)], tokens| {
             let mut device = MatmulDevice::new(132, arch);
             for (knob, dtype, value) in choices {
-                assert!(device.tuning.set(*knob, Format::Weight(*dtype), Some(*value)));
+                assert!(device.tuning.set(*knob, OperandFormat::Weight(*dtype), Some(*value)));
             }
             let case = cases().into_iter().find(|case| case.name() == "model/llama-q4_k").unwrap();
             let launches = recorded_on(device, case.program(), FUSIONS, tokens).unwrap();

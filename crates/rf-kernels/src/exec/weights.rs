@@ -19,7 +19,7 @@ pub(super) struct Weights {
 
 /// A weight in device memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct WeightPlace {
     pub(super) dtype: DType,
     pub(super) rows: usize,
     /// Addresses of the planes. For a vector, `low` is the address of its f32.
@@ -99,7 +99,7 @@ impl WeightPlan {
 
     /// The addresses of all weights, by [`WeightId::index`], for an allocation at `base`. Units of
     /// f16 are 1.
-    pub(super) fn places(&self, base: Address) -> Vec<Place> {
+    pub(super) fn places(&self, base: Address) -> Vec<WeightPlace> {
         let place = |(weight, (form, at)): (&WeightShape, &(Form, usize))| {
             let planes = match form {
                 Form::Vector => params::Weight { low: base + *at as Address, ..Default::default() },
@@ -112,7 +112,7 @@ impl WeightPlan {
                     params::Weight { low, high, scale, super_scale }
                 }
             };
-            Place { dtype: weight.dtype, rows: weight.rows, planes, half_unit: 1.0 }
+            WeightPlace { dtype: weight.dtype, rows: weight.rows, planes, half_unit: 1.0 }
         };
         self.weights.iter().zip(&self.forms).map(place).collect()
     }
@@ -192,9 +192,9 @@ impl Weights {
     }
 
     /// The addresses of all weights, by [`WeightId::index`].
-    pub(super) fn places(&self, plan: &WeightPlan) -> Vec<Place> {
+    pub(super) fn places(&self, plan: &WeightPlan) -> Vec<WeightPlace> {
         let places = plan.places(self.memory.address()).into_iter().zip(&self.half_units);
-        places.map(|(place, half_unit)| Place { half_unit: *half_unit, ..place }).collect()
+        places.map(|(place, half_unit)| WeightPlace { half_unit: *half_unit, ..place }).collect()
     }
 
     pub(super) fn bytes(&self) -> usize {

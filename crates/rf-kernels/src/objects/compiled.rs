@@ -16,7 +16,7 @@ use rf_hip::Compiler;
 use tempfile::NamedTempFile;
 use twox_hash::XxHash3_128;
 
-use super::embedded::{SOURCES, Source};
+use super::embedded::{SOURCES, UnitSource};
 
 /// The options of the build script except for language and libraries, which hiprtc sets itself.
 const OPTIONS: [&str; 4] = ["-O3", "-std=c++20", "-ffp-contract=off", "-DRF_RUNTIME_COMPILER=1"];
@@ -48,7 +48,7 @@ pub(super) fn units(arch: &str) -> Result<Vec<Vec<u8>>, rf_hip::Error> {
 /// One unit for `arch`, from the cache or from libhiprtc.
 pub(super) fn unit(
     arch: &str,
-    source: &Source,
+    source: &UnitSource,
     variant: Option<Variant>,
 ) -> Result<Vec<u8>, rf_hip::Error> {
     Ok(compile(arch, std::slice::from_ref(source), variant)?.swap_remove(0))
@@ -56,7 +56,7 @@ pub(super) fn unit(
 
 fn compile(
     arch: &str,
-    sources: &[Source],
+    sources: &[UnitSource],
     variant: Option<Variant>,
 ) -> Result<Vec<Vec<u8>>, rf_hip::Error> {
     let compiler = Compiler::load()?;
@@ -96,7 +96,7 @@ impl Cache {
     fn units(
         &self,
         arch: &str,
-        sources: &[Source],
+        sources: &[UnitSource],
         variant: Option<Variant>,
         compile: &Compile<'_>,
     ) -> Result<Vec<Vec<u8>>, rf_hip::Error> {
@@ -107,7 +107,7 @@ impl Cache {
         let folder = self.folder.as_ref().map(|folder| folder.join(arch));
         // A variant is a single unit: it takes seconds.
         let mut announced = variant.is_some();
-        let unit = |source: &Source| {
+        let unit = |source: &UnitSource| {
             let key = self.key(source, &options);
             let stem = match variant {
                 Some(variant) => format!("{}.{}", source.unit, variant.name),
@@ -135,7 +135,7 @@ impl Cache {
         sources.iter().map(unit).collect()
     }
 
-    fn key(&self, source: &Source, options: &[&str]) -> u128 {
+    fn key(&self, source: &UnitSource, options: &[&str]) -> u128 {
         let inputs = [source.text, &self.version, &options.join(" ")].join("\0");
         XxHash3_128::oneshot(inputs.as_bytes())
     }
@@ -206,8 +206,8 @@ mod tests {
 
     use super::*;
 
-    const SOURCES: &[Source] =
-        &[Source { unit: "rows", text: "rows" }, Source { unit: "rope", text: "rope" }];
+    const SOURCES: &[UnitSource] =
+        &[UnitSource { unit: "rows", text: "rows" }, UnitSource { unit: "rope", text: "rope" }];
 
     /// Runs the cache with a compiler that counts its calls and writes the source text to the
     /// object.

@@ -5,7 +5,7 @@ use miniz_oxide::inflate;
 use super::delta;
 
 /// The source of a translation unit, with all of its headers.
-pub(crate) struct Source {
+pub(crate) struct UnitSource {
     pub(crate) unit: &'static str,
     pub(crate) text: &'static str,
 }

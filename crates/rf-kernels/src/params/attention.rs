@@ -1,7 +1,7 @@
 //! Parameters and launches. `kernels/include/rf/params/attention.h` is generated from the table.
 
 use rf_graph::KvType;
-use rf_graph::case::Format;
+use rf_graph::OperandFormat;
 
 use super::table::params;
 use super::{Batch, KvCache, Launch, MatmulDevice, MatrixUnit, NewHeads, Operand};
@@ -17,7 +17,7 @@ pub(crate) const MIN_SPLIT_KEYS: usize = 64;
 const MAX_SPLITS: usize = 128;
 
 params! {
-    /// `softmax(scale · q·kᵀ) · v` over the cache of a layer: `rf_graph::reference::attention`.
+    /// `softmax(scale · q·kᵀ) · v` over the cache of a layer: `rf_oracle::reference::attention`.
     ///
     /// Two kernels share a batch: `attention_decode_*` computes spans of at most `short_span`
     /// tokens, `attention_prefill_*` all others. Neither writes rows of the other.
@@ -86,7 +86,7 @@ impl AttentionParams {
         };
         let tuned = |knob, default| {
             let kv = KvType::ALL.get(self.cache.kv_type as usize);
-            let value = kv.and_then(|kv| device.tuning.get(knob, Format::Cache(*kv)));
+            let value = kv.and_then(|kv| device.tuning.get(knob, OperandFormat::Cache(*kv)));
             value.map_or(default, |value| value as usize)
         };
         let places = tuned(Knob::DecodeGroups, at_once) * device.compute_units;

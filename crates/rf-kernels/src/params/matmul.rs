@@ -1,6 +1,6 @@
 //! Parameters and launches. `kernels/include/rf/params/matmul.h` is generated from the table.
 
-use rf_graph::case::Format;
+use rf_graph::OperandFormat;
 use rf_quant::DType;
 
 use super::table::params;
@@ -174,7 +174,7 @@ impl MatmulDevice {
 
     /// The value of a knob for matrices of a format; `None` where formulas choose.
     pub(crate) fn tuned(self, knob: Knob, dtype: DType) -> Option<u32> {
-        self.tuning.get(knob, Format::Weight(dtype))
+        self.tuning.get(knob, OperandFormat::Weight(dtype))
     }
 
     /// Floats of the partial sums of any matmul.

@@ -224,7 +224,7 @@ const MIN_PART_STAGES: u32 = 4;
 
 #[cfg(test)]
 mod tests {
-    use rf_graph::case::Format;
+    use rf_graph::OperandFormat;
 
     use super::*;
     use crate::params::{Halves, Projection};
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(params.half_tile(DType::Q4K, device), HalfTile::Wide);
         // As on consumer cards.
         device.lds_bytes = 99 << 10;
-        assert!(device.tuning.set(Knob::PrefillTile, Format::Weight(DType::Q4K), Some(256)));
+        assert!(device.tuning.set(Knob::PrefillTile, OperandFormat::Weight(DType::Q4K), Some(256)));
         let (_, launch) = params.halves(DType::Q4K, device, (1, 2));
         assert_eq!(launch.kernel, "matmul_middle_q4_k_f16_f32");
         assert!(launch.lds_bytes <= device.lds_bytes);

@@ -54,7 +54,7 @@ impl fmt::Display for Verdict {
 
 /// The comparison of one benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct BenchmarkComparison {
     /// Name of the benchmark.
     pub name: String,
     /// Kind of the measured device.
@@ -78,13 +78,13 @@ pub struct Row {
 
 /// The outcome of [`BaselineSet::compare`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct BaselineComparison {
     /// Threshold of a change, as a fraction.
     pub threshold: f64,
     /// Hardware of the current results.
     pub hardware: Hardware,
     /// One row per benchmark of either set: current benchmarks in their order, then missing ones.
-    pub rows: Vec<Row>,
+    pub rows: Vec<BenchmarkComparison>,
 }
 
 impl BaselineSet {
@@ -117,9 +117,9 @@ impl BaselineSet {
     /// assert_eq!(comparison.exit_code(false), 1);
     /// # Ok::<(), rf_profile::Error>(())
     /// ```
-    pub fn compare(&self, current: &Self, here: &Hardware, threshold: f64) -> Comparison {
+    pub fn compare(&self, current: &Self, here: &Hardware, threshold: f64) -> BaselineComparison {
         let fresh = current.entries.iter().map(|entry| self.judge(entry, threshold));
-        let mut rows: Vec<Row> = fresh.collect();
+        let mut rows: Vec<BenchmarkComparison> = fresh.collect();
         for entry in &self.entries {
             // A measured name has a row already, also for another model or machine.
             let is_of_name = |now: &Baseline| now.name == entry.name && now.device == entry.device;
@@ -127,12 +127,12 @@ impl BaselineSet {
                 rows.push(unmeasured(entry, here));
             }
         }
-        Comparison { threshold, hardware: here.clone(), rows }
+        BaselineComparison { threshold, hardware: here.clone(), rows }
     }
 
     /// Compares a current entry with the newest comparable entry of this set.
-    fn judge(&self, entry: &Baseline, threshold: f64) -> Row {
-        let row = |verdict, note: String| Row {
+    fn judge(&self, entry: &Baseline, threshold: f64) -> BenchmarkComparison {
+        let row = |verdict, note: String| BenchmarkComparison {
             name: entry.name.clone(),
             device: entry.device,
             verdict,
@@ -195,7 +195,7 @@ impl BaselineSet {
             Verdict::Ok
         };
         let compared = row(verdict, notes.join("; "));
-        Row {
+        BenchmarkComparison {
             baseline: Some(before),
             current: Some(now),
             change: Some(change),
@@ -205,7 +205,7 @@ impl BaselineSet {
     }
 }
 
-impl Comparison {
+impl BaselineComparison {
     /// Number of benchmarks with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
@@ -243,7 +243,7 @@ fn is_same_benchmark(a: &Baseline, b: &Baseline) -> bool {
 }
 
 /// The row of a stored entry that was not measured.
-fn unmeasured(entry: &Baseline, here: &Hardware) -> Row {
+fn unmeasured(entry: &Baseline, here: &Hardware) -> BenchmarkComparison {
     let (verdict, why) = match here.mismatch(&entry.hardware, entry.device) {
         Some(mismatch) => (Verdict::HardwareMismatch, mismatch),
         None => (Verdict::Missing, "not measured".to_owned()),
@@ -253,7 +253,7 @@ fn unmeasured(entry: &Baseline, here: &Hardware) -> Row {
         Some(model) => format!("{}: {why}", model.name),
         None => why,
     };
-    Row {
+    BenchmarkComparison {
         name: entry.name.clone(),
         device: entry.device,
         verdict,

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Comparison, Verdict};
+use super::{BaselineComparison, Verdict};
 
-impl Comparison {
+impl BaselineComparison {
     /// Formats a table for terminals, with the [`summary`](Self::summary) as its last line.
     pub fn table(&self) -> String {
         let width = self.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(9);
@@ -83,10 +83,10 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::baseline::{DeviceKind, Hardware, Row};
+    use crate::baseline::{BenchmarkComparison, DeviceKind, Hardware};
 
-    fn row(name: &str, verdict: Verdict, current: Option<f64>) -> Row {
-        Row {
+    fn row(name: &str, verdict: Verdict, current: Option<f64>) -> BenchmarkComparison {
+        BenchmarkComparison {
             name: name.into(),
             device: DeviceKind::Cpu,
             verdict,
@@ -99,8 +99,8 @@ mod tests {
         }
     }
 
-    fn comparison() -> Comparison {
-        Comparison {
+    fn comparison() -> BaselineComparison {
+        BaselineComparison {
             threshold: 0.1,
             hardware: Hardware::default(),
             rows: vec![

@@ -23,7 +23,7 @@ pub struct Table {
 
 /// A row of a [`Table`].
 #[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
+pub struct TableRow<'a> {
     table: &'a Table,
     line: usize,
     cells: &'a StringRecord,
@@ -94,12 +94,12 @@ impl Table {
     }
 
     /// The rows in order.
-    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.rows.iter().map(|(line, cells)| Row { table: self, line: *line, cells })
+    pub fn rows(&self) -> impl Iterator<Item = TableRow<'_>> {
+        self.rows.iter().map(|(line, cells)| TableRow { table: self, line: *line, cells })
     }
 }
 
-impl<'a> Row<'a> {
+impl<'a> TableRow<'a> {
     /// The cell in a column.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::csv::Row;
+use super::csv::TableRow;
 use super::{StatsRow, Table};
 use crate::Error;
 use crate::stats::Summary;
@@ -56,7 +56,7 @@ impl KernelRow {
         table.rows().filter_map(|row| Self::of(&row).transpose()).collect()
     }
 
-    fn of(row: &Row<'_>) -> Result<Option<Self>, Error> {
+    fn of(row: &TableRow<'_>) -> Result<Option<Self>, Error> {
         let start_ns = row.number_of(&["Start_Timestamp", "BeginNs"])?;
         let end_ns: Option<u64> = row.number_of(&["End_Timestamp", "Stop_Timestamp", "EndNs"])?;
         let duration_ns = match (start_ns, end_ns) {
@@ -96,7 +96,7 @@ impl KernelRow {
 }
 
 /// The product of a size, which is in one column or in three.
-fn threads(row: &Row<'_>, name: &str, short: &str) -> Result<Option<u64>, Error> {
+fn threads(row: &TableRow<'_>, name: &str, short: &str) -> Result<Option<u64>, Error> {
     if let Some(all) = row.number_of(&[name, short])? {
         return Ok(Some(all));
     }

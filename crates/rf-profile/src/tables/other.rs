@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::Table;
-use super::csv::Row;
+use super::csv::TableRow;
 use crate::Error;
 
 /// A row of the summaries that a tool computes (`*_stats.csv`, `results.stats.csv`).
@@ -132,7 +132,7 @@ rows_of!(AllocationRow, ["Operation", "Allocation_Size"]);
 rows_of!(PcSample, ["Sample_Timestamp", "Instruction"]);
 
 impl StatsRow {
-    fn of(row: &Row<'_>) -> Result<Self, Error> {
+    fn of(row: &TableRow<'_>) -> Result<Self, Error> {
         Ok(Self {
             name: row.text("Name")?.to_owned(),
             calls: row.number("Calls")?,
@@ -146,7 +146,7 @@ impl StatsRow {
 }
 
 impl ApiRow {
-    fn of(row: &Row<'_>) -> Result<Self, Error> {
+    fn of(row: &TableRow<'_>) -> Result<Self, Error> {
         Ok(Self {
             domain: row.text("Domain")?.to_owned(),
             function: row.text("Function")?.to_owned(),
@@ -158,7 +158,7 @@ impl ApiRow {
 }
 
 impl CopyRow {
-    fn of(row: &Row<'_>) -> Result<Self, Error> {
+    fn of(row: &TableRow<'_>) -> Result<Self, Error> {
         Ok(Self {
             direction: row.text("Direction")?.to_owned(),
             source: row.find(&["Source_Agent_Id"]).unwrap_or_default().to_owned(),
@@ -170,7 +170,7 @@ impl CopyRow {
 }
 
 impl AllocationRow {
-    fn of(row: &Row<'_>) -> Result<Self, Error> {
+    fn of(row: &TableRow<'_>) -> Result<Self, Error> {
         Ok(Self {
             operation: row.text("Operation")?.to_owned(),
             agent: row.find(&["Agent_Id"]).unwrap_or_default().to_owned(),
@@ -182,7 +182,7 @@ impl AllocationRow {
 }
 
 impl PcSample {
-    fn of(row: &Row<'_>) -> Result<Self, Error> {
+    fn of(row: &TableRow<'_>) -> Result<Self, Error> {
         Ok(Self {
             dispatch: row.number("Dispatch_Id")?,
             instruction: row.text("Instruction")?.to_owned(),

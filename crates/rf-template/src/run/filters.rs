@@ -187,7 +187,7 @@ impl Run<'_> {
         {
             (between_items, after_key) = (between.to_string(), after.to_string());
         }
-        let format = json::Format {
+        let format = json::JsonFormat {
             indent,
             ensure_ascii: ensure_ascii.is_true(),
             sort_keys: sort_keys.is_true(),

@@ -7,7 +7,7 @@
 #include "rf/params/rope.h"
 #include "rf/params/rows.h"
 
-// `softmax(scale · q·kᵀ) · v` over the cache of a layer: `rf_graph::reference::attention`.
+// `softmax(scale · q·kᵀ) · v` over the cache of a layer: `rf_oracle::reference::attention`.
 //
 // Two kernels share a batch: `attention_decode_*` computes spans of at most `short_span`
 // tokens, `attention_prefill_*` all others. Neither writes rows of the other.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::modules::{Modules, Target};
+use super::modules::{Modules, PathTarget};
 use crate::tidy::{
     finding::Finding,
-    paths::{Place, visit_paths},
+    paths::{PathPlace, visit_paths},
     tree::Tree,
 };
 
@@ -23,10 +23,10 @@ pub(super) fn dependencies(tree: &Tree, root: &str) -> Result<Dependencies, Find
         let uses = found.entry(content.file.clone()).or_default();
         for item in &content.items {
             visit_paths(item, &mut |path| {
-                if path.place == Place::ReExport {
+                if path.place == PathPlace::ReExport {
                     return;
                 }
-                if let Some(Target::Item(defined_in)) = modules.resolve(module, &path.names) {
+                if let Some(PathTarget::Item(defined_in)) = modules.resolve(module, &path.names) {
                     let file = &modules.modules[defined_in].file;
                     if *file != content.file {
                         uses.entry(file.clone()).or_insert(path.line);

@@ -32,7 +32,7 @@ pub(super) struct Module {
 
 /// The module or item that a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum PathTarget {
     Module(usize),
     /// An item, as the index of the module that defines it.
     Item(usize),
@@ -48,7 +48,7 @@ impl Modules {
     }
 
     /// The module or item that `path` names in module `from`.
-    pub(super) fn resolve(&self, from: usize, path: &[String]) -> Option<Target> {
+    pub(super) fn resolve(&self, from: usize, path: &[String]) -> Option<PathTarget> {
         self.resolve_within(from, path, &mut Vec::new())
     }
 
@@ -119,19 +119,19 @@ impl Modules {
         from: usize,
         path: &[String],
         visited: &mut Vec<(usize, String)>,
-    ) -> Option<Target> {
+    ) -> Option<PathTarget> {
         let (first, mut rest) = path.split_first()?;
         let mut target = match first.as_str() {
-            "crate" => Target::Module(0),
-            "self" => Target::Module(from),
-            "super" => Target::Module(self.parent_of_scope(from)?),
+            "crate" => PathTarget::Module(0),
+            "self" => PathTarget::Module(from),
+            "super" => PathTarget::Module(self.parent_of_scope(from)?),
             name => self.lookup(from, name, visited)?,
         };
-        while let (Target::Module(module), Some((name, after))) = (target, rest.split_first()) {
+        while let (PathTarget::Module(module), Some((name, after))) = (target, rest.split_first()) {
             target = match name.as_str() {
-                "super" => Target::Module(self.parent_of_scope(module)?),
+                "super" => PathTarget::Module(self.parent_of_scope(module)?),
                 // A macro in that module defines names that are not found.
-                name => self.lookup(module, name, visited).unwrap_or(Target::Item(module)),
+                name => self.lookup(module, name, visited).unwrap_or(PathTarget::Item(module)),
             };
             rest = after;
         }
@@ -147,7 +147,7 @@ impl Modules {
         from: usize,
         name: &str,
         visited: &mut Vec<(usize, String)>,
-    ) -> Option<Target> {
+    ) -> Option<PathTarget> {
         let visit = (from, name.to_owned());
         if visited.contains(&visit) {
             return None;
@@ -155,17 +155,17 @@ impl Modules {
         visited.push(visit);
         let module = &self.modules[from];
         if let Some(&child) = module.children.get(name) {
-            return Some(Target::Module(child));
+            return Some(PathTarget::Module(child));
         }
         if module.names.contains(name) {
-            return Some(Target::Item(from));
+            return Some(PathTarget::Item(from));
         }
         if let Some(path) = module.imports.get(name) {
             return self.resolve_within(from, path, visited);
         }
         module.globs.iter().find_map(|path| match self.resolve_within(from, path, visited)? {
-            Target::Module(module) => self.lookup(module, name, visited),
-            Target::Item(_) => None,
+            PathTarget::Module(module) => self.lookup(module, name, visited),
+            PathTarget::Item(_) => None,
         })
     }
 }

@@ -9,7 +9,7 @@ use clap::{
 };
 
 use rf_bench::{Suite, Target, plan::Selection, targets};
-use rf_cpu::Isa;
+use rocmforge::device::Isa;
 
 /// Options of a measurement, its baselines and its output.
 #[derive(Args, Debug)]
@@ -112,10 +112,10 @@ pub(crate) struct Options {
         long,
         value_enum,
         value_name = "FORMAT",
-        default_value_t = Format::Table,
+        default_value_t = OutputFormat::Table,
         help_heading = "Output"
     )]
-    pub(crate) format: Format,
+    pub(crate) format: OutputFormat,
     /// Write the results to FILE instead of stdout
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
@@ -186,7 +186,7 @@ pub(crate) enum BackendName {
 
 /// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     /// Table for terminals
     Table,
     /// All results with their samples

@@ -6,13 +6,13 @@ use anyhow::{Context, Result, bail};
 use rf_bench::{
     machine,
     model::ModelFile,
-    paired::{self, Comparison, Plan, Side, protocol::Settings, revision},
+    paired::{self, PairedComparison, Plan, Side, protocol::Settings, revision},
     plan,
 };
 use rf_profile::baseline::Verdict;
 
 use crate::{
-    options::{BackendName, Format, Options},
+    options::{BackendName, Options, OutputFormat},
     output,
     terminal::{self, Bar},
 };
@@ -28,7 +28,7 @@ const THRESHOLD: f64 = 0.025;
 
 /// Compares this build, or `--head`, with the build `against`. `--help` lists the exit codes.
 pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitCode> {
-    if options.format == Format::Html {
+    if options.format == OutputFormat::Html {
         bail!("--against has no HTML report; use --format table, json or csv");
     }
     let workloads = plan::Plan::new(&options.selection())?.paired();
@@ -84,10 +84,10 @@ pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitC
     Ok(ExitCode::from(comparison.exit_code()))
 }
 
-fn formatted(format: Format, comparison: &Comparison) -> Result<String> {
+fn formatted(format: OutputFormat, comparison: &PairedComparison) -> Result<String> {
     Ok(match format {
-        Format::Json => serde_json::to_string_pretty(comparison)? + "\n",
-        Format::Csv => paired::csv(comparison)?,
-        Format::Table | Format::Html => paired::table(comparison),
+        OutputFormat::Json => serde_json::to_string_pretty(comparison)? + "\n",
+        OutputFormat::Csv => paired::csv(comparison)?,
+        OutputFormat::Table | OutputFormat::Html => paired::table(comparison),
     })
 }

@@ -14,7 +14,7 @@ use rf_bench::{
 };
 
 use crate::{
-    options::{BackendName, Format, Options, PeerName},
+    options::{BackendName, Options, OutputFormat, PeerName},
     output,
     terminal::{self, Bar},
 };
@@ -23,7 +23,7 @@ use crate::{
 /// the comparison after the current repetition.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let test = test(options)?;
-    if options.format == Format::Html {
+    if options.format == OutputFormat::Html {
         bail!("--peer has no HTML report; use --format table, json or csv");
     }
     let models: Vec<ModelFile> = match &options.model[..] {
@@ -45,9 +45,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     };
     let hardware = options.target()?.hardware();
     let text = match options.format {
-        Format::Json => peer::json(&comparisons, &hardware)?,
-        Format::Csv => peer::csv(&comparisons)?,
-        Format::Table | Format::Html => peer::table(&comparisons, &hardware),
+        OutputFormat::Json => peer::json(&comparisons, &hardware)?,
+        OutputFormat::Csv => peer::csv(&comparisons)?,
+        OutputFormat::Table | OutputFormat::Html => peer::table(&comparisons, &hardware),
     };
     output::write(options.output.as_deref(), &text)?;
     if interrupt.is_requested() {

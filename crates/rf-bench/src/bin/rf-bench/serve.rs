@@ -17,7 +17,7 @@ use rf_profile::baseline::Hardware;
 use serde_json::Value;
 
 use crate::{
-    options::{BackendName, Format, at_least_one},
+    options::{BackendName, OutputFormat, at_least_one},
     output,
     terminal::{self, Bar},
 };
@@ -77,8 +77,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PROGRAM")]
     peer_server: Option<PathBuf>,
     /// Print the results in this format
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Table)]
+    format: OutputFormat,
     /// Write the results to FILE instead of stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -95,7 +95,7 @@ const OPEN_LOOP_REQUESTS: usize = 32;
 
 /// Measures the servers and prints the results.
 pub(crate) fn run(root: &Path, options: &ServeOptions) -> Result<ExitCode> {
-    if options.format == Format::Html {
+    if options.format == OutputFormat::Html {
         bail!("serve has no HTML report; use --format table, json or csv");
     }
     let model = ModelFile::new(root, options.model.as_deref());
@@ -117,9 +117,9 @@ pub(crate) fn run(root: &Path, options: &ServeOptions) -> Result<ExitCode> {
     bar.clear();
     let comparisons = compared?;
     let text = match options.format {
-        Format::Json => serve::json(&comparisons, &model.name(), &server, &hardware)?,
-        Format::Csv => serve::csv(&comparisons)?,
-        Format::Table | Format::Html => {
+        OutputFormat::Json => serve::json(&comparisons, &model.name(), &server, &hardware)?,
+        OutputFormat::Csv => serve::csv(&comparisons)?,
+        OutputFormat::Table | OutputFormat::Html => {
             serve::table(&comparisons, &model.name(), &server, &hardware)
         }
     };

@@ -17,12 +17,12 @@ use rf_bench::{
     table, targets,
 };
 use rf_profile::{
-    baseline::{Comparison, DEFAULT_THRESHOLD, DeviceKind, Hardware},
+    baseline::{BaselineComparison, DEFAULT_THRESHOLD, DeviceKind, Hardware},
     monitor::Monitor,
 };
 
 use crate::{
-    options::{Format, Options},
+    options::{Options, OutputFormat},
     output,
     terminal::{self, Bar},
 };
@@ -57,7 +57,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
             stored.incomparable(&hardware, options.threshold.unwrap_or(DEFAULT_THRESHOLD))
     {
         let text = match options.format {
-            Format::Json => incomparable.json()?,
+            OutputFormat::Json => incomparable.json()?,
             _ => incomparable.table(),
         };
         output::write(options.output.as_deref(), &text)?;
@@ -112,7 +112,7 @@ impl Setup {
 /// A run and its comparison.
 struct Measured {
     run: Run,
-    comparison: Option<Comparison>,
+    comparison: Option<BaselineComparison>,
     /// The error that ended the measurement early.
     failure: Option<Error>,
     was_interrupted: bool,
@@ -172,7 +172,7 @@ fn finish(root: &Path, options: &Options, setup: &Setup, measured: Measured) -> 
     let run = &run;
     let checks = if options.targets { targets::check(run) } else { Vec::new() };
     let history = match options.format {
-        Format::Html => baselines::history(root, run),
+        OutputFormat::Html => baselines::history(root, run),
         _ => History::default(),
     };
     for error in &history.errors {
@@ -225,7 +225,7 @@ fn finish(root: &Path, options: &Options, setup: &Setup, measured: Measured) -> 
 
 fn exit_code(
     options: &Options,
-    comparison: Option<&Comparison>,
+    comparison: Option<&BaselineComparison>,
     checks: &[TargetCheck],
     was_interrupted: bool,
     errors: &[Error],
@@ -242,11 +242,11 @@ fn exit_code(
     }
 }
 
-fn formatted(format: Format, report: &Report<'_>) -> Result<String> {
+fn formatted(format: OutputFormat, report: &Report<'_>) -> Result<String> {
     Ok(match format {
-        Format::Table => table::report(report),
-        Format::Csv => table::csv(report.run)?,
-        Format::Html => html::render(report)?,
-        Format::Json => report.json()?,
+        OutputFormat::Table => table::report(report),
+        OutputFormat::Csv => table::csv(report.run)?,
+        OutputFormat::Html => html::render(report)?,
+        OutputFormat::Json => report.json()?,
     })
 }

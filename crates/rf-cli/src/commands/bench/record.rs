@@ -17,7 +17,7 @@ use crate::version;
 
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum RecordFormat {
     Md,
     Json,
     Jsonl,
@@ -211,7 +211,7 @@ impl Record {
 
 /// Prints records in one format.
 pub(super) struct Printer {
-    format: Format,
+    format: RecordFormat,
     columns: Vec<Column>,
     started: bool,
     rows: usize,
@@ -225,7 +225,7 @@ struct Column {
 
 impl Printer {
     /// `varied` are the columns of a table besides those that are always there.
-    pub(super) fn new(format: Format, varied: &[&'static str]) -> Self {
+    pub(super) fn new(format: RecordFormat, varied: &[&'static str]) -> Self {
         let column = |name, width, left| Column { name, width, left };
         let mut columns = vec![
             column("model", 30, true),
@@ -250,28 +250,30 @@ impl Printer {
             return Ok(());
         }
         match self.format {
-            Format::Md => {
+            RecordFormat::Md => {
                 self.table_row(out, |column| column.name.to_owned())?;
                 self.table_row(out, |column| {
                     let end = if column.left { '-' } else { ':' };
                     "-".repeat(column.width - 1) + &end.to_string()
                 })
             }
-            Format::Json => writeln!(out, "["),
-            Format::Jsonl | Format::Csv => Ok(()),
+            RecordFormat::Json => writeln!(out, "["),
+            RecordFormat::Jsonl | RecordFormat::Csv => Ok(()),
         }
     }
 
     pub(super) fn row(&mut self, out: &mut impl Write, record: &Record) -> io::Result<()> {
         match self.format {
-            Format::Md => self.table_row(out, |column| record.cell(column.name))?,
-            Format::Json => {
+            RecordFormat::Md => self.table_row(out, |column| record.cell(column.name))?,
+            RecordFormat::Json => {
                 let json = serde_json::to_string_pretty(&record.with_samples())?;
                 let comma = if self.rows == 0 { "" } else { ",\n" };
                 write!(out, "{comma}  {}", json.replace('\n', "\n  "))?;
             }
-            Format::Jsonl => writeln!(out, "{}", serde_json::to_string(&record.with_samples())?)?,
-            Format::Csv => {
+            RecordFormat::Jsonl => {
+                writeln!(out, "{}", serde_json::to_string(&record.with_samples())?)?;
+            }
+            RecordFormat::Csv => {
                 // llama-bench quotes every value and no name.
                 let mut csv = WriterBuilder::new();
                 if self.rows == 0 {
@@ -290,9 +292,9 @@ impl Printer {
 
     pub(super) fn finish(&self, out: &mut impl Write) -> io::Result<()> {
         match self.format {
-            Format::Md => writeln!(out, "\nbuild: {} ({})", version::COMMIT, version::NUMBER),
-            Format::Json => writeln!(out, "\n]"),
-            Format::Jsonl | Format::Csv => Ok(()),
+            RecordFormat::Md => writeln!(out, "\nbuild: {} ({})", version::COMMIT, version::NUMBER),
+            RecordFormat::Json => writeln!(out, "\n]"),
+            RecordFormat::Jsonl | RecordFormat::Csv => Ok(()),
         }
     }
 

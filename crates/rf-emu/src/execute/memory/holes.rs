@@ -1,6 +1,6 @@
 //! Bytes that were never written, which a load reads and a store copies.
 
-use super::Place;
+use super::LaneAddress;
 use crate::{
     View,
     check::unwritten::Holes,
@@ -34,7 +34,7 @@ impl Group<'_> {
         }
         let places = Self::places(wave, instruction);
         for holes in moved {
-            let Place::Global(address) = places[holes.lane] else { continue };
+            let LaneAddress::Global(address) = places[holes.lane] else { continue };
             for byte in (0..16).filter(|byte| holes.bytes >> byte & 1 != 0) {
                 let view = self.ranges.resolve_writable(address + byte, 1, &mut self.hint)?;
                 view.unmark(0);

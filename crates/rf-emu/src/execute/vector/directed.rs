@@ -1,7 +1,7 @@
 //! Operations of floats that MODE rounds in another way than to nearest.
 
 use super::{Lanes, Op, ValuOp, Vector, float, per_lane};
-use crate::execute::rounding::{F16, F32, F64, Format, Rounding};
+use crate::execute::rounding::{F16, F32, F64, FloatFormat, Rounding};
 
 const SIGN_F32: u32 = 1 << 31;
 const SIGN_F16: u32 = 1 << 15;
@@ -120,7 +120,7 @@ impl Vector<'_> {
     }
 }
 
-fn multiply_add(rounding: Rounding, format: Format, operands: [u32; 3]) -> u32 {
+fn multiply_add(rounding: Rounding, format: FloatFormat, operands: [u32; 3]) -> u32 {
     let [a, b, c] = operands.map(u64::from);
     rounding.multiply_add(format, a, b, c) as u32
 }

@@ -4,7 +4,7 @@ use super::{Decoded, Decoder, bits};
 use crate::isa::{
     instruction::{Encoding, Instruction, Operand, Source},
     op::{Op, SaluOp},
-    table::{Kind, Row, scalar},
+    table::{InstructionRow, Kind, scalar},
 };
 
 impl Decoder<'_> {
@@ -51,7 +51,7 @@ impl Decoder<'_> {
     /// The operands of a pattern: a destination if it has one, then sources.
     fn sop_row(
         &mut self,
-        row: &'static Row,
+        row: &'static InstructionRow,
         encoding: Encoding,
         dst: Option<u32>,
         codes: &[u32],

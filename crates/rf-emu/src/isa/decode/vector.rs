@@ -7,7 +7,7 @@ use crate::isa::{
     Family,
     instruction::{Encoding, Exchange, Instruction, Operand, Select, Source, register},
     op::{Compare, CompareType, Op, ValuOp},
-    table::{Kind, Row, compare, vector},
+    table::{InstructionRow, Kind, compare, vector},
 };
 
 /// The codes of the first source that announce another dword.
@@ -40,12 +40,12 @@ const DUAL: [Option<ValuOp>; 19] = [
 ];
 
 /// The row of an operation of VOPD.
-fn dual_row(op: ValuOp) -> Option<&'static Row> {
+fn dual_row(op: ValuOp) -> Option<&'static InstructionRow> {
     [vector::VOP2, vector::VOP1].into_iter().flatten().find(|row| row.op == Op::Valu(op))
 }
 
 /// The rows of the operations of VOPD.
-pub(in crate::isa) fn dual_operations() -> impl Iterator<Item = &'static Row> {
+pub(in crate::isa) fn dual_operations() -> impl Iterator<Item = &'static InstructionRow> {
     DUAL.into_iter().flatten().filter_map(dual_row)
 }
 
@@ -63,7 +63,7 @@ struct Pattern<'a> {
 }
 
 impl Pattern<'static> {
-    fn of(row: &'static Row) -> Self {
+    fn of(row: &'static InstructionRow) -> Self {
         let pattern = row.pattern.strip_suffix('!');
         let suffixed = pattern.is_none();
         let (dst, src) = pattern.unwrap_or(row.pattern).split_once(':').unwrap_or_default();

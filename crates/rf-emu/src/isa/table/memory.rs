@@ -1,6 +1,6 @@
 //! Loads, stores and atomics: SMEM, DS, FLAT, GLOBAL, SCRATCH and what kernels use of MUBUF.
 
-use super::{Row, row::rows};
+use super::{InstructionRow, row::rows};
 use crate::isa::op::{
     Access::{self, Bytes, High, Low, Signed},
     AtomicOp, DsOp, Op, VmemOp,

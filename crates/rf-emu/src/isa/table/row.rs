@@ -4,7 +4,7 @@ use crate::isa::{Family, op::Op};
 
 /// An instruction with its number in each family.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct InstructionRow {
     pub(crate) op: Op,
     /// The name, or the names in RDNA 2, 3 and 4 with `/` between them.
     names: &'static str,
@@ -18,7 +18,7 @@ pub(crate) struct Row {
 /// The opcode of an instruction that a family lacks.
 pub(crate) const NONE: u16 = u16::MAX;
 
-impl Row {
+impl InstructionRow {
     pub(crate) const fn new(
         op: Op,
         names: &'static str,
@@ -64,8 +64,8 @@ macro_rules! rows {
         rows! { $table; $((Op::Valu(ValuOp::$op)) $names [$a $b $c] $pattern;)* }
     };
     ($table:ident; $(($op:expr) $names:literal [$a:tt $b:tt $c:tt] $pattern:literal;)*) => {
-        pub(crate) const $table: &[Row] = &[$(
-            Row::new(
+        pub(crate) const $table: &[InstructionRow] = &[$(
+            InstructionRow::new(
                 $op,
                 $names,
                 [

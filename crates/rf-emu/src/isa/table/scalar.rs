@@ -1,6 +1,6 @@
 //! The scalar instructions: SOP2, SOP1, SOPC, SOPK and SOPP.
 
-use super::{Row, row::rows};
+use super::{InstructionRow, row::rows};
 use crate::isa::op::{Op, SaluOp};
 
 rows! { SOP2: SaluOp;

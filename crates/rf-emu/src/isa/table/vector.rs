@@ -1,6 +1,6 @@
 //! The vector instructions: VOP1, VOP2, VOP3 and VOP3P. Comparisons are in `compare`.
 
-use super::{Row, row::rows};
+use super::{InstructionRow, row::rows};
 use crate::isa::op::{Op, ValuOp};
 
 rows! { VOP1: ValuOp;

@@ -3,8 +3,8 @@
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
 use rf_gguf::{Array, Gguf, GgufWriter, Value};
-use rf_graph::case::Numbers;
 use rf_graph::{Backend, DType};
+use rf_oracle::case::Numbers;
 
 use crate::support::{ENGINE, VOCAB_SIZE, tiny};
 

@@ -223,7 +223,7 @@ impl<T: Pod> DeviceBuffer<T> {
             return Err(Error::ContextMismatch { operation: "copying" });
         }
         stream.refuse_capture("copying between devices")?;
-        let place = |context: &Context, address| raw::Place {
+        let place = |context: &Context, address| raw::PeerAddress {
             device: context.device(),
             context: context.handle(),
             address,

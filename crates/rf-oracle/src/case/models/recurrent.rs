@@ -1,0 +1,119 @@
+//! Models with recurrent layers.
+
+use rf_graph::layer::{
+    DeltaNetSpec, DenseSpec, ExpertSpec, LayerSpec, MambaSpec, Mixer, QkNormGroup, Role,
+    ShortConvSpec,
+};
+use rf_graph::{Activation, DeltaHeads, GateFunction, RopeStyle, StateSpaceHeads};
+use rf_quant::DType;
+
+use super::super::definition::Case;
+use super::super::rows::rope;
+use super::{Model, PRE_NORMS, case, transformer};
+
+pub(in crate::case) fn cases() -> Vec<Case> {
+    let quantized =
+        Model { dtype: DType::Q8_0, better_dtype: DType::Q6K, ..lfm2([Some(0), None, Some(1)]) };
+    let models = [
+        ("lfm2", lfm2([Some(0), None, Some(1)])),
+        ("lfm2-q8_0", quantized),
+        ("lfm2-without-attention", lfm2([Some(0), Some(1), Some(2)])),
+        ("qwen3.5", qwen35(true)),
+        ("qwen3-next", qwen35(false)),
+        ("nemotron-h", nemotron_h()),
+    ];
+    models.into_iter().map(|(name, model)| case(name, model)).collect()
+}
+
+/// LFM2: short convolutions, given by the index of their state, and attention.
+fn lfm2(states: [Option<usize>; 3]) -> Model {
+    let mut model = transformer(256, [4, 2, 64], RopeStyle::Neox);
+    model.vectors = PRE_NORMS;
+    let attention = model.layers.remove(0);
+    model.layers = states
+        .into_iter()
+        .map(|state| match state {
+            Some(state) => {
+                let mixer = Mixer::ShortConv(ShortConvSpec { taps: 3, state });
+                LayerSpec { mixer, ..attention.clone() }
+            }
+            None => attention.clone(),
+        })
+        .collect();
+    model
+}
+
+/// Qwen 3.5 and Qwen 3 Next: two layers of a gated delta rule, then one of gated attention.
+fn qwen35(interleaved: bool) -> Model {
+    const VECTORS: &[Role] =
+        &[Role::AttentionNorm, Role::FeedForwardNorm, Role::QueryNorm, Role::KeyNorm];
+    const FUSED: &[Role] = &[
+        Role::AttentionNorm,
+        Role::FeedForwardNorm,
+        Role::QueryNorm,
+        Role::KeyNorm,
+        Role::BetaAlpha,
+    ];
+    let mut model = transformer(160, [2, 1, 96], RopeStyle::Neox);
+    model.vectors = if interleaved { VECTORS } else { FUSED };
+    model.normalize_qk(QkNormGroup::Head);
+    let mut attends = model.layers.remove(0);
+    let attention = super::attention(&mut attends);
+    attention.gated = true;
+    attention.rope = Some(rope(RopeStyle::Neox, 96, 32, 1.0));
+    let heads = DeltaHeads {
+        num_key_heads: 2,
+        num_value_heads: 4,
+        key_dim: 40,
+        value_dim: 24,
+        interleaved,
+    };
+    model.layers = (0..2)
+        .map(|layer| {
+            let delta = DeltaNetSpec { heads, taps: 4, first_state: 2 * layer };
+            LayerSpec { mixer: Mixer::DeltaNet(delta), ..attends.clone() }
+        })
+        .collect();
+    model.layers.push(attends);
+    model
+}
+
+/// Nemotron H: layers of one part each. State spaces, a feed-forward layer and experts without a
+/// gate, attention without RoPE.
+fn nemotron_h() -> Model {
+    let mut model = transformer(144, [2, 1, 64], RopeStyle::Neox);
+    model.vectors = &[Role::AttentionNorm, Role::FeedForwardNorm, Role::ConvBias];
+    let mut attends = model.layers.remove(0);
+    super::attention(&mut attends).rope = None;
+    attends.dense = None;
+    let heads = StateSpaceHeads { num_heads: 4, head_dim: 40, num_groups: 2, state_dim: 24 };
+    let mamba = |first_state| LayerSpec {
+        mixer: Mixer::Mamba(MambaSpec { heads, taps: 4, first_state }),
+        ..attends.clone()
+    };
+    let activation = Activation::SquaredRelu;
+    let feed_forward = LayerSpec {
+        mixer: Mixer::None,
+        dense: Some(DenseSpec { intermediate_size: 96, activation, gated: false }),
+        ..attends.clone()
+    };
+    let experts = LayerSpec {
+        mixer: Mixer::None,
+        experts: Some(ExpertSpec {
+            count: 6,
+            experts_per_token: 2,
+            intermediate_size: 96,
+            activation,
+            gated: false,
+            gate: GateFunction::Sigmoid,
+            groups: None,
+            normalize: true,
+            scale: 2.5,
+            scales_input: false,
+            shared_intermediate_size: Some(80),
+        }),
+        ..attends.clone()
+    };
+    model.layers = vec![mamba(0), feed_forward, attends.clone(), mamba(2), experts];
+    model
+}
