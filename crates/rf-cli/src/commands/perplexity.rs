@@ -33,7 +33,7 @@ pub(crate) struct PerplexityArgs {
     /// Read the text from FILE; - for standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// Score windows of N tokens; 0 for the context of the model
+    /// Score windows of N tokens; 0 = trained context
     #[arg(short, long, value_name = "N", default_value_t = 512)]
     ctx_size: usize,
     /// Score only the first N windows; -1 scores all
