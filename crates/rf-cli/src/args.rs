@@ -353,7 +353,8 @@ impl SamplingArgs {
         let kinds: Option<Vec<_>> = letters.chars().map(of_letter).collect();
         kinds.ok_or_else(|| {
             let known = SamplerKind::ALL.map(|kind| format!("{} ({kind})", kind.letter()));
-            bad_input!("--sampler-seq {}: known are {}", terminal::shown(letters), known.join(", "))
+            let letters = terminal::shown(letters);
+            bad_input!("--sampler-seq {letters} has an unknown letter: use {}", known.join(", "))
         })
     }
 }
@@ -409,7 +410,7 @@ impl TemplateArgs {
         }
         let names: Vec<_> = ChatTemplate::builtin_names().collect();
         Err(bad_input!(
-            "--chat-template {}: no file and no built-in template has this name; known are {}",
+            "--chat-template {} names neither a file nor a built-in template: the templates are {}",
             terminal::shown(given),
             names.join(", ")
         ))
@@ -459,7 +460,9 @@ impl GrammarArgs {
         let grammar = given(&self.grammar, &self.grammar_file)?;
         if let Some(schema) = schema {
             if grammar.is_some() {
-                return Err(bad_input!("a schema and a grammar are two forms: give one of them"));
+                return Err(bad_input!(
+                    "a schema and a grammar exclude each other: give one of them"
+                ));
             }
             let schema = serde_json::from_str(&schema).map_err(|error| {
                 bad_input!("--json-schema is not JSON: {error}; give a schema, or @ and a file")

@@ -212,7 +212,7 @@ fn a_prompt_longer_than_the_context() {
     check(
         &finished,
         2,
-        "the prompt has 81 tokens and the context has room for 32; use a larger context or a shorter prompt",
+        "the prompt has 81 tokens, but the context has room for 32: use a larger context or a shorter prompt",
     );
 }
 
@@ -249,7 +249,7 @@ fn nothing_to_say() {
     let finished = finish(folder.path(), &["tokenize", "--json", "-f", "empty.txt"]);
     assert_eq!(finished.json()["ids"].as_array().unwrap().len(), 1);
     let finished = finish(folder.path(), &["perplexity", "-f", "empty.txt"]);
-    check(&finished, 2, "'empty.txt' has 1 tokens and at least 2 are needed: give a longer text");
+    check(&finished, 2, "'empty.txt' has 1 tokens, but at least 2 are needed: give a longer text");
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn an_unknown_format() {
     let finished = finish(folder.path(), &["quantize", "in.gguf", "out.gguf", "Q9"]);
     assert_eq!(finished.code, Some(2));
     assert!(
-        finished.stderr.contains("unknown type 'Q9': take one of F32, F16, BF16, Q8_0"),
+        finished.stderr.contains("unknown type 'Q9': use one of F32, F16, BF16, Q8_0"),
         "{}",
         finished.stderr
     );

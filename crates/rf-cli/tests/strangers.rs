@@ -84,7 +84,7 @@ fn templates_and_their_variables_can_be_given() {
     assert_ne!(ids(&["--chat-template", "llama3", "hi"]), ids(&["hi"]));
     let finished = finish(folder.path(), &["run", "--chat-template", "no\x1bne", "hi"]);
     assert_eq!(finished.code, Some(2));
-    let expected = "error: --chat-template no\\u{1b}ne: no file and no built-in template has this name; known are chatml, ";
+    let expected = "error: --chat-template no\\u{1b}ne names neither a file nor a built-in template: the templates are chatml, ";
     assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
     let finished = finish(folder.path(), &["run", "--chat-template-kwargs", "[1]", "hi"]);
     assert!(finished.stderr.starts_with("error: --chat-template-kwargs is not a JSON object"));
@@ -281,7 +281,7 @@ fn a_saved_chat_continues_where_it_ended() {
     let mut next = chat(&folder, "xterm");
     fs::write(folder.path().join("other.json"), "[]").unwrap();
     next.press(b"/load other.json\r");
-    next.wait_for("'other.json' is no conversation");
+    next.wait_for("'other.json' is not a conversation");
     assert_eq!(ended(&folder, next, "Hi"), ["Hi"]);
 }
 

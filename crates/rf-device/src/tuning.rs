@@ -101,7 +101,7 @@ struct Header {
 #[non_exhaustive]
 pub enum TableError {
     /// The file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot use '{}': {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -109,7 +109,7 @@ pub enum TableError {
         source: io::Error,
     },
     /// The file is not a table.
-    #[error("{} is no table of rf-cli tune: {reason}", path.display())]
+    #[error("'{}' is not a table of `rf-cli tune`: {reason}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
@@ -117,7 +117,7 @@ pub enum TableError {
         reason: String,
     },
     /// The table has another version.
-    #[error("{} has version {schema}, this program reads version {SCHEMA}", path.display())]
+    #[error("'{}' has version {schema}, but this program reads version {SCHEMA}", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -125,7 +125,7 @@ pub enum TableError {
         schema: u32,
     },
     /// The table is for another card.
-    #[error("{} is for {device} ({arch}, {compute_units} compute units), not for this GPU", path.display())]
+    #[error("'{}' is for {device} ({arch}, {compute_units} compute units), not for this GPU", path.display())]
     OtherDevice {
         /// The file.
         path: PathBuf,
@@ -137,7 +137,7 @@ pub enum TableError {
         compute_units: u32,
     },
     /// There is no folder for caches.
-    #[error("neither XDG_CACHE_HOME nor HOME names a folder for the table")]
+    #[error("no folder for the table: set XDG_CACHE_HOME or HOME")]
     NoFolder,
 }
 

@@ -258,9 +258,7 @@ impl fmt::Display for Subject {
 #[non_exhaustive]
 pub enum Problem {
     /// The file ends inside a field.
-    #[error(
-        "the file is truncated: {needed_bytes} bytes are needed and {available_bytes} are left"
-    )]
+    #[error("the file is truncated: {needed_bytes} bytes are needed, {available_bytes} remain")]
     Truncated {
         /// The size of the field.
         needed_bytes: u64,
@@ -269,7 +267,7 @@ pub enum Problem {
     },
     /// A count exceeds the items that the rest of the file can hold.
     #[error(
-        "{count} items cannot fit in the {available_bytes} bytes left: the file is truncated or damaged"
+        "{count} items cannot fit in the remaining {available_bytes} bytes: the file is truncated or damaged"
     )]
     CountTooLarge {
         /// The count in the file.

@@ -121,7 +121,7 @@ fn normalization(number: i32) -> Result<Normalization> {
         -1 => Ok(Normalization::None),
         0 => Ok(Normalization::MaxAbsolute),
         p => u32::try_from(p).map(Normalization::Norm).map_err(|_| {
-            bad_input!("there is no normalisation {p}: give 2, another P from 0, or -1 for none")
+            bad_input!("normalisation {p} is not supported: give a P of 0 or more, or -1 for none")
         }),
     }
 }

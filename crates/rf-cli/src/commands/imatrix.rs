@@ -74,7 +74,7 @@ pub(crate) fn imatrix(arguments: &ImatrixArgs) -> Result<()> {
     }
     for (tensor, experts) in imatrix.unseen_experts() {
         terminal::warn(format_args!(
-            "no token selected {experts} experts of '{}', whose columns count the same: give a longer text",
+            "no token selected {experts} experts of '{}', so their columns count equally: give a longer text",
             tensor.escape_debug()
         ));
     }

@@ -53,7 +53,7 @@ pub(crate) struct PerplexityArgs {
 /// Runs `rf-cli perplexity`.
 pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     if arguments.ctx_size == 1 {
-        return Err(bad_input!("a window of 1 token has none to score: give -c 2 or more"));
+        return Err(bad_input!("a window of 1 token has no token to score: give -c 2 or more"));
     }
     let loader = ModelFile::of(&arguments.model)?.loader().purpose(Purpose::Texts);
     let open = loading::open_generator(loading::sized(
@@ -84,7 +84,7 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     };
     if ids.len() < 2 {
         return Err(bad_input!(
-            "{} has {} tokens and at least 2 are needed: give a longer text",
+            "{} has {} tokens, but at least 2 are needed: give a longer text",
             sources::named(&arguments.file),
             ids.len()
         ));

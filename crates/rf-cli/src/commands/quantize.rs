@@ -112,7 +112,9 @@ impl QuantizeArgs {
         let output = match output {
             // A file of this name would surprise: the output cannot be a stream.
             Some(output) if output == "-" => {
-                return Err(bad_input!("the output must be a file, because its parts are placed"));
+                return Err(bad_input!(
+                    "the output cannot be a stream, because it is not written in order: give a file"
+                ));
             }
             Some(output) => PathBuf::from(output),
             None => input.with_file_name(format!("ggml-model-{}.gguf", mix.name())),
@@ -198,7 +200,7 @@ fn summarise(conversion: &Conversion<'_>, files: &Files, started: Instant) {
     let fallbacks = tensors.iter().filter(|row| row.fallback_from.is_some()).count();
     if fallbacks > 0 {
         terminal::note(format_args!(
-            "{fallbacks} of {} tensors have rows that do not fit the format and got one with smaller blocks",
+            "{fallbacks} of {} tensors got a format with smaller blocks, because their rows do not fit the format",
             tensors.len()
         ));
     }

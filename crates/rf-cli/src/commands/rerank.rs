@@ -69,7 +69,7 @@ pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
     let model = open.model();
     if model.config().pooling != Some(Pooling::Rank) {
         return Err(bad_input!(
-            "the model is no reranker (its pooling is not rank): give one that is, or compare \
+            "the model is not a reranker (its pooling is not rank): give a reranker, or compare \
              embeddings of `rf-cli embed`"
         ));
     }

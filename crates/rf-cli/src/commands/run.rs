@@ -348,8 +348,8 @@ impl RunArgs {
     fn is_chat(&self, model: &Model, has_system: bool) -> Result<bool> {
         if let Some(error) = model.chat_template_error().filter(|_| !self.raw) {
             return Err(bad_input!(
-                "{error}: give --raw to continue the text without it, or --chat-template chatml or \
-                 another one in its place"
+                "{error}: give --raw to continue the text without a template, or another template \
+                 with --chat-template, such as chatml"
             ));
         }
         let has_template = model.chat_template().is_some();

@@ -80,7 +80,7 @@ pub(crate) fn selftest(arguments: &SelftestArgs) -> Result<()> {
     let filter = arguments.filter.clone().unwrap_or_default();
     if groups(&filter).is_empty() {
         return Err(bad_input!(
-            "no group and no case has a name with the text: rf-cli selftest prints the names"
+            "no group and no case contains the text in its name: `rf-cli selftest` prints the names"
         ));
     }
     let prober = prober()?;
@@ -153,7 +153,7 @@ fn new_report(prober: &Prober, gpu: &Gpu) -> Result<SelftestReport> {
 fn write(path: &Path, report: &SelftestReport) -> Result<()> {
     let text = serde_json::to_string_pretty(report)?;
     rf_profile::replace_file(path, |out| writeln!(out, "{text}"))
-        .with_context(|| format!("{} is not written", path.display()))
+        .with_context(|| format!("cannot write '{}'", path.display()))
 }
 
 /// Prints the failures and a summary. Returns the number of wrong cases and groups.

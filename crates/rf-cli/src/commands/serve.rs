@@ -126,7 +126,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
     let files = arguments.models.files()?;
     if arguments.drafts.has_model() && files.len() > 1 {
         return Err(bad_input!(
-            "a draft model is for one model: serve one with -m, or leave out -md"
+            "a draft model cannot serve several models: serve one with -m, or leave out -md"
         ));
     }
     let placement = device::open(arguments.device.options(arguments.compute.cpu()?))?;

@@ -114,7 +114,7 @@ pub(crate) fn tune(arguments: &TuneArgs) -> Result<()> {
         Ok(table) => table,
         Err(error) => {
             if path.exists() {
-                terminal::warn(format_args!("{error}: all of it is measured again"));
+                terminal::warn(format_args!("{error}: everything is measured again"));
             }
             new_table(prober, &gpu)?
         }
@@ -149,7 +149,7 @@ fn show(path: &Path, gpu: &Gpu, export: Option<&Path>) -> Result<()> {
     };
     let Some(file) = export else { return print(&table) };
     rf_profile::replace_file(file, |out| write!(out, "{}", table.to_toml()))
-        .with_context(|| format!("{} is not written", file.display()))?;
+        .with_context(|| format!("cannot write '{}'", file.display()))?;
     terminal::note(format_args!("written: {}", file.display()));
     Ok(())
 }
@@ -193,7 +193,7 @@ fn subjects(arguments: &TuneArgs) -> Result<Vec<TuneSubject>> {
     // Refuses numbers of heads that no model has.
     Model::from_gguf(gguf)?;
     if subjects.is_empty() {
-        return Err(bad_input!("the file has no layers: rf-cli info shows what it has"));
+        return Err(bad_input!("the file has no layers: `rf-cli info` lists its contents"));
     }
     Ok(subjects)
 }
@@ -283,8 +283,8 @@ fn measure(
     let has_failed = |failure: &TuningFailure| plan.selects(&failure.knob, &failure.format);
     if is_none && !plan.failures.iter().any(has_failed) {
         return Err(bad_input!(
-            "no knob of this GPU and these formats contains the text: docs/gpu.md has all knobs; \
-             those of code need ROCm's libhiprtc"
+            "no knob or format to measure on this GPU contains the text: docs/gpu.md lists the \
+             knobs. Knobs of kernel code need ROCm's libhiprtc"
         ));
     }
     table.write(path)?;

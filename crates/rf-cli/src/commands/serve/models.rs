@@ -75,7 +75,9 @@ impl ServedModelArgs {
         const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
         match self.memory_budget {
             Some(gib) if gib > 0.0 => Ok(Some((gib * GIB) as u64)),
-            Some(gib) => Err(bad_input!("a memory budget of {gib} GiB has no room for a model")),
+            Some(gib) => {
+                Err(bad_input!("--memory-budget {gib} has no room for a model: give more GiB"))
+            }
             None => Ok(None),
         }
     }
@@ -94,7 +96,9 @@ impl ServedModelArgs {
         }
         if self.alias.len() > paths.len() {
             let (names, models) = (self.alias.len(), paths.len());
-            return Err(bad_input!("there are {names} names (--alias) for {models} models"));
+            return Err(bad_input!(
+                "{names} names are too many for {models} models: give one --alias per model"
+            ));
         }
         let mut names = self.alias.iter().cloned();
         let file = |path: Option<PathBuf>| {
@@ -237,7 +241,7 @@ impl Settings {
         self.drafts.note_heads(&open);
         if let Some(error) = open.model().chat_template_error() {
             terminal::warn(format_args!(
-                "{}: requests of chats fail, so give another one with --chat-template",
+                "{}, so chat requests fail: give another template with --chat-template",
                 terminal::shown(&error.to_string())
             ));
         }
