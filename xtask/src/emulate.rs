@@ -119,7 +119,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     Ok(metadata.context("cargo metadata")?.target_directory.into_std_path_buf().join("release"))
 }
 
-/// Links the library under its names into a folder of its own: in the folder of the build, cargo
+/// Links the library under its names into a separate folder: in the folder of the build, cargo
 /// would let every program find it.
 fn link(target: &Path) -> Result<PathBuf> {
     let library = target.join("librf_emu_hip.so");

@@ -18,7 +18,7 @@ pub enum Error {
     OutOfMemory {
         /// The allocation that failed.
         what: &'static str,
-        /// Its size; 0 if unknown.
+        /// Requested bytes; 0 if unknown.
         bytes: u64,
     },
     /// No GPU can be used.
@@ -156,7 +156,7 @@ pub enum Error {
     /// A server did not start, or answered otherwise than asked.
     #[error("server {url} failed: {reason}")]
     Server {
-        /// Its address, or its program if it did not start.
+        /// Address of the server, or its program if it did not start.
         url: String,
         /// The reason.
         reason: String,
@@ -180,7 +180,7 @@ pub enum Error {
     Program {
         /// The program.
         program: String,
-        /// Its exit status.
+        /// Exit status of the program.
         status: ExitStatus,
     },
     /// The program that measures another engine printed no speeds.

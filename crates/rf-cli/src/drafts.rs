@@ -110,7 +110,7 @@ impl DraftArgs {
     }
 }
 
-/// How many drafted tokens were accepted, for a line of metrics; empty without drafts.
+/// The share of drafted tokens that were accepted, for a line of metrics; empty without drafts.
 pub(crate) fn acceptance(timings: &rocmforge::Timings) -> String {
     timings.acceptance().map_or_else(String::new, |share| {
         let (accepted, drafted) = (timings.accepted_tokens, timings.drafted_tokens);

@@ -41,7 +41,7 @@ impl ModelFile {
         Self { path: path.or(self.path), ..self }
     }
 
-    /// Where the library finds the model.
+    /// The source of the model for the library.
     pub(crate) fn source(&self) -> Source {
         self.path.clone().map_or(Source::Demo, Source::File)
     }

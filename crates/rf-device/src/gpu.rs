@@ -66,7 +66,7 @@ pub(crate) fn open(
     find(number, prober)?.open(graphs)
 }
 
-/// Opens the usable GPUs beside one: those of the same platform that are likely faster than the
+/// Opens the other usable GPUs: those of the same platform that are likely faster than the
 /// CPU. One that fails is a warning.
 pub(crate) fn open_others(
     first: &OpenGpu,

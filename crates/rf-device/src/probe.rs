@@ -1,7 +1,7 @@
 //! The GPUs of this machine as child processes list them: a driver that hangs or crashes takes only
 //! the child with it.
 //!
-//! The program names a command of its own for the child ([`Prober::new`]), which calls [`answer`].
+//! The child is a command of the same program ([`Prober::new`]), which calls [`answer`].
 //! Where no runtime library is installed, no child starts.
 
 use std::ffi::OsString;

@@ -121,7 +121,7 @@ pub enum TableError {
     Version {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the table.
         schema: u32,
     },
     /// The table is for another card.
@@ -129,11 +129,11 @@ pub enum TableError {
     OtherDevice {
         /// The file.
         path: PathBuf,
-        /// Its device.
+        /// Device of the table.
         device: String,
-        /// Its architecture.
+        /// Architecture of that device.
         arch: String,
-        /// Its number of compute units.
+        /// Compute units of that device.
         compute_units: u32,
     },
     /// There is no folder for caches.

@@ -9,7 +9,7 @@ use crate::session::Session;
 /// How the length of an embedding is normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Normalization {
-    /// Not at all.
+    /// The vector is not changed.
     None,
     /// The largest magnitude becomes 32760, for storage as 16-bit integers.
     MaxAbsolute,

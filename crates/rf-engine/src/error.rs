@@ -119,7 +119,7 @@ pub enum Error {
     InvalidOption {
         /// Name of the option.
         name: &'static str,
-        /// Its value.
+        /// Value of the option.
         value: usize,
         /// The valid values.
         reason: &'static str,

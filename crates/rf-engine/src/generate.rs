@@ -17,7 +17,7 @@ use crate::timings::Timings;
 pub struct Outcome {
     /// The generated tokens, including an end-of-generation token.
     pub ids: Vec<u32>,
-    /// Their log probabilities, if requested.
+    /// Log probabilities of the tokens, if requested.
     pub logprobs: Vec<TokenLogprob>,
     /// Text of the tokens, up to a stop string and without control tokens.
     pub text: String,

@@ -24,13 +24,13 @@ pub struct EngineOptions {
     /// this many of any length: each takes little more than its window. Recurrent layers have this
     /// many states. Other layers share [`kv_tokens`](Self::kv_tokens).
     pub sequences: usize,
-    /// Recurrent states that the prefix cache keeps beside those of the sequences, so that a prompt
-    /// that begins like an earlier one is not computed from its start. They take memory only in
-    /// models with recurrent layers.
+    /// Recurrent states that the prefix cache keeps in addition to those of the sequences. A prompt
+    /// that begins like an earlier one is then not computed from its start. They take memory only
+    /// in models with recurrent layers.
     pub checkpoints: usize,
     /// Bytes of host memory for recurrent states that the prefix cache evicts from the memory of
-    /// the device: those that were not used for longest make room. A prompt that goes on from one
-    /// copies it back. Nothing is held before.
+    /// the device. The least recently used states make room. A prompt that continues from such a
+    /// state copies it back. No memory is held before an eviction.
     pub host_state_bytes: u64,
     /// Drafts are checked for one sequence ([`Speculation`](crate::Speculation)): room for its
     /// recurrent states before a draft. It takes memory only in models with recurrent layers.

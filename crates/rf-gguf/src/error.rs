@@ -138,7 +138,7 @@ pub enum Error {
     UnsupportedType {
         /// The tensor.
         name: String,
-        /// Its type in the file.
+        /// Type of the tensor in the file.
         ty: TensorType,
     },
     /// A part of a split model is missing.
@@ -146,7 +146,7 @@ pub enum Error {
     MissingPart {
         /// The expected path of the part.
         path: PathBuf,
-        /// Its number, from 1.
+        /// Number of the part, from 1.
         part: u32,
         /// The number of parts.
         count: u32,
@@ -157,7 +157,7 @@ pub enum Error {
          NAME-{part:05}-of-{count:05}.gguf to be found"
     )]
     PartName {
-        /// Its number in the metadata, from 1.
+        /// Number of the part in the metadata, from 1.
         part: u32,
         /// The number of parts.
         count: u32,
@@ -182,7 +182,7 @@ pub enum Error {
     PartTensors {
         /// The metadata key.
         key: &'static str,
-        /// Its value.
+        /// Value of the key.
         stated: u64,
         /// The number of tensors in all parts.
         found: usize,

@@ -83,7 +83,7 @@ pub enum Error {
     OldClang {
         /// The compiler.
         path: PathBuf,
-        /// Its major version.
+        /// Major version of the compiler.
         major: u32,
     },
     /// The compiler cannot build for a target that was selected by name.

@@ -26,7 +26,7 @@ use crate::tuning::{Knob, Tuning};
 pub enum Subject {
     /// Weight matrices.
     Matrix {
-        /// Their format.
+        /// Format of the weights.
         dtype: DType,
         /// Output features.
         rows: usize,
@@ -35,7 +35,7 @@ pub enum Subject {
     },
     /// A KV cache.
     Cache {
-        /// Its type.
+        /// Type of the cache.
         kv: KvType,
         /// Query heads.
         num_heads: usize,

@@ -98,7 +98,7 @@ pub struct InvalidPageSize(String);
 pub struct PageId(u32);
 
 impl PageId {
-    /// The page at `index`. Pools create ids; tests and tools use this for tables of their own.
+    /// The page at `index`. Pools create ids; tests and tools use this to build tables.
     pub const fn new(index: u32) -> Self {
         Self(index)
     }

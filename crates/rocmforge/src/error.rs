@@ -60,7 +60,7 @@ pub enum Error {
     TextTooLong {
         /// Index of the text.
         index: usize,
-        /// Its tokens.
+        /// Tokens of the text.
         tokens: usize,
         /// The largest number of tokens.
         most: usize,

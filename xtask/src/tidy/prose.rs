@@ -1,13 +1,9 @@
-//! Rule *prose*: comments and documents are wrapped at 100 columns, and doc comments are sentences.
+//! Rule *prose*: comments and documents are wrapped at 100 columns.
 
 use super::{finding::Finding, tree::Tree};
 
 /// The maximum width of a line of prose, in characters.
 const MAX_COLUMNS: usize = 100;
-
-/// Starts of doc comments that are the tail of a sentence.
-const SENTENCE_TAILS: [&str; 10] =
-    ["Of ", "All.", "None.", "So many", "The same", "Likewise", "And ", "As many", "What ", "Who "];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -16,7 +12,6 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     }
     for (path, text) in tree.texts(&[".rs", ".h", ".hip"]) {
         findings.extend(wide_lines(path, comments(text)));
-        findings.extend(sentence_tails(path, text));
     }
     findings
 }
@@ -61,22 +56,6 @@ fn is_too_wide(line: &str) -> bool {
         && line.trim_start().trim_start_matches(['/', '!', '*', '-', ' ']).contains(' ')
 }
 
-fn sentence_tails(path: &str, text: &str) -> Vec<Finding> {
-    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
-    let is_doc = |line: Option<&&str>| line.is_some_and(|line| line.starts_with("///"));
-    let mut findings = Vec::new();
-    for (index, line) in lines.iter().enumerate() {
-        let Some(doc) = line.strip_prefix("/// ") else { continue };
-        let alone = !is_doc(lines.get(index + 1))
-            && !is_doc(index.checked_sub(1).and_then(|before| lines.get(before)));
-        if alone && SENTENCE_TAILS.iter().any(|tail| doc.starts_with(tail)) {
-            let message = format!("\"{doc}\" is the tail of a sentence: name the thing");
-            findings.push(Finding::new(path, index + 1, message));
-        }
-    }
-    findings
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,14 +93,5 @@ mod tests {
         ] {
             assert_eq!(findings(path, &line), [""; 0], "{line}");
         }
-    }
-
-    #[test]
-    fn tails_of_sentences_are_found() {
-        let found = findings("a.rs", "struct A {\n    /// Of one layer.\n    a: u32,\n}\n");
-        assert!(found[0].starts_with("a.rs:2: \"Of one layer.\""), "{found:?}");
-        assert_eq!(findings("a.rs", "/// All.\nfn f() {}\n").len(), 1);
-        assert_eq!(findings("a.rs", "/// All layers of the model.\nfn f() {}\n"), [""; 0]);
-        assert_eq!(findings("a.rs", "/// A row.\n/// Of one layer.\nfn f() {}\n"), [""; 0]);
     }
 }

@@ -233,7 +233,7 @@ fn is_ollama_name(word: &str) -> bool {
 /// A tokenised prompt.
 struct Request {
     ids: Vec<u32>,
-    /// The chat prompt, which tells how to read the answer; `None` for a text that is continued.
+    /// The chat prompt, which has the format of the answer; `None` for a text that is continued.
     chat: Option<Prompt>,
     /// Control tokens whose text is a part of the answer.
     rendered_tokens: Vec<u32>,

@@ -86,7 +86,7 @@ pub(crate) struct Share<'a> {
     /// Index of the phase in the region.
     pub(crate) phase: usize,
     pub(super) deal: Deal,
-    /// Where further pieces are taken from.
+    /// The source of further pieces.
     pub(super) open: Option<&'a Pieces>,
     /// Pieces that are taken and not handed out.
     pub(super) claimed: Range<usize>,

@@ -25,7 +25,7 @@ const LOSS: f64 = 0.75;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Measures how fast a team is, and tells how many members should work.
+/// Measures the speed of a team, and chooses how many members work.
 #[derive(Debug)]
 pub(super) struct Sizing {
     members: usize,

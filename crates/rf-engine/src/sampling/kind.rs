@@ -27,7 +27,7 @@ pub enum SamplerKind {
 }
 
 impl SamplerKind {
-    /// All of them, in llama.cpp's order, which is the default.
+    /// All samplers in llama.cpp's order, which is the default.
     pub const ALL: [Self; 9] = [
         Self::Penalties,
         Self::Dry,

@@ -161,7 +161,7 @@ impl Handle {
         SchedulerStats { waiting: stats.waiting + queued, ..stats }
     }
 
-    /// Refuses further requests and tells the thread to end.
+    /// Refuses further requests and ends the thread.
     pub(super) fn close(&self) {
         let mut sender = self.shared.sender.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = sender.take() {

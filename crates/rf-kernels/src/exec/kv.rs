@@ -24,7 +24,7 @@ pub(super) struct KvPlan {
     layers: Vec<LayerPlan>,
     /// Byte offset of each recurrent state in a page.
     state_offsets: Vec<usize>,
-    /// By [`PageGroup::index`].
+    /// Bytes of a page of each group, indexed by [`PageGroup::index`].
     page_bytes: [usize; 3],
     /// Pages of each group after those of the layout, by [`PageGroup::index`].
     spare_pages: [usize; 3],
