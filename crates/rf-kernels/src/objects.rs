@@ -61,7 +61,7 @@ pub enum Error {
         why: &'static str,
     },
     /// The program was built without kernels for this device and cannot compile them.
-    #[error("this program carries no kernels for {arch} ({note}); {remedy}")]
+    #[error("this program carries no kernels for {arch} ({note}): {remedy}")]
     NotEmbedded {
         /// Architecture, as the driver reports it.
         arch: String,
@@ -79,7 +79,7 @@ pub enum Error {
         source: rf_hip::Error,
     },
     /// The driver refuses the code, and nothing replaces it.
-    #[error("the driver refuses the kernels for {arch} ({}); {remedy}", refused.join("; "))]
+    #[error("the driver refuses the kernels for {arch} ({}): {remedy}", refused.join("; "))]
     Refused {
         /// Architecture, as the driver reports it.
         arch: String,
