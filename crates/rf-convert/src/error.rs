@@ -35,7 +35,7 @@ pub enum Error {
     AlreadyQuantized {
         /// The tensor.
         name: String,
-        /// Its format in the input.
+        /// Format of the tensor in the input.
         dtype: DType,
     },
     /// A tensor would be quantised so coarsely that the importance of its columns is needed, and

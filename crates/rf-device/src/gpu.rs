@@ -177,12 +177,12 @@ impl GpuInventory {
 }
 
 impl Gpu {
-    /// Its number over all runtimes, AMD's first.
+    /// Number of the GPU over all runtimes, AMD's first.
     pub fn number(&self) -> usize {
         self.report.number
     }
 
-    /// Its properties.
+    /// Properties of the GPU.
     pub fn report(&self) -> &DeviceReport {
         &self.report
     }

@@ -134,7 +134,7 @@ impl Prober {
         Ok(reports.clone())
     }
 
-    /// Of an AMD driver that cannot list all GPUs: the numbers of those that it lists alone, for
+    /// If an AMD driver cannot list all GPUs: the numbers of the GPUs that it lists alone, for
     /// `ROCR_VISIBLE_DEVICES`, with their names.
     pub fn visible_alone(&self) -> Vec<(usize, String)> {
         const MOST: usize = 8;

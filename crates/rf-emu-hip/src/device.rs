@@ -1,4 +1,4 @@
-//! What the devices report about themselves.
+//! The properties that devices report.
 //!
 //! The properties are those of one retail product per architecture. A device reports workgroup
 //! processors as multiprocessors, as HIP does since RDNA.

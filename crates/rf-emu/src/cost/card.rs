@@ -41,7 +41,7 @@ pub enum CardsError {
     UnknownProcessor {
         /// The card.
         card: String,
-        /// Its processor.
+        /// Processor of the card.
         arch: String,
     },
     /// The list has no such card.
