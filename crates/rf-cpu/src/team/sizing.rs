@@ -1,7 +1,7 @@
 //! Chooses how many members of a team work.
 //!
 //! On a core that another program uses, too, the system runs a member half of the time. Whatever
-//! piece it has begun then waits for milliseconds, and so does the team: beside N busy cores of C,
+//! piece it has begun then waits for milliseconds, and so does the team: with N of C cores busy,
 //! a team of C − N members is faster than one of C. How many cores are busy is not known. So the
 //! team compares how fast it is with more or fewer members, but only if the system says that
 //! members waited for a core: on an idle machine it stays whole and compares nothing.
