@@ -84,8 +84,8 @@ impl Engine {
         Ok(vectors)
     }
 
-    /// How many of the texts the next batch takes: as many as its tokens and the free pages allow,
-    /// and at least one, which may take several batches.
+    /// The number of texts in the next batch: as many as its tokens and the free pages allow, and
+    /// at least one. A long text takes several batches.
     fn texts_per_batch(&self, texts: &[&[u32]]) -> usize {
         let page_tokens = self.page_tokens();
         let available = self.available_pages();

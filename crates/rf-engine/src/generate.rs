@@ -59,8 +59,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If the prompt is empty or too long, or a sampling parameter is invalid: the session stays as
-    /// it is. If the backend or sampling fails: the session is empty then.
+    /// If the prompt is empty or too long, or a sampling parameter is invalid. The session is then
+    /// unchanged. If the backend or sampling fails, the session is empty.
     pub fn generate(
         &mut self,
         session: &mut Session,

@@ -177,7 +177,8 @@ impl Shared {
         self.queued.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Publishes the statistics. Their waiting sequences are those that have started before.
+    /// Publishes the statistics. Their waiting sequences are preempted ones; requests that have not
+    /// started are counted in `queued`.
     pub(super) fn publish(&self, stats: &SchedulerStats) {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = *stats;
     }
