@@ -64,15 +64,16 @@ fn a_file_that_is_no_prompt_cache() {
     let written = finish(folder.path(), &[&arguments[..], &["story.cache", "-n", "1"]].concat());
     assert_eq!(written.code, Some(0), "{}", written.stderr);
     let other = [&arguments[..], &["story.cache", "--cache-type", "q8_0"]].concat();
-    let message = "'story.cache': the prompt cache is of another model, device or kind of cache \
-                   (--cache-type, -c, --spec): delete it, or give another name";
+    let message = "'story.cache': the prompt cache belongs to another model, device or kind of KV \
+                   cache: delete it, or give another name (-c, --cache-type and --spec set the kind)";
     check(&finish(folder.path(), &other), 2, message);
     let bytes = fs::read(&cache).unwrap();
     // The version follows the eight bytes of the name.
     let later = [&bytes[..8], &7_u32.to_le_bytes(), &bytes[12..]].concat();
     fs::write(&cache, later).unwrap();
     let finished = finish(folder.path(), &[&arguments[..], &["story.cache"]].concat());
-    let message = "'story.cache': the prompt cache has version 7, 1 is supported: delete it";
+    let message =
+        "'story.cache': the prompt cache has version 7, but version 1 is needed: delete it";
     check(&finished, 2, message);
     fs::write(&cache, &bytes[..bytes.len() / 2]).unwrap();
     let finished = finish(folder.path(), &[&arguments[..], &["story.cache"]].concat());
@@ -191,7 +192,7 @@ fn more_than_the_memory() {
     let finished = finish(folder.path(), &["run", "-t", "1", "-c", "1000000000", "-q", "Hello"]);
     assert_eq!(finished.code, Some(2));
     let (warning, error) = finished.stderr.split_once('\n').unwrap();
-    assert!(warning.starts_with("warning: a context of 1000000000 tokens is more than the 1024"));
+    assert!(warning.starts_with("warning: a context of 1000000000 tokens exceeds the 1024"));
     let (needed, rest) = error
         .strip_prefix("error: the model needs ")
         .unwrap()

@@ -120,7 +120,7 @@ fn values_that_are_no_numbers_give_no_text() {
     let largest = f32::MAX.to_le_bytes().repeat(256);
     let finished = run(&spoilt("output_norm.weight", &largest), &["--raw", "Once upon a time"]);
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""));
-    let expected = "error: the result has a value that is not a number";
+    let expected = "error: the result contains NaN";
     assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
 }
 
@@ -210,7 +210,10 @@ fn common_mistakes_are_told_before_any_work() {
             &["run", "-n", "1", "--trace", "no/such/t.json", "hi"],
             "the folder of 'no/such/t.json' does not exist",
         ),
-        (&["quantize", demo_model().to_str().unwrap(), "-", "q8_0"], "the output must be a file"),
+        (
+            &["quantize", demo_model().to_str().unwrap(), "-", "q8_0"],
+            "the output cannot be a stream",
+        ),
     ] {
         let finished = finish(folder.path(), arguments);
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");

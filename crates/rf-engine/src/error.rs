@@ -78,8 +78,8 @@ pub enum Error {
     NoMtp,
     /// The draft model has another vocabulary.
     #[error(
-        "the vocabulary of the draft model differs, first at token {id}: use a smaller model of \
-         the same family"
+        "the draft model has another vocabulary, first at token {id}: use a smaller model of the \
+         same family"
     )]
     DraftVocabulary {
         /// The first token id that differs.
