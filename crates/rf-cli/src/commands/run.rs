@@ -46,7 +46,7 @@ pub(crate) struct RunArgs {
     /// before PROMPT [default: chat on the terminal]
     #[arg(value_name = "PROMPT", num_args = 0..=2)]
     words: Vec<String>,
-    /// Answer PROMPT, as llama.cpp's -p: escapes such as \\n are resolved
+    /// Answer PROMPT, as llama.cpp's -p: escapes such as \n are resolved
     #[arg(short = 'p', long = "prompt", value_name = "PROMPT")]
     prompt_flag: Option<String>,
     #[command(flatten)]
