@@ -27,22 +27,22 @@ pub(crate) struct Options {
     /// Run these checks: all, none, or a list
     #[arg(long, value_name = "LIST", default_value = "all")]
     check: String,
-    /// Run workgroups in the random order of this seed
+    /// Run workgroups in a random order, seeded by NUMBER
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Run workgroups on this many threads [default: one per processor]
+    /// Run workgroups on NUMBER threads [default: one per processor]
     #[arg(long, value_name = "NUMBER")]
     threads: Option<usize>,
     /// Limit the memory of each device to MIB [default: that of a retail card]
     #[arg(long, value_name = "MIB")]
     memory: Option<u64>,
-    /// Let calls fail: `hipMalloc:3:hipErrorOutOfMemory`, `kernel:100:719`; repeatable
+    /// Let calls fail, as in `hipMalloc:3:hipErrorOutOfMemory` or `kernel:100:719` (repeatable)
     #[arg(long, value_name = "FUNCTION:CALLS:STATUS")]
     fail: Vec<String>,
     /// Append a line per call to FILE
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Write what kernels cost to FOLDER: costs.html, listing.txt, stacks.txt and costs.toml
+    /// Write the costs of kernels to FOLDER: costs.html, listing.txt, stacks.txt and costs.toml
     #[arg(long, value_name = "FOLDER")]
     counters: Option<PathBuf>,
     /// Print the instructions and costs of kernels whose names contain KERNEL [default: all]
@@ -51,7 +51,7 @@ pub(crate) struct Options {
     /// Print estimated times on CARD, such as `RX 7900 XTX` [default: all cards of the family]
     #[arg(long, value_name = "CARD", num_args = 0..=1, default_missing_value = "")]
     estimate: Option<String>,
-    /// The program and its arguments
+    /// Run this program with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -119,7 +119,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     Ok(metadata.context("cargo metadata")?.target_directory.into_std_path_buf().join("release"))
 }
 
-/// Links the library under its names into a folder of its own: in the folder of the build, cargo
+/// Links the library under its names into a separate folder: in the folder of the build, cargo
 /// would let every program find it.
 fn link(target: &Path) -> Result<PathBuf> {
     let library = target.join("librf_emu_hip.so");

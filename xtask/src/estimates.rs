@@ -156,7 +156,7 @@ impl Data {
     }
 }
 
-/// How far an estimate is from the published value.
+/// The error of an estimate relative to the published value.
 fn percent(estimate: f64, published: f64) -> String {
     format!("{:+.0} %", (estimate / published - 1.0) * 100.0)
 }

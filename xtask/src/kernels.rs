@@ -40,17 +40,17 @@ pub(crate) struct Options {
     /// Print registers, LDS and waves per SIMD of every kernel
     #[arg(long)]
     report: bool,
-    /// Exit with 1 on a warning, on a target of more than 2 MB, and on a kernel that violates
-    /// `kernels.toml`, is worse than in `kernels/resources.toml`, or has 2 % more instructions than
-    /// in `kernels/instructions.toml`
+    /// Exit with 1 if there is a warning, if a target exceeds 2 MB, or if a kernel violates
+    /// `kernels.toml`, needs more resources than in `kernels/resources.toml`, or has over 2 % more
+    /// instructions than in `kernels/instructions.toml`
     #[arg(long, requires = "report")]
     check: bool,
-    /// Write `kernels/resources.toml` and `kernels/instructions.toml`, keeping the targets that are
-    /// not built
+    /// Write `kernels/resources.toml` and `kernels/instructions.toml`. Targets that are not built
+    /// keep their entries
     #[arg(long, requires = "report")]
     bless: bool,
-    /// Count the instructions of matmul kernels on the gfx1100 emulator in `ROCFORGE_RDNA_EMU` and
-    /// compare them with llama.cpp's; see benchmarks/isa/README.md
+    /// Count the instructions of matmul kernels on the gfx1100 emulator in `ROCFORGE_RDNA_EMU`, and
+    /// compare them with those of llama.cpp's kernels; see benchmarks/isa/README.md
     #[arg(long, requires = "report")]
     counts: bool,
 }

@@ -48,17 +48,18 @@ enum Task {
     },
     /// Measure speed, compare with baselines, revisions and other engines
     ///
-    /// Builds rf-bench in release and runs it with the arguments: `cargo xtask bench --help`.
+    /// Builds rf-bench in release and runs it with ARGUMENTS, which `cargo xtask bench --help`
+    /// lists.
     #[command(disable_help_flag = true)]
     Bench {
-        /// Arguments of rf-bench
+        /// Pass these arguments to rf-bench
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
     /// Count the CPU backend's instructions under callgrind and compare them with the snapshot
     ///
-    /// Needs valgrind and a CPU with AVX2. Exit code: 0 no count grew by more than 2 %, 1 findings,
-    /// 2 the count failed.
+    /// Needs valgrind and a CPU with AVX2. Exit code: 0 no count grew by more than 2 %, 1 a count
+    /// did, 2 counting failed.
     Instructions(instructions::Options),
     /// Build the GPU kernels for every target that the compiler supports, and print times and sizes
     ///
@@ -66,9 +67,9 @@ enum Task {
     Kernels(kernels::Options),
     /// Run a program on an emulated AMD GPU
     ///
-    /// Builds the emulator in release and starts COMMAND with it instead of libamdhip64. A program
-    /// of this workspace is taken from `target/release`. The guide is docs/emulator.md. Exit code:
-    /// that of COMMAND; 2 it could not start.
+    /// Builds the emulator in release and starts COMMAND with the emulator instead of libamdhip64.
+    /// A program of this workspace is taken from `target/release`. The guide is docs/emulator.md.
+    /// Exit code: that of COMMAND, or 2 if it could not start.
     #[command(after_help = "\
 Example:
   cargo xtask emulate --arch gfx1201 -- rf-cli run -n 16 'Once upon a time'")]

@@ -18,7 +18,7 @@ pub enum Error {
     OutOfMemory {
         /// The allocation that failed.
         what: &'static str,
-        /// Its size; 0 if unknown.
+        /// Requested bytes; 0 if unknown.
         bytes: u64,
     },
     /// No GPU can be used.
@@ -53,7 +53,7 @@ pub enum Error {
     },
     /// There is no baseline of this name.
     #[error(
-        "there is no baseline '{}', here or in {folder} (available: {}); --save-baseline writes one",
+        "baseline '{}' does not exist, here or in {folder} (available: {}): write one with --save-baseline",
         given.display(),
         list(known)
     )]
@@ -66,7 +66,7 @@ pub enum Error {
         known: Vec<String>,
     },
     /// A folder was given as a baseline.
-    #[error("'{}' is a folder; name a baseline file in it", path.display())]
+    #[error("'{}' is a folder: name a baseline file in it", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -103,7 +103,7 @@ pub enum Error {
         unchanged: PathBuf,
     },
     /// A record cannot be read.
-    #[error("record '{}': {reason}", path.display())]
+    #[error("cannot read record '{}': {reason}", path.display())]
     Record {
         /// The file.
         path: PathBuf,
@@ -111,7 +111,7 @@ pub enum Error {
         reason: String,
     },
     /// A model file cannot be used.
-    #[error("model '{}'", path.display())]
+    #[error("cannot use model '{}'", path.display())]
     Model {
         /// The file.
         path: PathBuf,
@@ -122,7 +122,7 @@ pub enum Error {
     #[error("the spans of the engine do not include a first token")]
     NoFirstToken,
     /// The tokenizer of the model makes too few tokens of the text that prompts repeat.
-    #[error("the prompt text has {tokens} tokens, fewer than {needed}")]
+    #[error("the prompt text has {tokens} tokens with this model, but {needed} are needed")]
     ShortPrompt {
         /// Tokens of the text.
         tokens: usize,
@@ -146,7 +146,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A worker process of a paired comparison failed.
-    #[error("worker '{program}': {reason}")]
+    #[error("worker '{program}' failed: {reason}")]
     Worker {
         /// The program.
         program: String,
@@ -154,9 +154,9 @@ pub enum Error {
         reason: String,
     },
     /// A server did not start, or answered otherwise than asked.
-    #[error("server {url}: {reason}")]
+    #[error("server {url} failed: {reason}")]
     Server {
-        /// Its address, or its program if it did not start.
+        /// Address of the server, or its program if it did not start.
         url: String,
         /// The reason.
         reason: String,
@@ -165,7 +165,7 @@ pub enum Error {
     #[error("interrupted")]
     Interrupted,
     /// The other side of a comparison cannot be built.
-    #[error("revision '{revision}': {reason}")]
+    #[error("cannot measure revision '{revision}': {reason}")]
     Revision {
         /// The revision as it was given.
         revision: String,
@@ -180,7 +180,7 @@ pub enum Error {
     Program {
         /// The program.
         program: String,
-        /// Its exit status.
+        /// Exit status of the program.
         status: ExitStatus,
     },
     /// The program that measures another engine printed no speeds.

@@ -5,8 +5,8 @@
 //! everything.
 //!
 //! [`plan`] selects benchmarks. [`session`] measures them in rounds; [`baselines`] saves, records
-//! and compares its results. [`paired`] compares two builds in turns, [`peer`] two engines,
-//! [`serve`] two servers under load.
+//! and compares its results. [`paired`] compares two builds, [`peer`] two engines, and [`serve`]
+//! two servers under load; the measurements of both sides alternate.
 //! [`table`] and [`html`] format reports. Nothing is printed here: the binary of this crate, which
 //! `cargo xtask bench` starts, translates options into calls and prints their results.
 //!
@@ -20,8 +20,8 @@
 //! **Clocks.** A workload of one op is timed by the executor's own profile ([`Clock::Op`]): between
 //! device events on a GPU, between barriers on the CPU. Other workloads are timed by the host's
 //! clock. In decode a model reads its weights and caches from memory once per token. Such workloads
-//! have enough copies of the operand to exceed every cache; a run covers all copies, and its time
-//! is that of one.
+//! therefore have enough copies of the operand to exceed every cache. A run covers all copies, and
+//! reports the time per copy.
 //!
 //! ```
 //! use rf_bench::{Suite, Target, workloads};

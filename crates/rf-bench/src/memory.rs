@@ -48,7 +48,7 @@ impl Model {
     }
 }
 
-/// Operations on a pool of pages. The host manages the pages; no memory is behind them.
+/// Operations on a pool of pages. The host manages the pages; they have no device memory.
 #[derive(Clone, Debug)]
 struct PoolTask {
     model_name: &'static str,

@@ -2,7 +2,7 @@
 //!
 //! Both sides are programs with the hidden subcommand `worker` ([`worker::serve`]), which prepares
 //! workloads and times short slices of them on command. [`compare`] starts one worker of each side
-//! and runs slices in turns.
+//! and alternates slices.
 //!
 //! # Design
 //!

@@ -1,6 +1,6 @@
 //! Comparison with another engine: `cargo xtask bench --peer`.
 //!
-//! [`compare`] measures this engine and another one in turns, A B A B, each time in a fresh
+//! [`compare`] measures this engine and another one alternately, A B A B, each time in a fresh
 //! process. Each process loads the model, warms up, and times one prompt and one generation.
 //! Machines drift by more than engines differ, so the result is the ratio of adjacent runs, with
 //! its range.

@@ -5,9 +5,9 @@ use crate::{Error, Suite, Workload, model_metric::ModelMetric, timers::Timer, wo
 /// A benchmark: one line in reports.
 #[derive(Clone, Debug)]
 pub struct Benchmark {
-    /// Its name in reports and baselines.
+    /// Name of the benchmark in reports and baselines.
     pub name: String,
-    /// Its suite.
+    /// Suite of the benchmark.
     pub suite: Suite,
     /// The measurement.
     pub kind: BenchmarkKind,
@@ -31,7 +31,7 @@ pub struct Selection {
     pub suites: Vec<Suite>,
     /// Text that the names contain, in any case.
     pub filter: Option<String>,
-    /// Only the quick subset.
+    /// True to select the quick subset only.
     pub quick: bool,
 }
 

@@ -148,7 +148,7 @@ pub enum TargetOutcome {
     Pass(String),
     /// Missed, with the measured value.
     Fail(String),
-    /// Not measured, with the reason.
+    /// The target was not measured, for this reason.
     NotMeasured(String),
 }
 

@@ -1,8 +1,8 @@
 //! Benchmark of servers: `cargo xtask bench serve`.
 //!
 //! [`compare`] starts this engine's server and optionally llama.cpp's, sends both the same requests
-//! in turns (A B A B), and returns the times of every request. A [`Load`] says how many requests
-//! there are, how they arrive and what they share. Prompts are random token ids, so that neither
+//! alternately (A B A B), and returns the times of every request. A [`Load`] states how many
+//! requests there are, how they arrive and what they share. Prompts are random ids, so that neither
 //! tokenizers nor texts differ; answers are greedy and as long as asked, because `ignore_eos` is
 //! set.
 //!

@@ -18,7 +18,7 @@ pub trait Task: fmt::Debug + Send + Sync {
     /// The suite of the task.
     fn suite(&self) -> Suite;
 
-    /// The cost of one run; zero where bytes and arithmetic are beside the point.
+    /// The cost of one run; zero if bytes and arithmetic do not matter.
     fn cost(&self) -> OpCost;
 
     /// Returns true if the task runs on one host thread, whatever the target.

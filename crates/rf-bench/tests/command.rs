@@ -81,7 +81,7 @@ fn invalid_arguments_are_named_with_the_cure() {
         (&["speed"][..], "possible values: matmul"),
         (&["launch", "--filter", "nosuch"], "no benchmark of launch contains 'nosuch'"),
         (&["launch", "--threshold", "ten"], "as in 10% or 0.1"),
-        (&["launch", "--compare", "nosuch.json"], "there is no baseline 'nosuch.json'"),
+        (&["launch", "--compare", "nosuch.json"], "baseline 'nosuch.json' does not exist"),
         (&["launch", "--record"], "--record keeps runs of all suites"),
         (&["launch", "--isa", "mmx"], "--isa"),
         (&["inference", "--model", "/nosuch.gguf"], "/nosuch.gguf"),

@@ -1,4 +1,4 @@
-//! What a parser returns: deltas, and the answer that they add up to.
+//! The results of a parser: deltas, and the answer that is their sum.
 
 use crate::message::{Message, MessageCall};
 

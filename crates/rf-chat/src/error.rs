@@ -45,7 +45,7 @@ pub enum Error {
         source: Box<Self>,
     },
     /// No built-in chat template has this name.
-    #[error("unknown chat template `{name}`: known are {known}")]
+    #[error("unknown chat template `{name}`: the built-in templates are {known}")]
     UnknownTemplate {
         /// The name.
         name: String,

@@ -3,15 +3,16 @@
 //!
 //! A library without HTTP and without a model, above rf-tokenizer and rf-template. Start reading at
 //! [`Conversation::prompt`], which renders a conversation, and [`OutputParser`], which reads the
-//! answer while it is generated. [`ChatPrompt`] has all that a generation needs of both. A format
-//! of tool calls is one row of `format/table.rs`: how a template shows it, how it is read, and how
-//! a grammar writes it ([`CallSyntax`]).
+//! answer while it is generated. [`ChatPrompt`] is the input of a generation: the prompt and the
+//! format of the answer. Each format of tool calls is one row of `format/table.rs`. The row states
+//! how a template shows the format, how the parser reads it, and how a grammar writes it
+//! ([`CallSyntax`]).
 //!
 //! Invariants:
 //!
-//! - No generated text is an error. What does not parse as a call is content.
+//! - No generated text is an error. Text that does not parse as a call is content.
 //! - The answer does not depend on how the text is split into pieces.
-//! - A call that is cut off keeps what was reported of it, and ends incomplete.
+//! - A call that is cut off keeps the part that was reported, and ends incomplete.
 //!
 //! # Control tokens
 //!

@@ -25,8 +25,8 @@ use crate::{escapes, sources, terminal};
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Device")]
 pub(crate) struct DeviceArgs {
-    /// Compute on this device: cpu, gpu, auto (a GPU if one is usable), or a number from
-    /// `rf-cli devices`; several, as in 0,1, share the layers
+    /// Compute on DEVICE: cpu, gpu, auto (a GPU if one is usable, else the CPU), or the number of a
+    /// GPU from `rf-cli devices`. Several GPUs, as in 0,1, share the layers
     #[arg(
         long,
         value_name = "DEVICE",
@@ -35,8 +35,8 @@ pub(crate) struct DeviceArgs {
         hide_env_values = true
     )]
     device: Device,
-    /// Put the last N layers on the GPU, with the output as one: a number, auto (as many as fit) or
-    /// all (-ngl)
+    /// Put the last N layers on the GPU: a number, auto (as many as fit) or all. The output matrix
+    /// counts as one layer (-ngl)
     #[arg(
         long,
         visible_alias = "n-gpu-layers",
@@ -45,23 +45,23 @@ pub(crate) struct DeviceArgs {
         allow_negative_numbers = true
     )]
     pub(crate) gpu_layers: GpuLayers,
-    /// How several GPUs share a model: layer (each usable GPU has some layers, as does each that
-    /// --device names), or none (one GPU computes) (-sm)
+    /// Split the model over the GPUs: layer (all usable GPUs share the layers) or none (one GPU
+    /// computes all, unless --device names several) (-sm)
     #[arg(long, value_name = "MODE", default_value = "none")]
     split_mode: SplitMode,
-    /// Deal the layers over all usable GPUs, or those of --device, in these shares, as in 3,1 (-ts)
-    /// [default: the free memory of each]
+    /// Split the layers over all usable GPUs, or over those of --device, in proportion to SHARES,
+    /// as in 3,1 (-ts) [default: the free memory of each GPU]
     #[arg(long, value_name = "SHARES")]
     tensor_split: Option<Shares>,
     /// Keep the experts of all layers on the CPU, in host memory (-cmoe)
     #[arg(long, conflicts_with = "n_cpu_moe")]
     cpu_moe: bool,
-    /// Keep the experts of the first N layers on the CPU, in host memory (-ncmoe) [default: 0, or
-    /// as many as memory needs with -ngl auto]
+    /// Keep the experts of the first N layers on the CPU, in host memory (-ncmoe) [default: 0; with
+    /// -ngl auto, as many as the memory of the GPU requires]
     #[arg(long, value_name = "N")]
     n_cpu_moe: Option<usize>,
-    /// Replay captured graphs on the GPU: on, off or auto (off with versions of HIP that replay
-    /// them wrongly). Every replay is checked
+    /// Replay captured graphs on the GPU: on, off, or auto (off for HIP versions that replay them
+    /// wrongly). Every replay is checked
     #[arg(long, value_name = "MODE", default_value = "auto")]
     graphs: Graphs,
 }
@@ -84,19 +84,19 @@ impl DeviceArgs {
 /// The model: a file or a repository.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// Load this model file, in GGUF format (any part of a split one) [default: the built-in demo
-    /// model]
+    /// Load the GGUF model FILE. For a split model, name any of its parts [default: the built-in
+    /// demo model]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) model: Option<PathBuf>,
     #[arg(
         help = "Load this model of the Hugging Face hub, downloaded unless it is cached (-hf) [default QUANT: \
-                Q4_K_M, else Q8_0, else the first]"
+                Q4_K_M, else Q8_0, else the first file]"
     )]
     #[arg(long, value_name = "OWNER/REPO[:QUANT]", conflicts_with = "model")]
     pub(crate) hf_repo: Option<ModelName>,
     #[arg(
-        help = "Replace metadata of the file, as in llama.rope.freq_base=float:500000; types are int, float, \
-                bool and str, and commas separate several (repeatable)"
+        help = "Replace metadata of the file, as in llama.rope.freq_base=float:500000. The types are int, float, \
+                bool and str. Commas separate several entries (repeatable)"
     )]
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_delimiter = ',', value_parser = metadata_override)]
     pub(crate) override_kv: Vec<(String, rocmforge::gguf::Value)>,
@@ -119,7 +119,7 @@ pub(crate) struct ComputeArgs {
     /// Process at most N tokens per batch
     #[arg(short, long, value_name = "N", default_value_t = 2048)]
     pub(crate) batch_size: usize,
-    /// Process at most N tokens per batch, as in llama.cpp (-ub): the smaller limit counts
+    /// Process at most N tokens per batch, as llama.cpp's -ub. The smaller of -b and -ub applies
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub(crate) ubatch_size: usize,
     #[arg(
@@ -127,13 +127,13 @@ pub(crate) struct ComputeArgs {
     )]
     #[arg(long, value_name = "TYPE", value_parser = kv_type)]
     cache_type: Option<KvType>,
-    /// Store keys in this format, as in llama.cpp (-ctk); the same as --cache-type
+    /// Store keys in this format, as llama.cpp's -ctk. It is the same option as --cache-type
     #[arg(long, value_name = "TYPE", value_parser = kv_type)]
     cache_type_k: Option<KvType>,
-    /// Store values in this format (-ctv), which must be that of the keys
+    /// Store values in this format, which must be the format of the keys (-ctv)
     #[arg(long, value_name = "TYPE", value_parser = kv_type)]
     cache_type_v: Option<KvType>,
-    /// Use this instruction set instead of the best one; --version lists those of this CPU
+    /// Compute with ISA instead of the best available one. --version lists the ISAs of this CPU
     #[arg(long, visible_alias = "tier", value_name = "ISA", value_parser = Isa::from_str)]
     pub(crate) isa: Option<Isa>,
 }
@@ -196,8 +196,8 @@ pub(crate) struct SamplingArgs {
     /// Seed the random numbers with SEED; -1 takes a new seed each time
     #[arg(short, long, value_name = "SEED", default_value_t = -1, allow_negative_numbers = true)]
     seed: i64,
-    /// Divide logits by temperature T; 0 always takes the most probable token [default: 0.8, and
-    /// 0.5 for the demo model]
+    /// Divide logits by temperature T; 0 always takes the most probable token [default: 0.8; 0.5
+    /// for the demo model]
     #[arg(long, visible_alias = "temperature", value_name = "T", allow_negative_numbers = true)]
     temp: Option<f32>,
     /// Keep the K most probable tokens; 0 keeps all
@@ -237,7 +237,7 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "N", default_value_t = 64)]
     dry_penalty_last_n: i64,
     #[arg(
-        help = "End repetitions (DRY) at tokens that contain STR; none for no such tokens (repeatable) \
+        help = "End repetitions (DRY) at tokens that contain STR; none turns this off (repeatable) \
                 [default: a line break, : \" *]"
     )]
     #[arg(long, value_name = "STR")]
@@ -248,7 +248,7 @@ pub(crate) struct SamplingArgs {
     /// Remove the most probable tokens (XTC) with the probability P
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     xtc_probability: f32,
-    /// Remove, with XTC, tokens above the probability P but the least probable of them
+    /// With XTC, remove all tokens of at least the probability P, except the least probable of them
     #[arg(long, value_name = "P", default_value_t = 0.1)]
     xtc_threshold: f32,
     /// Vary the temperature by up to R with the entropy; 0 keeps it constant
@@ -257,7 +257,7 @@ pub(crate) struct SamplingArgs {
     /// Raise the entropy to the power E for the dynamic temperature
     #[arg(long, value_name = "E", default_value_t = 1.0)]
     dynatemp_exp: f32,
-    /// Use Mirostat 1 or 2 instead of all samplers but the temperature; 0 turns it off
+    /// Use Mirostat 1 or 2 instead of all samplers except the temperature; 0 turns it off
     #[arg(long, value_name = "N", default_value_t = 0)]
     mirostat: u8,
     /// Let Mirostat learn at the rate N
@@ -353,7 +353,8 @@ impl SamplingArgs {
         let kinds: Option<Vec<_>> = letters.chars().map(of_letter).collect();
         kinds.ok_or_else(|| {
             let known = SamplerKind::ALL.map(|kind| format!("{} ({kind})", kind.letter()));
-            bad_input!("--sampler-seq {}: known are {}", terminal::shown(letters), known.join(", "))
+            let letters = terminal::shown(letters);
+            bad_input!("--sampler-seq {letters} has an unknown letter: use {}", known.join(", "))
         })
     }
 }
@@ -362,11 +363,11 @@ impl SamplingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Chat template")]
 pub(crate) struct TemplateArgs {
-    /// Make prompts with this template instead of the model's: the name of a built-in one, such as
-    /// chatml, or a file in Jinja
+    /// Render prompts with this template instead of the model's: the name of a built-in template,
+    /// such as chatml, or a Jinja file
     #[arg(long, visible_alias = "chat-template-file", value_name = "NAME|FILE")]
     chat_template: Option<String>,
-    #[arg(help = "Give the template these variables, as in '{\"enable_thinking\": false}'")]
+    #[arg(help = "Pass these variables to the template, as in '{\"enable_thinking\": false}'")]
     #[arg(long, value_name = "JSON")]
     chat_template_kwargs: Option<String>,
 }
@@ -409,7 +410,7 @@ impl TemplateArgs {
         }
         let names: Vec<_> = ChatTemplate::builtin_names().collect();
         Err(bad_input!(
-            "--chat-template {}: no file and no built-in template has this name; known are {}",
+            "--chat-template {} names neither a file nor a built-in template: the templates are {}",
             terminal::shown(given),
             names.join(", ")
         ))
@@ -430,16 +431,16 @@ impl TemplateArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct GrammarArgs {
-    /// Answer in JSON that fits this schema, or that of a file: SCHEMA or @FILE
+    /// Answer in JSON that matches SCHEMA. @FILE reads the schema from FILE
     #[arg(long, value_name = "SCHEMA")]
     json_schema: Option<String>,
-    /// Answer in JSON that fits the schema in FILE
+    /// Answer in JSON that matches the schema in FILE
     #[arg(long, value_name = "FILE")]
     json_schema_file: Option<PathBuf>,
-    /// Answer in text that fits this grammar, in GBNF or Lark, or that of a file: GRAMMAR or @FILE
+    /// Answer in text that matches GRAMMAR, in GBNF or Lark. @FILE reads the grammar from FILE
     #[arg(long, value_name = "GRAMMAR")]
     grammar: Option<String>,
-    /// Answer in text that fits the grammar in FILE
+    /// Answer in text that matches the grammar in FILE
     #[arg(long, value_name = "FILE")]
     grammar_file: Option<PathBuf>,
 }
@@ -459,7 +460,9 @@ impl GrammarArgs {
         let grammar = given(&self.grammar, &self.grammar_file)?;
         if let Some(schema) = schema {
             if grammar.is_some() {
-                return Err(bad_input!("a schema and a grammar are two forms: give one of them"));
+                return Err(bad_input!(
+                    "a schema and a grammar exclude each other: give one of them"
+                ));
             }
             let schema = serde_json::from_str(&schema).map_err(|error| {
                 bad_input!("--json-schema is not JSON: {error}; give a schema, or @ and a file")

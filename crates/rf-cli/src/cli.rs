@@ -64,13 +64,13 @@ pub(crate) enum Command {
     /// List the GPUs and the code object of each
     #[cfg(feature = "gpu")]
     Devices(devices::DevicesArgs),
-    /// Check whether GPUs can be used, with a cure for each problem
+    /// Check whether GPUs can be used, and print a cure for each problem
     #[cfg(feature = "gpu")]
     Doctor(doctor::DoctorArgs),
     /// Check every GPU kernel against the CPU reference and measure its speed
     #[cfg(feature = "gpu")]
     Selftest(selftest::SelftestArgs),
-    /// Measure which launches are fastest on a GPU, and use them from then on
+    /// Measure which kernel launches are fastest on a GPU, for all later runs
     #[cfg(feature = "gpu")]
     Tune(Box<tune::TuneArgs>),
     /// Examine a driver, for `devices` and `doctor`

@@ -15,10 +15,10 @@ use crate::{hub, terminal};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Speculative decoding")]
 pub(crate) struct DraftArgs {
-    /// Guess tokens and check several in one batch, which changes the speed and not the text: from
-    /// repetitions in the text (ngram), with the model of -md (draft), or with the head of the
-    /// model that predicts further tokens (mtp); auto is draft with -md, on a CPU mtp if the file
-    /// has such a head and else ngram, and off on a GPU
+    /// Select speculative decoding, which changes the speed but not the answer. ngram: drafts from
+    /// repetitions in the text; draft: from a smaller model (-md); mtp: from the model's own head.
+    /// auto: draft with -md; otherwise on a CPU mtp if the file has such a head, else ngram; off on
+    /// a GPU
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Auto)]
     spec: Mode,
     /// Draft tokens with this smaller model, which must have the same vocabulary (-md)
@@ -30,7 +30,7 @@ pub(crate) struct DraftArgs {
     /// Draft at most N tokens at once
     #[arg(long, value_name = "N", default_value_t = SpeculationOptions::default().max_draft_tokens)]
     draft_max: usize,
-    /// Leave out drafts of fewer than N tokens
+    /// Discard drafts of fewer than N tokens
     #[arg(long, value_name = "N", default_value_t = SpeculationOptions::default().min_draft_tokens)]
     draft_min: usize,
 }
@@ -110,7 +110,7 @@ impl DraftArgs {
     }
 }
 
-/// How many drafted tokens were accepted, for a line of metrics; empty without drafts.
+/// The share of drafted tokens that were accepted, for a line of metrics; empty without drafts.
 pub(crate) fn acceptance(timings: &rocmforge::Timings) -> String {
     timings.acceptance().map_or_else(String::new, |share| {
         let (accepted, drafted) = (timings.accepted_tokens, timings.drafted_tokens);

@@ -18,7 +18,7 @@ pub(crate) fn fetch(name: &ModelName) -> Result<PathBuf> {
                 let folder = hub.cache().display();
                 terminal::note(format_args!("downloading {name} ({size}) to {folder}"));
                 bar.set_length(total_bytes);
-                // What is there already tells nothing of the speed.
+                // Bytes that were there already say nothing about the speed.
                 bar.reset_eta();
             }
             bar.set_position(done_bytes);

@@ -41,7 +41,7 @@ impl ModelFile {
         Self { path: path.or(self.path), ..self }
     }
 
-    /// Where the library finds the model.
+    /// The source of the model for the library.
     pub(crate) fn source(&self) -> Source {
         self.path.clone().map_or(Source::Demo, Source::File)
     }
@@ -115,8 +115,8 @@ pub(crate) fn warn_of_context(model: &Model, context: Option<usize>) {
     let trained = model.config().context_length;
     if let Some(tokens) = context.filter(|&tokens| tokens > trained) {
         terminal::warn(format_args!(
-            "a context of {tokens} tokens is more than the {trained} that the model was trained for: answers get \
-             worse beyond that"
+            "a context of {tokens} tokens exceeds the {trained} that the model was trained with: answers get \
+             worse beyond them"
         ));
     }
 }

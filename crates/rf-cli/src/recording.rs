@@ -100,15 +100,13 @@ impl Recording {
         let Some(path) = &self.trace else { return Ok(()) };
         if self.spans.dropped() > 0 {
             let dropped = self.spans.dropped();
-            terminal::warn(format_args!(
-                "the trace lacks {dropped} spans that exceed its capacity"
-            ));
+            terminal::warn(format_args!("the trace is full: it lacks the last {dropped} spans"));
         }
         for timeline in timelines.iter().filter(|timeline| timeline.dropped_batches > 0) {
             let Timeline { backend, dropped_batches, .. } = timeline;
             terminal::warn(format_args!(
-                "the trace has the first {MAX_EVENTS} events of {backend}: the last {dropped_batches} batches have \
-                 spans and no ops"
+                "the trace is full after {MAX_EVENTS} events of {backend}: the last {dropped_batches} batches have \
+                 spans but no ops"
             ));
         }
         timeline_trace(&spans, self.spans.origin(), timelines).save(path)?;

@@ -64,15 +64,16 @@ fn a_file_that_is_no_prompt_cache() {
     let written = finish(folder.path(), &[&arguments[..], &["story.cache", "-n", "1"]].concat());
     assert_eq!(written.code, Some(0), "{}", written.stderr);
     let other = [&arguments[..], &["story.cache", "--cache-type", "q8_0"]].concat();
-    let message = "'story.cache': the prompt cache is of another model, device or kind of cache \
-                   (--cache-type, -c, --spec): delete it, or give another name";
+    let message = "'story.cache': the prompt cache belongs to another model, device or kind of KV \
+                   cache: delete it, or give another name (-c, --cache-type and --spec set the kind)";
     check(&finish(folder.path(), &other), 2, message);
     let bytes = fs::read(&cache).unwrap();
     // The version follows the eight bytes of the name.
     let later = [&bytes[..8], &7_u32.to_le_bytes(), &bytes[12..]].concat();
     fs::write(&cache, later).unwrap();
     let finished = finish(folder.path(), &[&arguments[..], &["story.cache"]].concat());
-    let message = "'story.cache': the prompt cache has version 7, 1 is supported: delete it";
+    let message =
+        "'story.cache': the prompt cache has version 7, but version 1 is needed: delete it";
     check(&finished, 2, message);
     fs::write(&cache, &bytes[..bytes.len() / 2]).unwrap();
     let finished = finish(folder.path(), &[&arguments[..], &["story.cache"]].concat());
@@ -191,7 +192,7 @@ fn more_than_the_memory() {
     let finished = finish(folder.path(), &["run", "-t", "1", "-c", "1000000000", "-q", "Hello"]);
     assert_eq!(finished.code, Some(2));
     let (warning, error) = finished.stderr.split_once('\n').unwrap();
-    assert!(warning.starts_with("warning: a context of 1000000000 tokens is more than the 1024"));
+    assert!(warning.starts_with("warning: a context of 1000000000 tokens exceeds the 1024"));
     let (needed, rest) = error
         .strip_prefix("error: the model needs ")
         .unwrap()
@@ -212,7 +213,7 @@ fn a_prompt_longer_than_the_context() {
     check(
         &finished,
         2,
-        "the prompt has 81 tokens and the context has room for 32; use a larger context or a shorter prompt",
+        "the prompt has 81 tokens, but the context has room for 32: use a larger context or a shorter prompt",
     );
 }
 
@@ -249,7 +250,7 @@ fn nothing_to_say() {
     let finished = finish(folder.path(), &["tokenize", "--json", "-f", "empty.txt"]);
     assert_eq!(finished.json()["ids"].as_array().unwrap().len(), 1);
     let finished = finish(folder.path(), &["perplexity", "-f", "empty.txt"]);
-    check(&finished, 2, "'empty.txt' has 1 tokens and at least 2 are needed: give a longer text");
+    check(&finished, 2, "'empty.txt' has 1 tokens, but at least 2 are needed: give a longer text");
 }
 
 #[test]
@@ -335,7 +336,7 @@ fn an_unknown_format() {
     let finished = finish(folder.path(), &["quantize", "in.gguf", "out.gguf", "Q9"]);
     assert_eq!(finished.code, Some(2));
     assert!(
-        finished.stderr.contains("unknown type 'Q9': take one of F32, F16, BF16, Q8_0"),
+        finished.stderr.contains("unknown type 'Q9': use one of F32, F16, BF16, Q8_0"),
         "{}",
         finished.stderr
     );

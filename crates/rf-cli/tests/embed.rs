@@ -168,7 +168,7 @@ fn what_cannot_be_embedded_is_named() {
         ),
         (
             &["rerank", "-m", &encoder, "a", "b"],
-            "the model is no reranker (its pooling is not rank): give one that is, or compare \
+            "the model is not a reranker (its pooling is not rank): give a reranker, or compare \
              embeddings of `rf-cli embed`",
         ),
         (
@@ -189,7 +189,7 @@ fn what_cannot_be_embedded_is_named() {
         ),
         (
             &["embed", "-m", &reranker, "--normalize", "-2", "a"],
-            "there is no normalisation -2: give 2, another P from 0, or -1 for none",
+            "normalisation -2 is not supported: give a P of 0 or more, or -1 for none",
         ),
         (
             &["embed", "-m", &reranker, "-f", "no.txt"],

@@ -52,7 +52,7 @@ fn every_command_takes_a_cached_model() {
     }
     // The demo model is a generator, which is found out after it was loaded.
     let finished = finish(cache.path(), &["rerank", "-hf", name, "query", "document"]);
-    assert!(finished.stderr.contains("the model is no reranker"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("the model is not a reranker"), "{}", finished.stderr);
 }
 
 #[test]

@@ -201,12 +201,12 @@ fn missing_importance_is_reported_with_its_cure() {
         ),
         (
             vec!["quantize", "--imatrix", "short.txt", input, "out.gguf", "Q4_K_M"],
-            "'short.txt' is no importance matrix: it is no GGUF file, and as a file of the older \
+            "'short.txt' is not an importance matrix: it is no GGUF file, and as a file of the older \
              form it ends within an entry",
         ),
         (
             vec!["quantize", "--imatrix", input, input, "out.gguf", "Q4_K_M"],
-            "is no importance matrix: it has no tensor whose name ends in '.in_sum2'",
+            "is not an importance matrix: it has no tensor whose name ends in '.in_sum2'",
         ),
         (
             vec!["imatrix", "-f", "short.txt", "-c", "32"],

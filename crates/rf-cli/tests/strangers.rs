@@ -84,7 +84,7 @@ fn templates_and_their_variables_can_be_given() {
     assert_ne!(ids(&["--chat-template", "llama3", "hi"]), ids(&["hi"]));
     let finished = finish(folder.path(), &["run", "--chat-template", "no\x1bne", "hi"]);
     assert_eq!(finished.code, Some(2));
-    let expected = "error: --chat-template no\\u{1b}ne: no file and no built-in template has this name; known are chatml, ";
+    let expected = "error: --chat-template no\\u{1b}ne names neither a file nor a built-in template: the templates are chatml, ";
     assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
     let finished = finish(folder.path(), &["run", "--chat-template-kwargs", "[1]", "hi"]);
     assert!(finished.stderr.starts_with("error: --chat-template-kwargs is not a JSON object"));
@@ -120,7 +120,7 @@ fn values_that_are_no_numbers_give_no_text() {
     let largest = f32::MAX.to_le_bytes().repeat(256);
     let finished = run(&spoilt("output_norm.weight", &largest), &["--raw", "Once upon a time"]);
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""));
-    let expected = "error: the result has a value that is not a number";
+    let expected = "error: the result contains NaN";
     assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
 }
 
@@ -210,7 +210,10 @@ fn common_mistakes_are_told_before_any_work() {
             &["run", "-n", "1", "--trace", "no/such/t.json", "hi"],
             "the folder of 'no/such/t.json' does not exist",
         ),
-        (&["quantize", demo_model().to_str().unwrap(), "-", "q8_0"], "the output must be a file"),
+        (
+            &["quantize", demo_model().to_str().unwrap(), "-", "q8_0"],
+            "the output cannot be a stream",
+        ),
     ] {
         let finished = finish(folder.path(), arguments);
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");
@@ -281,7 +284,7 @@ fn a_saved_chat_continues_where_it_ended() {
     let mut next = chat(&folder, "xterm");
     fs::write(folder.path().join("other.json"), "[]").unwrap();
     next.press(b"/load other.json\r");
-    next.wait_for("'other.json' is no conversation");
+    next.wait_for("'other.json' is not a conversation");
     assert_eq!(ended(&folder, next, "Hi"), ["Hi"]);
 }
 

@@ -20,7 +20,7 @@ pub struct Conversion<'a> {
     gguf: &'a Gguf,
     output: PathBuf,
     targets: Vec<TensorFormat>,
-    /// By tensor.
+    /// Importance of the columns of each tensor.
     importance: Vec<Option<Importance>>,
     writer: GgufWriter,
 }
@@ -40,7 +40,7 @@ struct Importance {
 pub struct TensorConversion<'a> {
     /// The tensor of the input.
     pub tensor: &'a TensorInfo,
-    /// Its format in the output.
+    /// Format of the tensor in the output.
     pub dtype: DType,
     /// The format that the mix selects, if the rows are not whole blocks of it.
     pub fallback_from: Option<DType>,

@@ -9,7 +9,7 @@ use rf_quant::DType;
 #[non_exhaustive]
 pub enum Error {
     /// No mix has the given name or number.
-    #[error("unknown type '{name}': take one of {known}")]
+    #[error("unknown type '{name}': use one of {known}")]
     UnknownMix {
         /// The name as given.
         name: String,
@@ -35,7 +35,7 @@ pub enum Error {
     AlreadyQuantized {
         /// The tensor.
         name: String,
-        /// Its format in the input.
+        /// Format of the tensor in the input.
         dtype: DType,
     },
     /// A tensor would be quantised so coarsely that the importance of its columns is needed, and
@@ -54,7 +54,7 @@ pub enum Error {
         is_missing: bool,
     },
     /// The file is no importance matrix.
-    #[error("'{}' is no importance matrix: {problem}", path.display())]
+    #[error("'{}' is not an importance matrix: {problem}", path.display())]
     NotImatrix {
         /// The file.
         path: PathBuf,
@@ -63,8 +63,8 @@ pub enum Error {
     },
     /// An importance matrix of another model.
     #[error(
-        "the importance matrix has {actual} values for '{}', and {expected} are needed: use the one \
-         of this model",
+        "the importance matrix has {actual} values for '{}', but {expected} are needed: use the \
+         importance matrix of this model",
         name.escape_debug()
     )]
     ImatrixShape {

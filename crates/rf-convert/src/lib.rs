@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //!
-//! - The output file is complete or does not exist; an existing file stays until then.
+//! - The output file is complete or does not exist. An existing file is replaced only by a complete
+//!   one.
 //! - The bytes do not depend on the number of threads.
 //! - The mixes choose the formats that llama.cpp chooses.
 //!

@@ -64,7 +64,7 @@ pub fn format_of_name(name: &str) -> Result<DType, String> {
     let found = DType::ALL.into_iter().find(|dtype| dtype.name().eq_ignore_ascii_case(name));
     found.ok_or_else(|| {
         let names: Vec<_> = DType::ALL.into_iter().map(DType::name).collect();
-        format!("unknown format '{}': known are {}", name.escape_debug(), names.join(", "))
+        format!("unknown format '{}': the formats are {}", name.escape_debug(), names.join(", "))
     })
 }
 

@@ -158,8 +158,8 @@ fn coarse_formats_need_an_importance_matrix_of_the_model() {
     }
     let mut other = Imatrix::default();
     other.add("blk.0.ffn_up_exps.weight", &[1.0; 128], &[1.0]).unwrap();
-    let message = "the importance matrix has 128 values for 'blk.0.ffn_up_exps.weight', and 512 \
-                   are needed: use the one of this model";
+    let message = "the importance matrix has 128 values for 'blk.0.ffn_up_exps.weight', but 512 \
+                   are needed: use the importance matrix of this model";
     assert_eq!(plan("Q4_K_M", Some(&other)).unwrap_err().to_string(), message);
 }
 

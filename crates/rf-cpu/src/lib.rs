@@ -1,8 +1,8 @@
 //! The CPU backend: SIMD ISAs, packed weights, one parallel region per batch.
 //!
 //! [`CpuBackend`] implements [`rf_graph::Backend`]. Weights are packed into panels of 16 rows when
-//! a program is compiled, and every kernel is written once over a 16-lane vector interface that
-//! each [`Isa`] implements, so all ISAs, any number of threads and any batch compute the same bits.
+//! a program is compiled. Every kernel is written once, over a 16-lane vector interface that each
+//! [`Isa`] implements. All ISAs, numbers of threads and batches therefore compute the same bits.
 //!
 //! Start reading at `exec`, then `panel` (the layout of weights) and `simd`. In the layering this
 //! crate is above rf-graph, like the other backends; it knows no model and no file format.
@@ -18,7 +18,7 @@
 //! | `simd/attention`, `simd/latent` | scores, softmax and values over the paged cache; latent attention, where a lane is a query |
 //! | `simd/convolution`, `simd/recurrence` | recurrent layers: a lane is a column, the state stays in L1 |
 //! | `kv`, `state` | keys transposed within a page, values by row; recurrent states in tiles of 32 columns |
-//! | `team` | threads, phases, pieces that are taken one by one, disjoint parts of shared buffers |
+//! | `team` | threads, phases, dynamic scheduling of pieces, disjoint parts of shared buffers |
 //! | `exec` | graph ops as steps of one parallel region |
 //!
 //! Invariants:
@@ -28,11 +28,11 @@
 //! - A value of an ISA proves that the CPU has its features.
 //! - A thread that does not run delays at most the piece that it has begun.
 //!
-//! Weights are packed when a program is compiled, not once per chunk of a prompt: decode reads the
-//! packed layout too. Packing costs about half a second for 0.7 GB. The crate depends on `memmap2`
-//! for page-aligned, lazily mapped buffers with huge pages. `exec` and `team` contain `unsafe`
-//! besides `simd`: in each phase, threads write disjoint parts of shared buffers, for which safe
-//! Rust would need a fork and join per op.
+//! Weights are packed when a program is compiled, not per chunk of a prompt, because decode reads
+//! the packed layout too. Packing costs about half a second for 0.7 GB. The crate depends on
+//! `memmap2` for page-aligned, lazily mapped buffers with huge pages. `exec` and `team` contain
+//! `unsafe` besides `simd`: in each phase, threads write disjoint parts of shared buffers. Safe
+//! Rust would need a fork and join per op for that.
 //!
 //! ```
 //! use rf_cpu::{CpuBackend, CpuOptions, Isa};

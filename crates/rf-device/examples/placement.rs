@@ -1,4 +1,4 @@
-//! Where the layers of a model run, and how much memory they take:
+//! Prints where the layers of a model run, and how much memory they take:
 //! `cargo run --release -p rf-device --features gpu --example placement -- FILE`.
 //!
 //! Without a file it uses the demo model, and without the feature `gpu` every layer is on the CPU.

@@ -42,7 +42,7 @@ pub enum Error {
     )]
     WithoutGpuSupport,
     /// No GPU has this number.
-    #[error("there is no GPU {number}, the last one is {last}: `rf-cli devices` lists them")]
+    #[error("GPU {number} does not exist, the last one is {last}: `rf-cli devices` lists them")]
     NoSuchGpu {
         /// The number that the user gave.
         number: usize,
@@ -92,8 +92,8 @@ pub enum Error {
     },
     /// The layers that the user asked for do not fit on the GPU.
     #[error(
-        "{0}: automatic placement puts as many layers on the GPU as fit; experts in host memory, a \
-         smaller context and a q8_0 cache also need less of its memory"
+        "{0}: automatic placement puts as many layers on the GPU as fit. Experts in host memory, a \
+         smaller context and a q8_0 cache reduce the memory need"
     )]
     LayersDoNotFit(BackendError),
     /// The model cannot be loaded.

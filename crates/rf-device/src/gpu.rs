@@ -66,7 +66,7 @@ pub(crate) fn open(
     find(number, prober)?.open(graphs)
 }
 
-/// Opens the usable GPUs beside one: those of the same platform that are likely faster than the
+/// Opens the other usable GPUs: those of the same platform that are likely faster than the
 /// CPU. One that fails is a warning.
 pub(crate) fn open_others(
     first: &OpenGpu,
@@ -177,12 +177,12 @@ impl GpuInventory {
 }
 
 impl Gpu {
-    /// Its number over all runtimes, AMD's first.
+    /// Number of the GPU over all runtimes, AMD's first.
     pub fn number(&self) -> usize {
         self.report.number
     }
 
-    /// Its properties.
+    /// Properties of the GPU.
     pub fn report(&self) -> &DeviceReport {
         &self.report
     }

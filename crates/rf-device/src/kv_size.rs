@@ -9,7 +9,7 @@ use crate::placement::Placement;
 
 /// The largest cache on a CPU, in contexts: it has no use for more sequences at a time.
 const CPU_CONTEXTS: usize = 8;
-/// The part of the memory beside the weights that recurrent states may take.
+/// The share of the memory besides the weights that recurrent states may take.
 const STATES_SHARE: u64 = 8;
 /// The most host memory for recurrent states, unless the user says otherwise.
 const MOST_HOST_STATES: u64 = 8 << 30;

@@ -1,4 +1,4 @@
-//! Devices of this machine: which there are, which one a model gets, how its layers are placed.
+//! Finds the devices of this machine, chooses those of a model, and places its layers on them.
 //!
 //! Programs use the crate `rocmforge`, which loads models through this crate. This crate is for
 //! those that run an [`Engine`](rf_engine::Engine) themselves, as the example `placement` does, or
@@ -6,7 +6,7 @@
 //!
 //! [`DeviceOptions`] say which device a model may use and how many layers the GPU gets;
 //! [`Placement::open`] opens the backends, [`Placement::memory_need`] computes the memory plan, and
-//! [`Placement::load`] loads a model. Where the choice is automatic and a GPU fails, the CPU takes
+//! [`Placement::load`] loads a model. If the choice is automatic and a GPU fails, the CPU takes
 //! over, and the caller gets a [`Warning`]. Nothing is printed here.
 //!
 //! In the layering this crate is above rf-engine and both backends, and it is the only library that

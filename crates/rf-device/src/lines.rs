@@ -31,11 +31,11 @@ pub(crate) struct Lines<M> {
     messages: Receiver<M>,
 }
 
-/// Why a child says nothing more.
+/// The reason why a child sends no more lines.
 pub(crate) enum End {
     /// It ended, with this status.
     Ended(String),
-    /// It said nothing within the limit.
+    /// It sent nothing within the limit.
     Silent,
     /// The caller stopped it.
     Stopped,

@@ -9,7 +9,7 @@ use rf_graph::Backend;
 pub struct OpenGpu {
     /// The backend on it.
     pub backend: Box<dyn Backend>,
-    /// Its number in the list of devices.
+    /// Number of the GPU in the list of devices.
     pub number: usize,
     /// Marketing name.
     pub name: String,

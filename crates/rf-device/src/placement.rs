@@ -21,11 +21,11 @@ pub struct DeviceOptions {
     pub device: Device,
     /// Layers on the GPU.
     pub gpu_layers: GpuLayers,
-    /// How several GPUs share them.
+    /// The split of the layers over several GPUs.
     pub split: SplitMode,
     /// The shares of the GPUs in the layers; with any, all usable GPUs are used.
     pub shares: Shares,
-    /// Of the layers on the GPU, those among the first N of the model have their experts on the
+    /// Layers on the GPU that are among the first N of the model have their experts on the
     /// CPU. By default, none if the number of layers is given, else as few as memory needs.
     pub cpu_experts: Option<usize>,
     /// Threads and instruction set of the CPU, for the layers that it gets.

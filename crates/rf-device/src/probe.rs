@@ -1,7 +1,7 @@
 //! The GPUs of this machine as child processes list them: a driver that hangs or crashes takes only
 //! the child with it.
 //!
-//! The program names a command of its own for the child ([`Prober::new`]), which calls [`answer`].
+//! The child is a command of the same program ([`Prober::new`]), which calls [`answer`].
 //! Where no runtime library is installed, no child starts.
 
 use std::ffi::OsString;
@@ -134,7 +134,7 @@ impl Prober {
         Ok(reports.clone())
     }
 
-    /// Of an AMD driver that cannot list all GPUs: the numbers of those that it lists alone, for
+    /// If an AMD driver cannot list all GPUs: the numbers of the GPUs that it lists alone, for
     /// `ROCR_VISIBLE_DEVICES`, with their names.
     pub fn visible_alone(&self) -> Vec<(usize, String)> {
         const MOST: usize = 8;

@@ -2,7 +2,7 @@
 //! and not the test.
 //!
 //! One child runs the groups one after another and writes a line before and after each case
-//! ([`answer`]). Where it ends early or says nothing for too long, the next child goes on with the
+//! ([`answer`]). If it ends early or sends nothing for too long, the next child continues with the
 //! group after that.
 
 mod child;

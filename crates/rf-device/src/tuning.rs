@@ -101,7 +101,7 @@ struct Header {
 #[non_exhaustive]
 pub enum TableError {
     /// The file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot use '{}': {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -109,7 +109,7 @@ pub enum TableError {
         source: io::Error,
     },
     /// The file is not a table.
-    #[error("{} is no table of rf-cli tune: {reason}", path.display())]
+    #[error("'{}' is not a table of `rf-cli tune`: {reason}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
@@ -117,27 +117,27 @@ pub enum TableError {
         reason: String,
     },
     /// The table has another version.
-    #[error("{} has version {schema}, this program reads version {SCHEMA}", path.display())]
+    #[error("'{}' has version {schema}, but this program reads version {SCHEMA}", path.display())]
     Version {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the table.
         schema: u32,
     },
     /// The table is for another card.
-    #[error("{} is for {device} ({arch}, {compute_units} compute units), not for this GPU", path.display())]
+    #[error("'{}' is for {device} ({arch}, {compute_units} compute units), not for this GPU", path.display())]
     OtherDevice {
         /// The file.
         path: PathBuf,
-        /// Its device.
+        /// Device of the table.
         device: String,
-        /// Its architecture.
+        /// Architecture of that device.
         arch: String,
-        /// Its number of compute units.
+        /// Compute units of that device.
         compute_units: u32,
     },
     /// There is no folder for caches.
-    #[error("neither XDG_CACHE_HOME nor HOME names a folder for the table")]
+    #[error("no folder for the table: set XDG_CACHE_HOME or HOME")]
     NoFolder,
 }
 

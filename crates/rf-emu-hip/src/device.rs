@@ -1,6 +1,6 @@
-//! What the devices report about themselves.
+//! The properties that devices report.
 //!
-//! The figures are those of one retail product per architecture. A device reports workgroup
+//! The properties are those of one retail product per architecture. A device reports workgroup
 //! processors as multiprocessors, as HIP does since RDNA.
 
 use rf_emu::{Arch, Grid, Kernel};

@@ -24,7 +24,7 @@
 //! | `ROCFORGE_EMU_SEED` | workgroups and waves run in a random order that this number determines |
 //! | `ROCFORGE_EMU_THREADS` | the threads that run workgroups; one per processor by default |
 //! | `ROCFORGE_EMU_FAIL` | faults to inject, or `@FILE` to read them from a file; see [`FaultPlan`] |
-//! | `ROCFORGE_EMU_COUNTERS` | a folder for what kernels cost, written when the program ends; see below |
+//! | `ROCFORGE_EMU_COUNTERS` | a folder for the costs of kernels, written when the program ends; see below |
 //! | `ROCFORGE_EMU_LOG` | a file to which a line per call is appended |
 //!
 //! The files of the folder: `costs.toml` ([`rf_emu::cost::Costs`] of each kernel and shape),
@@ -33,7 +33,7 @@
 //!
 //! # Example
 //!
-//! What the library does to a call is computed by plain Rust code, such as the plan of faults:
+//! The exported functions call plain Rust code, such as this plan of faults:
 //!
 //! ```
 //! use rf_emu_hip::FaultPlan;

@@ -10,7 +10,7 @@ pub(crate) mod waits;
 
 use std::str::FromStr;
 
-/// Which checks a launch makes. Bounds, and the liveness of memory, are always checked.
+/// The checks of a launch. Bounds, and the liveness of memory, are always checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each check is a switch of its own")]
@@ -39,7 +39,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// All checks but `sgpr_hazards`.
+    /// All checks except `sgpr_hazards`.
     pub const ALL: Self = Self {
         uninitialised: true,
         waits: true,

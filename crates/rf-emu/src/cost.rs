@@ -1,4 +1,4 @@
-//! What kernels cost: cycles of issue, traffic of memory, and estimated times.
+//! The costs of kernels: cycles of issue, traffic of memory, and estimated times.
 //!
 //! Executions are counted by instruction. All that follows from the instruction alone (`issue`) is
 //! computed from them after a launch; addresses are looked at while memory instructions execute

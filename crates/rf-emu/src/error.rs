@@ -67,7 +67,7 @@ pub enum Error {
     OutOfMemory {
         /// The size of the allocation.
         requested_bytes: u64,
-        /// The memory that is left.
+        /// The remaining memory.
         free_bytes: u64,
     },
     /// The address is not the start of an allocation.

@@ -1,4 +1,4 @@
-//! What is wrong with a kernel, and where.
+//! Faults of kernels: the error and its place.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct Fault {
     pub place: Option<Box<FaultPlace>>,
 }
 
-/// Where a fault happened.
+/// The place of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FaultPlace {

@@ -8,7 +8,7 @@
 //!
 //! **Invariants.**
 //! - No code object, no instruction and no argument makes this crate panic.
-//! - Accesses are checked to the byte, whatever the options say.
+//! - Accesses are checked to the byte with any options.
 //! - Workgroups run on as many threads as the options allow; memory is accessed by relaxed atomics.
 //!
 //! ```

@@ -10,7 +10,7 @@
 //! [`EngineOptions::checkpoints`](crate::EngineOptions::checkpoints) pages are for them. The least
 //! recently used one is evicted to host memory, within
 //! [`EngineOptions::host_state_bytes`](crate::EngineOptions::host_state_bytes). The pool counts the
-//! slots of that store, which have an LRU order of their own, and the engine executes the copies
+//! slots of that store, which have a separate LRU order, and the engine executes the copies
 //! (`engine/host_states`). A prompt whose nearest states are there gets a page for them, if one is
 //! available. The pages of its tokens must still be cached.
 

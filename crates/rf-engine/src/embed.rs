@@ -9,7 +9,7 @@ use crate::session::Session;
 /// How the length of an embedding is normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Normalization {
-    /// Not at all.
+    /// The vector is not changed.
     None,
     /// The largest magnitude becomes 32760, for storage as 16-bit integers.
     MaxAbsolute,
@@ -84,8 +84,8 @@ impl Engine {
         Ok(vectors)
     }
 
-    /// How many of the texts the next batch takes: as many as its tokens and the free pages allow,
-    /// and at least one, which may take several batches.
+    /// The number of texts in the next batch: as many as its tokens and the free pages allow, and
+    /// at least one. A long text takes several batches.
     fn texts_per_batch(&self, texts: &[&[u32]]) -> usize {
         let page_tokens = self.page_tokens();
         let available = self.available_pages();

@@ -34,7 +34,7 @@ pub enum Error {
     Saved(#[from] SavedError),
     /// The prompt is longer than the context.
     #[error(
-        "the prompt has {prompt_tokens} tokens and the context has room for {context_tokens}; use a larger context or a shorter prompt"
+        "the prompt has {prompt_tokens} tokens, but the context has room for {context_tokens}: use a larger context or a shorter prompt"
     )]
     PromptTooLong {
         /// Tokens of the prompt.
@@ -56,24 +56,23 @@ pub enum Error {
     },
     /// The model computed a value that is not a number.
     #[error(
-        "the result has a value that is not a number: the weights are damaged, so download or \
-         convert the model again"
+        "the result contains NaN, so the weights are damaged: download or convert the model again"
     )]
     NotANumber,
     /// Speculative decoding needs a cache that drops the newest tokens.
     #[error(
-        "speculative decoding is not supported for this model, whose cache cannot drop tokens: \
-         turn it off"
+        "speculative decoding is not supported for this model, because its cache cannot drop \
+         tokens: turn it off"
     )]
     CannotDropTokens,
     /// Drafts were requested of an engine whose sequences have recurrent states.
     #[error(
-        "drafts need room for another state of the recurrent layers: load the model for drafts"
+        "the model was loaded without the recurrent states that drafts need: load it for drafts"
     )]
     NoDraftStates,
     /// Drafts of the model's own block were requested of an engine without it.
     #[error(
-        "the model's block for further tokens (MTP) is not loaded: load the model with it, or take \
+        "the model's own head for drafts (MTP) is not loaded: load the model with it, or take \
          drafts from the text"
     )]
     NoMtp,
@@ -120,21 +119,25 @@ pub enum Error {
     InvalidOption {
         /// Name of the option.
         name: &'static str,
-        /// Its value.
+        /// Value of the option.
         value: usize,
         /// The valid values.
         reason: &'static str,
     },
     /// An activation is NaN or infinite.
-    #[error("an input of '{}' is not finite: the model is damaged", tensor.escape_debug())]
+    #[error(
+        "an activation that '{}' multiplies is not finite, so the model is damaged: download or \
+         convert it again",
+        tensor.escape_debug()
+    )]
     NotFinite {
         /// The tensor that it multiplies.
         tensor: String,
     },
     /// The model cannot be computed with so long a context.
     #[error(
-        "a context of {context_tokens} tokens is more than the {most} that this model is supported \
-         with: reduce it"
+        "a context of {context_tokens} tokens is not supported: the maximum for this model is \
+         {most}"
     )]
     ContextTooLong {
         /// Requested tokens per sequence.
@@ -166,7 +169,7 @@ pub enum SavedError {
     #[error("the file is not a prompt cache: give another name")]
     OtherFile,
     /// Another version of the program wrote the file.
-    #[error("the prompt cache has version {found}, {supported} is supported: delete it")]
+    #[error("the prompt cache has version {found}, but version {supported} is needed: delete it")]
     Version {
         /// The version of the file.
         found: u32,
@@ -178,8 +181,8 @@ pub enum SavedError {
     Damaged,
     /// The sequence is one of another model, another kind of cache or another backend.
     #[error(
-        "the prompt cache is of another model, device or kind of cache (--cache-type, -c, --spec): \
-         delete it, or give another name"
+        "the prompt cache belongs to another model, device or kind of KV cache: delete it, or give \
+         another name"
     )]
     OtherModel,
     /// The output cannot be written.

@@ -17,7 +17,7 @@ use crate::timings::Timings;
 pub struct Outcome {
     /// The generated tokens, including an end-of-generation token.
     pub ids: Vec<u32>,
-    /// Their log probabilities, if requested.
+    /// Log probabilities of the tokens, if requested.
     pub logprobs: Vec<TokenLogprob>,
     /// Text of the tokens, up to a stop string and without control tokens.
     pub text: String,
@@ -59,8 +59,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If the prompt is empty or too long, or a sampling parameter is invalid: the session stays as
-    /// it is. If the backend or sampling fails: the session is empty then.
+    /// If the prompt is empty or too long, or a sampling parameter is invalid. The session is then
+    /// unchanged. If the backend or sampling fails, the session is empty.
     pub fn generate(
         &mut self,
         session: &mut Session,

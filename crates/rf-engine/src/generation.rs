@@ -1,4 +1,4 @@
-//! One generation: from candidates for the next token to text, and the reason for its end.
+//! One generation: turns candidates for the next token into text, and decides when it ends.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a computation is recognised by.
+//! The identity of a computation, by which saved sequences are recognised.
 
 use rf_graph::Program;
 use twox_hash::XxHash3_128;

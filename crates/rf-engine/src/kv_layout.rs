@@ -3,7 +3,7 @@
 //! # Page groups
 //!
 //! Layers with a sliding window ([`PageGroup::Window`]) and all others ([`PageGroup::Full`]) have
-//! page ids, page tables and numbers of pages of their own. The groups are derived from the
+//! separate page ids, page tables and numbers of pages. The groups are derived from the
 //! attention ops of the graph.
 //!
 //! After a step, a session publishes its full pages to the prefix cache, and returns the window

@@ -1,15 +1,21 @@
 //! Sequences, scheduling, sampling: from a model and a backend to text.
 //!
-//! Programs use the crate `rocmforge`, which chooses devices and sizes, and runs this crate on a
-//! thread. This crate is for those that need logits, a scheduler of their own, or another backend.
+//! Most programs use the crate `rocmforge` instead. It chooses devices and sizes, and runs this
+//! crate on a thread. Use this crate directly for logits, your own scheduler, or another backend.
 //!
-//! [`Model`] is a parsed file (configuration, tokenizer, template), [`Engine`] a model loaded on a
-//! backend, [`Session`] one sequence with its part of the KV cache. [`Engine::forward`] computes
-//! tokens on the backend; [`Engine::generate`] samples, streams and stops, and [`Engine::embed`]
-//! computes embeddings and scores. [`Speculation`] drafts tokens, several of which are computed at
-//! once. [`scheduler`] serves many requests, and its steps are the loop of every generation.
-//! [`Perplexity`] scores a text, [`Activations`] sums up what its matmuls multiply, and
-//! [`SyntheticFeeder`] feeds random tokens for benchmarks.
+//! | item | content |
+//! |---|---|
+//! | [`Model`] | a parsed file: configuration, tokenizer, chat template |
+//! | [`Engine`] | a model that is loaded on a backend |
+//! | [`Session`] | one sequence, with its pages of the KV cache |
+//! | [`Engine::forward`] | computes the logits of tokens |
+//! | [`Engine::generate`] | samples, streams and stops |
+//! | [`Engine::embed`] | computes embeddings and scores |
+//! | [`Speculation`] | drafts tokens, which one batch checks |
+//! | [`scheduler`] | serves many requests; its step is the only loop that generates |
+//! | [`Perplexity`] | scores a text |
+//! | [`Activations`] | sums the squares of matmul operands, for importance matrices |
+//! | [`SyntheticFeeder`] | feeds random tokens, for benchmarks |
 //!
 //! Start reading at [`Engine`]. In the layering this crate is above rf-model and rf-chat. It
 //! names no backend, prints nothing and knows no protocol.
@@ -18,11 +24,11 @@
 //!
 //! - The answer to a request does not depend on the other requests of its batches. On a CPU it does
 //!   not depend on threads, chunks or page sizes either.
-//! - Drafts change neither the text on a CPU nor the distribution.
-//! - The memory plan is the memory that an engine holds.
+//! - Drafts change neither the text on a CPU nor the distribution on a GPU.
+//! - An engine holds as much memory as its plan states.
 //! - A panic in the sampler, constraint or sink of a request fails only this request.
 //!
-//! The continuation of a text on the CPU; the example `chat` answers a conversation:
+//! This program continues a text on the CPU. The example `chat` answers a conversation.
 //!
 //! ```
 //! use std::ops::ControlFlow;

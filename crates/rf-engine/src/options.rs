@@ -24,20 +24,21 @@ pub struct EngineOptions {
     /// this many of any length: each takes little more than its window. Recurrent layers have this
     /// many states. Other layers share [`kv_tokens`](Self::kv_tokens).
     pub sequences: usize,
-    /// Recurrent states that the prefix cache keeps beside those of the sequences, so that a prompt
-    /// that begins like an earlier one is not computed from its start. They take memory only in
-    /// models with recurrent layers.
+    /// Recurrent states that the prefix cache keeps in addition to those of the sequences. A prompt
+    /// that begins like an earlier one is then not computed from its start. They take memory only
+    /// in models with recurrent layers.
     pub checkpoints: usize,
     /// Bytes of host memory for recurrent states that the prefix cache evicts from the memory of
-    /// the device: those that were not used for longest make room. A prompt that goes on from one
-    /// copies it back. Nothing is held before.
+    /// the device. The least recently used states make room. A prompt that continues from such a
+    /// state copies it back. No memory is held before an eviction.
     pub host_state_bytes: u64,
-    /// Drafts are checked for one sequence ([`Speculation`](crate::Speculation)): room for its
-    /// recurrent states before a draft. It takes memory only in models with recurrent layers.
+    /// True to keep room for the recurrent states of one sequence before a draft, as
+    /// [`Speculation`](crate::Speculation) needs it. It takes memory only in models with recurrent
+    /// layers.
     pub speculates: bool,
-    /// Load the model's block for further tokens (MTP), which drafts for
-    /// [`Speculation::mtp`](crate::Speculation::mtp): its weights, and its layer of the KV cache.
-    /// Every batch computes the block too.
+    /// True to load the model's block for further tokens (MTP), with its weights and its layer of
+    /// the KV cache. It drafts for [`Speculation::mtp`](crate::Speculation::mtp). Every batch
+    /// computes the block too.
     pub mtp: bool,
     /// Embed texts with this pooling, or score them with [`Pooling::Rank`], instead of generation.
     pub pooling: Option<Pooling>,

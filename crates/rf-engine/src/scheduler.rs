@@ -122,7 +122,7 @@ pub use crate::sampling::TokenLogprob;
 
 use self::worker::{Sinks, Worker};
 
-/// Serves requests on an engine, which a thread of its own runs. Dropping it ends all requests and
+/// Serves requests on an engine, which a separate thread runs. Dropping it ends all requests and
 /// waits for the thread.
 #[derive(Debug)]
 pub struct Scheduler {

@@ -20,7 +20,7 @@ pub struct Session {
     published_tokens: usize,
     /// True while tokens are added that may be dropped again.
     is_tentative: bool,
-    /// Where recurrent states enter the prefix cache.
+    /// Positions at which recurrent states enter the prefix cache.
     checkpoints: Checkpoints,
     /// The sequence before the tokens that were added tentatively, if it has recurrent states:
     /// they cannot be cut, so the session returns to them.
@@ -230,7 +230,7 @@ impl Session {
     }
 
     /// Drops all but the first `len_tokens` tokens, or all of them if the sequence cannot be cut
-    /// there. Returns the number of tokens that are left.
+    /// there. Returns the number of remaining tokens.
     pub(crate) fn truncate_or_reset(&mut self, len_tokens: usize) -> usize {
         if self.truncate(len_tokens).is_err() {
             self.reset();

@@ -184,8 +184,8 @@ impl Speculation {
         }
     }
 
-    /// Drafts at most `most` tokens after the tokens of `session`, those of `replayed`, which the
-    /// cache lacks, and `newest`, the newest token of the sequence. `engine` checks the draft.
+    /// Drafts at most `most` tokens. The sequence is the tokens of `session`, then `replayed`,
+    /// which the cache lacks, then `newest`. `engine` checks the draft.
     ///
     /// # Errors
     ///

@@ -18,8 +18,8 @@ pub(crate) struct StopStrings {
 struct Automaton {
     nfa: NFA,
     start: StateID,
-    /// How much of a stop string the text ends with, in bytes. States that are not listed are those
-    /// of no such text.
+    /// Bytes of the beginning of a stop string with which the text ends, by state. A state that is
+    /// not listed has none.
     depths: HashMap<StateID, usize>,
     stops: Vec<String>,
 }

@@ -2,7 +2,7 @@
 
 /// The states after the output norm of successive tokens, `[tokens, hidden_size]`: those of the
 /// last batch and of the token before it. A draft of which some tokens are rejected is cut there,
-/// and the block goes on from the last token that is left.
+/// and the block continues from the last remaining token.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TokenStates {
     /// The position of the first row.

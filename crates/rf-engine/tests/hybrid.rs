@@ -140,7 +140,7 @@ fn a_cut_where_there_is_no_layer_is_an_error() {
     let cpu = cpu(1);
     let backend = HybridBackend::new(&cpu, &cpu, layers(tiny().config().num_layers() + 1));
     let error = Engine::load(tiny(), &backend, OPTIONS, &mut |_| ()).err().unwrap();
-    assert!(error.to_string().contains("there is no layer"), "{error}");
+    assert!(error.to_string().contains("the first part cannot have"), "{error}");
 }
 
 #[test]

@@ -138,7 +138,7 @@ pub enum Error {
     UnsupportedType {
         /// The tensor.
         name: String,
-        /// Its type in the file.
+        /// Type of the tensor in the file.
         ty: TensorType,
     },
     /// A part of a split model is missing.
@@ -146,7 +146,7 @@ pub enum Error {
     MissingPart {
         /// The expected path of the part.
         path: PathBuf,
-        /// Its number, from 1.
+        /// Number of the part, from 1.
         part: u32,
         /// The number of parts.
         count: u32,
@@ -157,7 +157,7 @@ pub enum Error {
          NAME-{part:05}-of-{count:05}.gguf to be found"
     )]
     PartName {
-        /// Its number in the metadata, from 1.
+        /// Number of the part in the metadata, from 1.
         part: u32,
         /// The number of parts.
         count: u32,
@@ -182,7 +182,7 @@ pub enum Error {
     PartTensors {
         /// The metadata key.
         key: &'static str,
-        /// Its value.
+        /// Value of the key.
         stated: u64,
         /// The number of tensors in all parts.
         found: usize,
@@ -258,9 +258,7 @@ impl fmt::Display for Subject {
 #[non_exhaustive]
 pub enum Problem {
     /// The file ends inside a field.
-    #[error(
-        "the file is truncated: {needed_bytes} bytes are needed and {available_bytes} are left"
-    )]
+    #[error("the file is truncated: {needed_bytes} bytes are needed, {available_bytes} remain")]
     Truncated {
         /// The size of the field.
         needed_bytes: u64,
@@ -269,7 +267,7 @@ pub enum Problem {
     },
     /// A count exceeds the items that the rest of the file can hold.
     #[error(
-        "{count} items cannot fit in the {available_bytes} bytes left: the file is truncated or damaged"
+        "{count} items cannot fit in the remaining {available_bytes} bytes: the file is truncated or damaged"
     )]
     CountTooLarge {
         /// The count in the file.

@@ -163,7 +163,7 @@ impl Array {
         })
     }
 
-    /// One element as a value of its own; `None` past the end.
+    /// One element as a separate value; `None` past the end.
     pub fn value(&self, index: usize) -> Option<Value> {
         Some(match self {
             Self::U8(items) => Value::U8(*items.get(index)?),

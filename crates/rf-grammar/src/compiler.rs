@@ -20,7 +20,7 @@ use crate::{Error, Grammar, answer, schema};
 /// a tree.
 ///
 /// What is compiled is within the [limits](crate::limits). The matcher recurses over grammars, so
-/// each compilation has a thread with a large stack of its own, which the caller waits for.
+/// each compilation runs on a new thread with a large stack, and the caller waits for it.
 pub struct GrammarCompiler {
     factory: ParserFactory,
     tokenizer: Arc<Tokenizer>,

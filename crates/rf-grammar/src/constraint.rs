@@ -78,7 +78,7 @@ impl Constraint for GrammarConstraint {
     }
 
     fn fork(&self) -> Box<dyn Constraint> {
-        // With caches of its own, so that choices do not wait for each other.
+        // Each choice has its caches, so that choices do not wait for each other.
         Box::new(Self::new(self.matcher.deep_clone()))
     }
 

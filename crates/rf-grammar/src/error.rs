@@ -20,7 +20,7 @@ pub enum Error {
     TooLarge {
         /// The quantity that is limited.
         quantity: &'static str,
-        /// Its limit.
+        /// The limit of the quantity.
         maximum: usize,
     },
     /// The system refused the thread that compiles.

@@ -18,7 +18,7 @@ pub enum Grammar {
     JsonObject,
     /// A regular expression, which matches the whole text.
     Regex(String),
-    /// One of some texts.
+    /// One of these texts.
     Choice(Vec<String>),
     /// A grammar in llguidance's dialect of Lark.
     Lark(String),

@@ -1,4 +1,5 @@
-//! Structured output: which tokens may come next, so that the text fits a schema or grammar.
+//! Structured output: computes which tokens may come next, so that the text matches a schema or
+//! grammar.
 //!
 //! Start reading at [`GrammarCompiler`], built once per model, and [`Grammar`]. The result is a
 //! [`Constraint`] of the scheduler. The work is done by `llguidance`; this crate connects it to
@@ -8,7 +9,7 @@
 //! Invariants:
 //!
 //! - No grammar makes this crate panic, and none takes more than the time and memory of [`limits`].
-//! - An output that ends on its own fits its grammar.
+//! - An output that is not cut off matches its grammar.
 //!
 //! References of a schema (`$ref`) resolve within the schema. Nothing is fetched, so llguidance is
 //! used without its feature `referencing`, which saves 17 packages. GBNF is converted to Lark here,

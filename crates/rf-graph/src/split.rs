@@ -75,7 +75,7 @@ pub struct Turn {
 #[non_exhaustive]
 pub enum SplitError {
     /// The model has fewer layers than requested.
-    #[error("there is no layer {layers}, the model has {count}")]
+    #[error("the first part cannot have {layers} layers: the model has {count}")]
     NoSuchLayer {
         /// Requested layers of the first part.
         layers: usize,
@@ -92,7 +92,7 @@ pub enum SplitError {
     #[error("an observed model cannot be split")]
     Observed,
     /// One part would have no ops.
-    #[error("there is nothing to split: one backend would run the whole model")]
+    #[error("one part would have no ops: one backend would run the whole model")]
     Undivided,
 }
 

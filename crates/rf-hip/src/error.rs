@@ -118,7 +118,7 @@ pub enum Error {
         element_bytes: usize,
     },
     /// A call combines objects of two contexts.
-    #[error("{operation} across contexts")]
+    #[error("{operation} across contexts is not supported")]
     ContextMismatch {
         /// The operation.
         operation: &'static str,

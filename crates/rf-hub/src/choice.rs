@@ -1,4 +1,4 @@
-//! Which files of a repository are the wanted model.
+//! Chooses the files of a repository that are the requested model.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const VARIANT: &str = "UD-";
 /// A model of a repository, in one file or several.
 #[derive(Debug)]
 struct Model<'a> {
-    /// The quantisation, or the name of the file if it tells none.
+    /// The quantisation, or the name of the file if it contains none.
     label: String,
     /// The files by number.
     parts: BTreeMap<u32, &'a str>,

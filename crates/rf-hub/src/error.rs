@@ -44,7 +44,7 @@ pub enum Error {
     NoGguf {
         /// The repository.
         repo: String,
-        /// Its first files, separated by commas, or `none`.
+        /// First files of the repository, separated by commas, or `none`.
         files: String,
     },
     /// The repository has no model in the given quantisation.
@@ -54,7 +54,7 @@ pub enum Error {
         repo: String,
         /// The quantisation as given.
         quant: String,
-        /// Those that exist, separated by commas.
+        /// Quantisations that exist, separated by commas.
         available: String,
     },
     /// All models of the repository are split and miss parts.
@@ -159,7 +159,7 @@ impl Error {
         )
     }
 
-    /// Returns true if the hub could not tell anything of the model, so that a cached one serves.
+    /// Returns true if the hub gave no information about the model, so that a cached one is used.
     pub(crate) fn is_outage(&self) -> bool {
         match self {
             Self::Network { .. } => true,

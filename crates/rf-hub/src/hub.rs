@@ -113,7 +113,7 @@ impl Hub {
     ///
     /// # Errors
     ///
-    /// Each [`Error`] tells when it occurs. What was downloaded until then stays, except for
+    /// Each [`Error`] documents when it occurs. What was downloaded until then stays, except for
     /// [`Error::Checksum`], so that the next call resumes.
     pub fn fetch(
         &self,

@@ -9,7 +9,7 @@ use crate::targets::{OLDEST_CLANG, target_names};
 #[non_exhaustive]
 pub enum Error {
     /// A list of targets names one that does not exist.
-    #[error("unknown kernel target {name:?}; known are all, none, default and: {}", target_names())]
+    #[error("unknown kernel target {name:?}: use all, none, default, or one of {}", target_names())]
     UnknownTarget {
         /// The name from the list.
         name: String,
@@ -83,7 +83,7 @@ pub enum Error {
     OldClang {
         /// The compiler.
         path: PathBuf,
-        /// Its major version.
+        /// Major version of the compiler.
         major: u32,
     },
     /// The compiler cannot build for a target that was selected by name.

@@ -6,9 +6,9 @@ use std::path::Path;
 use crate::Target;
 use crate::targets::TARGETS;
 
-/// Where the kernel driver of AMD describes its devices, one folder each.
+/// The folder in which AMD's kernel driver describes its devices, one folder each.
 const AMD_NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
-/// Where the kernel driver of NVIDIA lists its devices, one folder each.
+/// The folder in which NVIDIA's kernel driver lists its devices, one folder each.
 const NVIDIA_GPUS: &str = "/proc/driver/nvidia/gpus";
 
 /// The targets of the cards that the drivers of this machine list; none without a card.

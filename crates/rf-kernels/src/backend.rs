@@ -193,7 +193,7 @@ impl Backend for GpuBackend {
         FUSIONS
     }
 
-    /// On matrix units, for several rows.
+    /// True on matrix units, which multiply f16 operands of several rows.
     fn rounds_operands_to_f16(&self) -> bool {
         self.matmul_device().matrix_unit != MatrixUnit::None
     }
@@ -208,8 +208,8 @@ impl Backend for GpuBackend {
         free.max(shared.flatten())
     }
 
-    /// As the method of the trait, but a program that is too large for an integrated AMD GPU is a
-    /// warning: the free memory is a guess.
+    /// A program that is too large for an integrated AMD GPU is a warning here, not an error,
+    /// because the free memory is a guess.
     fn check_memory(&self, program: &Program) -> Result<(), BackendError> {
         let need = self.memory_need(program)?;
         match self.available_memory_bytes() {

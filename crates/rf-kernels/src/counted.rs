@@ -14,7 +14,7 @@ const MARK: u64 = 0xb0ff_e000;
 /// A kind of matmul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedMatmul {
-    /// One token.
+    /// A matmul of one token.
     Decode,
     /// The gated unit of one token.
     GateAndUp,

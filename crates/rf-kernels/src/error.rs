@@ -43,7 +43,8 @@ pub enum Error {
     },
     /// The device returned the results of another step, so those of this one are lost.
     #[error(
-        "the GPU returned the results of an earlier step: load the model again, with --graphs off"
+        "the GPU returned the results of an earlier step: load the model again without graphs \
+         (--graphs off)"
     )]
     Stale,
     /// A weight is damaged.

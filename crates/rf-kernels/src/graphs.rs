@@ -7,7 +7,7 @@ use rf_hip::{Platform, Runtime};
 /// In any mode the result of each replay is checked; `exec/replay.rs` describes how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GraphMode {
-    /// As [`GraphMode::On`], except with versions of HIP that [`graph_problem`] names.
+    /// Like [`GraphMode::On`], except with versions of HIP that [`graph_problem`] names.
     #[default]
     Auto,
     /// Replay of captured graphs, if the runtime supports it and its results are right.

@@ -28,22 +28,22 @@ use thiserror::Error;
 pub enum Choice {
     /// Embedded for this architecture.
     Exact {
-        /// Such as `gfx1100`.
+        /// The target, such as `gfx1100`.
         target: &'static str,
     },
     /// Embedded for the family; loading it needs ROCm 6.4 or newer.
     Generic {
-        /// Such as `gfx11-generic`.
+        /// The target, such as `gfx11-generic`.
         target: &'static str,
     },
     /// PTX embedded for this compute capability or an older one; the driver compiles it.
     Ptx {
-        /// Such as `sm_80`.
+        /// The target, such as `sm_80`.
         target: &'static str,
     },
     /// Compiled from the embedded sources by this machine's ROCm, on first use.
     RunTime {
-        /// Such as `gfx1036`.
+        /// The architecture, such as `gfx1036`.
         arch: String,
     },
 }
@@ -61,7 +61,7 @@ pub enum Error {
         why: &'static str,
     },
     /// The program was built without kernels for this device and cannot compile them.
-    #[error("this program carries no kernels for {arch} ({note}); {remedy}")]
+    #[error("this program carries no kernels for {arch} ({note}): {remedy}")]
     NotEmbedded {
         /// Architecture, as the driver reports it.
         arch: String,
@@ -79,7 +79,7 @@ pub enum Error {
         source: rf_hip::Error,
     },
     /// The driver refuses the code, and nothing replaces it.
-    #[error("the driver refuses the kernels for {arch} ({}); {remedy}", refused.join("; "))]
+    #[error("the driver refuses the kernels for {arch} ({}): {remedy}", refused.join("; "))]
     Refused {
         /// Architecture, as the driver reports it.
         arch: String,

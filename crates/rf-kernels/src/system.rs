@@ -1,4 +1,4 @@
-//! What the operating system knows of a GPU and its memory.
+//! Facts about a GPU and its memory that the operating system knows.
 
 use std::fs;
 use std::path::Path;

@@ -27,7 +27,7 @@ use crate::tuning::{Knob, Tuning};
 pub enum Subject {
     /// Weight matrices.
     Matrix {
-        /// Their format.
+        /// Format of the weights.
         dtype: DType,
         /// Output features.
         rows: usize,
@@ -36,7 +36,7 @@ pub enum Subject {
     },
     /// A KV cache.
     Cache {
-        /// Its type.
+        /// Type of the cache.
         kv: KvType,
         /// Query heads.
         num_heads: usize,

@@ -43,7 +43,7 @@ pub enum Knob {
     /// matmul with tiles.
     MatvecTokens,
     /// Code of a matrix-vector multiplication: ten times the rows of a wave, plus the steps of
-    /// weights that are on their way while those before are multiplied.
+    /// weights that are in flight while the previous ones are multiplied.
     MatvecRowsSteps,
     /// Code of gate and up of one token: steps of weights, as above.
     GluSteps,
@@ -55,8 +55,8 @@ pub enum Knob {
 /// Values of knobs for each format; a knob without a value is left to the formulas.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// By format: [`BITS`] bits for each knob, 0 for no value, else 1 and the index of the value in
-    /// [`Knob::values`]. The lowest bits are in the first byte.
+    /// Values by format. A knob has [`BITS`] bits: 0 for no value, else 1 plus the index of the
+    /// value in [`Knob::values`]. The lowest bits are in the first byte.
     values: [[u8; BYTES]; FORMATS],
 }
 
@@ -70,7 +70,7 @@ const BITS: usize = 3;
 const BYTES: usize = (BITS * Knob::ALL.len()).div_ceil(8);
 
 impl Knob {
-    /// All knobs. Those that most users profit from come first.
+    /// All knobs, those from which most users profit first.
     pub const ALL: [Self; 14] = [
         Self::MatvecWaves,
         Self::GluWaves,

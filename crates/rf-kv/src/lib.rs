@@ -5,15 +5,15 @@
 //! receives page ids. `rf-engine` owns a [`PagePool`] and one [`PageTable`] per sequence.
 //!
 //! **Groups.** Layers with a sliding window need a few pages of a long sequence, all others need
-//! every page. The layers therefore form two [`PageGroup`]s, each with page ids of its own, and a
-//! table lists the pages of both. Models without windows have [`PageGroup::Full`] only.
+//! every page. The layers therefore form two [`PageGroup`]s with separate page ids, and a table
+//! lists the pages of both. Models without windows have [`PageGroup::Full`] only.
 //!
-//! **States.** Recurrent layers keep no positions but a state of fixed size. A sequence of such a
-//! model also holds one page of [`PageGroup::State`], which is shared, copied, counted and returned
-//! as the others are. It is the state after the last token, so the sequence cannot be cut.
-//! [`PagePool::checkpoint`] keeps a state in the prefix cache. Where pages are few, states that
-//! leave it go to a store outside of the pool, whose slots the pool counts
-//! ([`PagePool::with_state_slots`]).
+//! **States.** A recurrent layer keeps a state of fixed size instead of one entry per position. A
+//! sequence of such a model also holds one page of [`PageGroup::State`], which is shared, copied,
+//! counted and returned like the others. It is the state after the last token, so the sequence
+//! cannot be cut. [`PagePool::checkpoint`] keeps a state in the prefix cache. If pages are scarce,
+//! states that are evicted from that cache go to a store outside the pool. The pool counts the
+//! slots of the store ([`PagePool::with_state_slots`]).
 //!
 //! **Where to start.** [`PagePool::grow`] allocates pages for new tokens, and
 //! [`PagePool::reserve`] for values after them that are not kept. [`PagePool::fork`] and

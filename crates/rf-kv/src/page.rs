@@ -98,7 +98,7 @@ pub struct InvalidPageSize(String);
 pub struct PageId(u32);
 
 impl PageId {
-    /// The page at `index`. Pools create ids; tests and tools use this for tables of their own.
+    /// The page at `index`. Pools create ids; tests and tools use this to build tables.
     pub const fn new(index: u32) -> Self {
         Self(index)
     }
@@ -120,7 +120,7 @@ pub enum PageGroup {
     /// Layers that keep every position.
     #[default]
     Full,
-    /// Layers with a sliding window, which give pages back that no later token sees.
+    /// Layers with a sliding window, which release pages that no later token sees.
     Window,
     /// Recurrent layers. A page is the state of all of them after the last token of a sequence, so
     /// a sequence holds one page of any length. It cannot be cut.

@@ -18,7 +18,7 @@ pub struct PagePool {
     page_size: PageSize,
     /// The sliding window of [`PageGroup::Window`] in tokens; `None` for a pool without the group.
     window: Option<usize>,
-    /// By [`PageGroup::index`].
+    /// Pages of each group, indexed by [`PageGroup::index`].
     groups: [GroupPages; 3],
     prefix: PrefixCache,
 }
@@ -63,7 +63,7 @@ impl OutOfPages {
 pub struct NotCut {
     /// The length that is not possible.
     pub len_tokens: usize,
-    /// Why it is not possible.
+    /// The reason.
     pub cause: CutCause,
 }
 
@@ -309,7 +309,7 @@ impl PagePool {
         self.groups[PageGroup::State.index()].len() > 0
     }
 
-    /// Gives a table, which is about to be written, states of its own. Returns the copy of those
+    /// Gives a table, which is about to be written, separate states. Returns the copy of those
     /// that it shared.
     fn own_state(&mut self, table: &mut PageTable) -> Result<Option<CopyPage>, OutOfPages> {
         let group = PageGroup::State;

@@ -59,7 +59,7 @@ pub(crate) struct PrefixCache {
 /// The pages of a group that nodes have in addition to those of [`PageGroup::Full`].
 #[derive(Debug)]
 struct NodePages {
-    /// By the id of the node. Pages of nodes that are gone stay until they are evicted.
+    /// The page of each node, by its id. The page of a removed node stays until it is evicted.
     pages: HashMap<u64, PageId>,
     /// The node of each page.
     nodes: Vec<Option<Node>>,

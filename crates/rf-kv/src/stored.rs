@@ -40,7 +40,7 @@ pub enum StateMove {
 /// The slots of a store, and the nodes of the prefix cache whose states they hold.
 #[derive(Debug)]
 pub(crate) struct StoredStates {
-    /// By the id of the node.
+    /// The slot of each node, by its id.
     slots: HashMap<u64, StateSlot>,
     /// The id of the node of each slot.
     nodes: Vec<Option<u64>>,

@@ -12,7 +12,7 @@ use crate::page::{PageGroup, PageId, PageSize};
 #[must_use = "pages leak unless the table is released to its pool"]
 pub struct PageTable {
     pub(crate) len_tokens: usize,
-    /// By [`PageGroup::index`]. A group that the pool lacks has no pages.
+    /// Pages of each group, indexed by [`PageGroup::index`]. A group that the pool lacks has none.
     pub(crate) groups: [GroupTable; 3],
 }
 

@@ -173,7 +173,7 @@ pub(crate) fn hybrid(
     }
     let num_layers = num_blocks.saturating_sub(keys.count("nextn_predict_layers")?);
     if num_layers == 0 {
-        return Err(keys.invalid("nextn_predict_layers", &num_blocks, "no other layers are left"));
+        return Err(keys.invalid("nextn_predict_layers", &num_blocks, "no other layers remain"));
     }
     let num_heads = keys
         .counts_per_layer("attention.head_count", num_layers)?

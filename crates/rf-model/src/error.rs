@@ -20,7 +20,7 @@ pub enum Error {
     UnsupportedSetting {
         /// Metadata key.
         key: String,
-        /// Its value.
+        /// The value in the file.
         value: String,
         /// The supported values.
         reason: String,
@@ -30,7 +30,7 @@ pub enum Error {
     InvalidSetting {
         /// Metadata key.
         key: String,
-        /// Its value.
+        /// The value in the file.
         value: String,
         /// The valid values.
         reason: String,
@@ -40,7 +40,7 @@ pub enum Error {
     Shape {
         /// Name of the tensor.
         name: String,
-        /// Its shape, contiguous axis first.
+        /// Shape of the tensor, contiguous axis first.
         found: Vec<u64>,
         /// The shape that follows from the metadata.
         expected: Vec<u64>,
@@ -63,7 +63,7 @@ pub enum Error {
         name: String,
         /// The element.
         index: usize,
-        /// Its value.
+        /// The value in the file.
         value: f32,
     },
     /// A divisor of the frequencies of RoPE is 0 or negative.

@@ -1,4 +1,4 @@
-//! Architectures: GGUF metadata and tensors to configuration, weights and graph.
+//! Architectures: turns GGUF metadata and tensors into a configuration, weights and a graph.
 //!
 //! [`ModelConfig`] reads the metadata; [`build()`] finds the weights and writes the graph. The
 //! layer itself is [`rf_graph::layer`]. A family is one file in `families/`: hyper-parameters as

@@ -1,5 +1,5 @@
 //! The block that guesses the token after the next one (multi-token prediction, MTP): one more
-//! layer after those of the model, with a KV cache of its own. Its inputs are a token and the
+//! layer after those of the model, with a separate KV cache. Its inputs are a token and the
 //! model's state of the token before it. The front page of `rf_engine`'s module `engine/mtp`
 //! describes its use.
 

@@ -1,4 +1,4 @@
-//! From the states of a text's tokens to one vector.
+//! Poolings: reductions of the states of a text's tokens to one vector.
 
 /// The reduction of the states of a text's tokens to one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

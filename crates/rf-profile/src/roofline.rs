@@ -123,7 +123,7 @@ pub struct Verdict {
     pub bytes_per_s: f64,
     /// Arithmetic throughput, in operations per second.
     pub operations_per_s: f64,
-    /// Its place on the roofline; `None` if neither limit is known.
+    /// Place of the operation on the roofline; `None` if neither limit is known.
     pub roofline: Option<Roofline>,
     /// The bottleneck.
     pub bottleneck: Bottleneck,
@@ -156,7 +156,7 @@ impl Bottleneck {
 }
 
 impl OpMeasurement {
-    /// All arithmetic.
+    /// Arithmetic operations of all types.
     pub fn operations(&self) -> f64 {
         self.f32_operations + self.int8_operations
     }

@@ -8,7 +8,7 @@ use crate::DType;
 pub enum Error {
     /// The number of values is not a multiple of the block size.
     #[error(
-        "{values} values are no whole number of {dtype} blocks of {}",
+        "{values} values are not a whole number of {dtype} blocks of {}",
         dtype.block_elements()
     )]
     PartialBlock {
@@ -40,7 +40,7 @@ pub enum Error {
         nan: bool,
     },
     /// There is not one importance per value.
-    #[error("{values} values have {values} importances, not {actual}")]
+    #[error("{values} values need {values} importances, not {actual}")]
     ImportanceLength {
         /// The number of values.
         values: usize,

@@ -13,8 +13,8 @@
 //! - Blocks are plain bytes of alignment 1, so a mapped file is viewed in place at any offset.
 //! - No byte pattern and no float makes a conversion panic.
 //! - Dequantisation is bit-exact with ggml (with the OCP definition for MXFP6). Quantisation gives
-//!   the bytes of llama.cpp, except for `Q2_K` to `Q6_K` and the formats of [`Family::Codebook`],
-//!   which use searches of our own, and with an importance.
+//!   the bytes of llama.cpp, with two exceptions. `Q2_K` to `Q6_K` and the formats of
+//!   [`Family::Codebook`] use our own searches, and so does quantisation with importances.
 //! - The result depends only on the input, not on threads or CPU features.
 //!
 //! ```

@@ -114,7 +114,7 @@ fn wrong_lengths_are_errors() {
 #[test]
 fn errors_read_as_fragments() {
     let error = quantize_to_vec(DType::Q4K, &[0.0; 100]).unwrap_err();
-    assert_eq!(error.to_string(), "100 values are no whole number of Q4_K blocks of 256");
+    assert_eq!(error.to_string(), "100 values are not a whole number of Q4_K blocks of 256");
     let error = dequantize(DType::Q8_0, &[0; 33], &mut [0.0; 32]).unwrap_err();
     assert_eq!(error.to_string(), "32 values take 34 bytes as Q8_0, not 33");
     let mut values = [0.0; 64];

@@ -11,8 +11,8 @@
 //!   parser, the tree's destructor and a run recurse to a limited depth. A run counts its own depth
 //!   across macros.
 //! - Every node, list element and byte of text counts as a step; every text and list counts its
-//!   bytes before it is allocated. Filters and methods are no exception, because each of them is
-//!   written here. Memory that a run frees does not count back.
+//!   bytes before it is allocated. Filters and methods are no exception, because this crate
+//!   implements all of them. Freed memory still counts.
 //! - Values do not change and contain no cycles. Namespaces change, but a value only refers to them
 //!   by number.
 //!
@@ -20,9 +20,9 @@
 //!
 //! An engine such as minijinja bounds steps, but not the bytes of a string (`s ~ s` in a loop), the
 //! time of a filter, the depth of a value, or the recursion of its parser. A child process with
-//! limits would bound all of them. It would cost a process per request of a server, and a library
-//! cannot start one without a program to start. The language of chat templates is small: they do
-//! not include or extend other templates.
+//! limits would bound all of them, but a server would start a process per request, and a library
+//! has no program to start. The language of chat templates is small: they do not include or extend
+//! other templates.
 //!
 //! # Behaviour
 //!

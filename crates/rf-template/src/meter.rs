@@ -1,4 +1,4 @@
-//! What a run may still use.
+//! The remaining steps and bytes of a run.
 
 use std::cell::Cell;
 

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 /// Runs an example of the crate under test without arguments, and returns its standard output.
-/// `cargo test` builds examples into a folder that lies beside the one of the test.
+/// `cargo test` builds examples into a folder next to that of the test.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Where the test data are.
+//! The folders of the test data.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub fn demo_model() -> PathBuf {
     root().join("crates/rocmforge/demo/stories-7m-Q8_0.gguf")
 }
 
-/// A file or folder of the fuller test data beside the repository. Prints that the test is skipped
+/// A file or folder of the larger test data next to the repository. Prints that the test is skipped
 /// without it.
 pub fn shared(path: &str) -> Option<PathBuf> {
     let found = root().parent().unwrap().join("shared").join(path);

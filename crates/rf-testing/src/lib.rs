@@ -1,8 +1,8 @@
-//! What the tests of several crates share. A dev-dependency only, never published.
+//! Helpers that the tests of several crates share. A dev-dependency only, never published.
 //!
 //! Start at [`golden_models`]: tiny models with the results that llama.cpp computes for them, in
-//! the folder `golden` of the repository. [`shared`] finds the fuller sets of test data that lie
-//! beside some checkouts. A test that cannot run says so with [`skip!`] and passes.
+//! the folder `golden` of the repository. [`shared`] finds larger test data next to the repository,
+//! if there are any. A test that cannot run prints the reason with [`skip!`] and passes.
 //!
 //! With the feature `engine` there are also engines and stub backends. A unit test of `rf-engine`
 //! itself must not use it: there the engine is compiled a second time, so the types differ.

@@ -2,15 +2,15 @@
 //!
 //! It knows no file format, except with the feature `gguf`. The reader of a model file fills a
 //! [`VocabConfig`] (`VocabConfig::from_gguf`), and [`Tokenizer::new`] checks it. Start reading at
-//! [`Tokenizer::encode_bytes`]: it cuts the text at special tokens and encodes the rest with one of
-//! four families: byte-level BPE (split by regular expressions, then merged), SPM (merged by
+//! [`Tokenizer::encode_bytes`]. It cuts the text at special tokens and encodes the rest by one of
+//! four algorithms: byte-level BPE (split by regular expressions, then merged), SPM (merged by
 //! score), and for embedding models `WordPiece` (longest token first) and unigram (best total
 //! score). [`StreamDecoder`] converts ids to text.
 //!
 //! Invariants:
 //!
-//! - The ids are those of `llama.cpp` for the same file. Where its `WordPiece` and unigram differ
-//!   from the library that a model was trained with, they are those of that library.
+//! - The ids are those of `llama.cpp` for the same file. If llama.cpp's `WordPiece` or unigram
+//!   differs from the library with which a model was trained, the ids are those of that library.
 //! - No vocabulary, text or id makes this crate panic.
 //! - Encoding takes at most O(n log n) time in the length of the text.
 //! - BPE decoding returns exactly the bytes that were encoded.

@@ -1,7 +1,7 @@
 //! Splits text into the pieces that BPE merges must not cross.
 //!
 //! Each value of `tokenizer.ggml.pre` names a list of regular expressions. They run in order, each
-//! on the pieces of the previous one. Text that an expression does not match is a piece of its own.
+//! on the pieces of the previous one. Text that an expression does not match is a separate piece.
 //! [`patterns`] holds the expressions, this module runs them.
 //!
 //! The expressions end in `\s+(?!\S)`: the last character of white space before a word belongs to

@@ -19,7 +19,7 @@ pub(crate) struct Unigram {
 #[derive(Debug, Clone, Copy)]
 struct Path {
     score: f64,
-    /// Where the last token starts; [`UNREACHED`] without a way.
+    /// Start of the last token; [`UNREACHED`] if no tokens reach this position.
     start: usize,
     token: u32,
 }

@@ -1,4 +1,4 @@
-//! A sampler of one's own: the program reads the logits of each step and chooses the next token.
+//! Your own sampler: the program reads the logits of each step and chooses the next token.
 
 #![expect(clippy::print_stdout, reason = "an example")]
 

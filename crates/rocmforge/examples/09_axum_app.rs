@@ -1,4 +1,4 @@
-//! A model in a web application of one's own: a route that answers a question.
+//! A model in your own web application: a route that answers a question.
 //!
 //! The program asks itself one question and ends. The crate `rf-server` has the APIs of
 //! `OpenAI`, Anthropic and Ollama.

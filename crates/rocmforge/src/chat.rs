@@ -298,7 +298,7 @@ impl Chat {
 }
 
 /// Allows no other properties than those of the type. They would be read into nothing, and a small
-/// model goes on inventing them.
+/// model continues to invent them.
 #[cfg(feature = "schema")]
 fn closed(schema: &mut schemars::Schema) {
     if schema.get("properties").is_some() && schema.get("additionalProperties").is_none() {

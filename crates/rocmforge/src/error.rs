@@ -46,7 +46,8 @@ pub enum Error {
     },
     /// The lengths of drafts contradict each other.
     #[error(
-        "drafts of {min} to {max} tokens are impossible: the longest draft has at least 1 token"
+        "drafts of {min} to {max} tokens are not possible: the maximum must be at least 1 and not \
+         below the minimum"
     )]
     DraftLengths {
         /// The shortest draft, in tokens.
@@ -59,7 +60,7 @@ pub enum Error {
     TextTooLong {
         /// Index of the text.
         index: usize,
-        /// Its tokens.
+        /// Tokens of the text.
         tokens: usize,
         /// The largest number of tokens.
         most: usize,
@@ -77,7 +78,7 @@ pub enum Error {
     #[error("the model was loaded to generate text, not to embed it: load it for embeddings")]
     LoadedToGenerate,
     /// The model is an embedder and no reranker.
-    #[error("the model is no reranker: its pooling is not rank")]
+    #[error("the model is not a reranker, because its pooling is not rank: load a reranker")]
     NoReranker,
     /// Too many texts wait to be embedded.
     #[error("the queue is full: {most} requests wait; try again later")]
@@ -89,7 +90,7 @@ pub enum Error {
     #[error("the model is shutting down")]
     ShuttingDown,
     /// The events of an answer were read too slowly.
-    #[error("the answer was read too slowly: more than {most} tokens were waiting")]
+    #[error("the answer was cancelled, because it was read too slowly: over {most} tokens waited")]
     TooSlow {
         /// Events that may wait.
         most: usize,

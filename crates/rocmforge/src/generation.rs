@@ -1,4 +1,4 @@
-//! From prompts to a stream of updates. Everything that generates goes through here: chats of this
+//! Turns prompts into a stream of updates. Every generation passes this module: chats of this
 //! crate, and every API of a server.
 
 use std::any::Any;
@@ -24,7 +24,8 @@ use crate::events::{self, EventReceiver, EventSender};
 pub struct Job {
     /// The prompt.
     pub prompt: Vec<u32>,
-    /// The chat prompt, which tells how to read the answer; `None` for a text that is no message.
+    /// The chat prompt, which contains the format of the answer; `None` for a text that is no
+    /// message.
     pub chat: Option<Prompt>,
     /// How to continue.
     pub options: GenerateOptions,

@@ -21,23 +21,23 @@
 //! | answer a conversation, with tools or as JSON | [`Model::chat`], [`Chat`] |
 //! | continue a text | [`Model::complete`], [`Completion`] |
 //! | read an answer piece by piece | [`AnswerStream`]: an [`Iterator`] and an async stream |
-//! | a value of a Rust type | [`Chat::generate`] |
-//! | embeddings, reranking | [`Model::embed`], [`Model::rerank`] |
-//! | tokens, perplexity | [`Model::tokenize`], [`Model::perplexity`] |
-//! | prompts that are tokens, several answers, log probabilities | [`Model::submit`], [`Job`] |
-//! | logits, a sampler of one's own, sessions on disk | [`OpenModel::load_on`], [`engine`] |
+//! | get a value of a Rust type | [`Chat::generate`] |
+//! | embed and rerank texts | [`Model::embed`], [`Model::rerank`] |
+//! | tokenize a text, measure perplexity | [`Model::tokenize`], [`Model::perplexity`] |
+//! | use prompts of token ids, several answers, log probabilities | [`Model::submit`], [`Job`] |
+//! | use logits, your own sampler, sessions on disk | [`OpenModel::load_on`], [`engine`] |
 //!
-//! A [`Model`] is shared: its clones may be used by any number of threads and tasks, whose requests
-//! are computed in common batches. Blocking calls need no runtime, and async ones any. The folder
-//! `examples` has a program for each task, numbered in the order of reading.
+//! Clone a [`Model`] to share it. Any number of threads and tasks may use the clones, and their
+//! requests share batches. Blocking calls need no async runtime; async calls work with any. The
+//! folder `examples` has a program for each task, numbered in reading order.
 //!
 //! # Place in the layering
 //!
-//! This crate is what programs depend on, `rf-cli` and `rf-server` among them. It is the only one
-//! that calls `rf-engine`, `rf-device`, `rf-chat`, `rf-grammar` and `rf-hub` together. Their items
-//! are re-exported by the modules [`engine`], [`device`], [`messages`], [`grammar`], [`hub`] and
-//! [`gguf`]. Start reading at [`Loader`], then `sizing` (the memory policy) and `generation` (the
-//! path of every request).
+//! Programs depend on this crate; `rf-cli` and `rf-server` do so too. It is the only crate that
+//! joins `rf-engine`, `rf-device`, `rf-chat`, `rf-grammar` and `rf-hub`. The modules [`engine`],
+//! [`device`], [`messages`], [`grammar`], [`hub`] and [`gguf`] re-export items of the crates below.
+//! Start reading at [`Loader`], then `sizing` (the memory policy) and `generation` (the path of
+//! every request).
 //!
 //! # Invariants
 //!

@@ -34,6 +34,6 @@ pub enum LoadEvent<'a> {
     Placed(&'a LayerPlacement),
     /// Weights were loaded.
     Progress(Progress),
-    /// Not everything went as requested; loading continues in another way.
+    /// A request could not be met exactly; loading continues in another way.
     Warning(&'a Warning),
 }

@@ -171,7 +171,7 @@ impl Loader {
         self
     }
 
-    /// The use of the model, which decides what the memory beside the weights holds. Default:
+    /// The use of the model, which determines the memory besides the weights. Default:
     /// [`Purpose::Requests`].
     #[must_use]
     pub fn purpose(mut self, purpose: Purpose) -> Self {
@@ -413,7 +413,7 @@ impl OpenModel {
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
         let (drafts, sizes) = (&self.drafts, &self.loader.sizes);
-        // The draft model is loaded first, because the KV cache takes the memory that is left.
+        // The draft model is loaded first, because the KV cache takes the remaining memory.
         let context = self.context_tokens();
         let options = drafts.engine_options(Some(placement), sizes.options(&self.model));
         let draft = drafts.load(placement, context, &options)?;

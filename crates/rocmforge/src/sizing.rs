@@ -1,5 +1,5 @@
-//! The sizing policy: how much memory a model takes beside its weights. This is the only place that
-//! computes [`EngineOptions`].
+//! The sizing policy: how much memory a model takes besides its weights. Only this module computes
+//! [`EngineOptions`].
 
 use rf_device::Placement;
 use rf_engine::scheduler::SchedulerOptions;
@@ -8,16 +8,16 @@ use rf_graph::KvType;
 
 use crate::error::Error;
 
-/// The use of a model, which decides what the memory beside the weights holds.
+/// The use of a model, which determines the contents of the memory besides the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Purpose {
     /// Texts that do not continue each other, one at a time or a known number of
     /// [sequences](crate::Loader::sequences). The KV cache has one context for each.
     Texts,
-    /// One conversation, which may return to earlier turns: the states of these are kept.
+    /// One conversation, which may return to earlier turns. The states of these turns are kept.
     Chat,
-    /// Many requests at a time. The KV cache takes the memory that is left, prompts that begin
+    /// Many requests at a time. The KV cache takes the remaining memory, prompts that begin
     /// alike are computed once, and requests share batches.
     Requests,
 }

@@ -1,4 +1,4 @@
-//! Where a model comes from.
+//! The source of a model: a file, a repository, or the demo model.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};

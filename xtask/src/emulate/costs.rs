@@ -1,4 +1,4 @@
-//! What the kernels of a program cost: annotated instructions, estimated times.
+//! The costs of the kernels of a program: annotated instructions, estimated times.
 
 use std::{
     collections::BTreeMap,

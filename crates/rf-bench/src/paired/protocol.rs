@@ -47,24 +47,24 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// To [`Request::Hello`].
+    /// The answer to [`Request::Hello`].
     Ready {
         /// The version of the protocol.
         version: u64,
         /// The backend: `avx512-vnni, 2 threads`.
         backend: String,
     },
-    /// To [`Request::Prepare`]: the workload has run at least twice.
+    /// The answer to [`Request::Prepare`]: the workload has run at least twice.
     Prepared {
         /// The time of the last run.
         run_ns: u64,
     },
-    /// To [`Request::Prepare`]: the target or this build does not support the workload.
+    /// The answer to [`Request::Prepare`]: the target or this build does not support the workload.
     Unsupported {
         /// The reason.
         reason: String,
     },
-    /// To [`Request::Slice`].
+    /// The answer to [`Request::Slice`].
     Times(Slice),
     /// The request failed.
     Failed {

@@ -15,7 +15,7 @@ use crate::Error;
 /// A file that every revision with the worker protocol has.
 const WORKER: &str = "crates/rf-bench/src/paired/worker.rs";
 
-/// The other side of a comparison: a program as it is, or the build of a revision.
+/// The other side of a comparison: a given program, or the build of a revision.
 ///
 /// # Errors
 ///

@@ -69,7 +69,7 @@ pub struct PairedResult {
     pub contention: f64,
     /// The reason of the verdict, where it needs one.
     pub note: String,
-    /// All slice values.
+    /// Values of all slices.
     pub passes: Vec<Pass>,
 }
 

@@ -21,7 +21,7 @@ const ALPHA: f64 = 0.05;
 /// Standard errors on each side of a 95 % confidence interval.
 const Z: f64 = 1.96;
 
-/// Four slices in turns: two of each side, in nanoseconds per run.
+/// Four alternating slices: two of each side, in nanoseconds per run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Block {
     /// The side that is compared against. Each slice is adjacent to the slice of `head` with the

@@ -21,7 +21,7 @@ pub enum Arrivals {
 /// The requests that a server gets in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Load {
-    /// Their arrival.
+    /// Arrival of the requests.
     pub arrivals: Arrivals,
     /// Number of requests.
     pub requests: usize,

@@ -75,7 +75,7 @@ impl ServeComparison {
     }
 }
 
-/// Measures `rf-cli serve` and, where there is one, the peer with every load, in turns. An
+/// Measures `rf-cli serve` and the peer, if there is one, alternately with every load. An
 /// interrupt ends the comparison after the current run; the result has the complete repetitions.
 ///
 /// # Errors

@@ -100,7 +100,7 @@ fn milliseconds(times_s: &[f64; 3], width: usize) -> String {
     times.collect::<Vec<_>>().join(" ")
 }
 
-/// The figures of one side: generated tokens per second, and the 50th, 95th and 99th percentiles in
+/// The results of one side: generated tokens per second, and the 50th, 95th and 99th percentiles in
 /// seconds.
 struct Values {
     throughput: f64,

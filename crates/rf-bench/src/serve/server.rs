@@ -73,7 +73,7 @@ impl ServerOptions {
     }
 }
 
-/// Tokens beyond a request that a sequence has room for, as a server may need a few of its own.
+/// Tokens beyond a request that a sequence has room for, because a server may add a few tokens.
 const SPARE_TOKENS: usize = 16;
 
 /// A running server. Dropping it ends the process.

@@ -40,6 +40,6 @@ pub enum ToolFormat {
     Hermes,
     /// `<|python_tag|>{"name": "f", "parameters": {…}}`, or the object alone: Llama 3.
     Llama,
-    /// `{"name": "f", "arguments": {…}}` alone, for models without a form of their own.
+    /// `{"name": "f", "arguments": {…}}` alone, for models without their own form.
     Object,
 }

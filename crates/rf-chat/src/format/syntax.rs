@@ -1,4 +1,4 @@
-//! What a call looks like, as data: the parts of a row of the table of formats.
+//! The syntax of a call, as data: the parts of a row of the table of formats.
 
 use super::kind::ToolFormat;
 
@@ -57,7 +57,7 @@ pub(crate) enum IdForm {
 pub struct CallSyntax {
     /// Before the first call.
     pub first: &'static str,
-    /// One call.
+    /// The pieces of one call.
     pub call: &'static [Piece],
     /// Between two calls; `None` if an answer has one call only.
     pub between: Option<Piece>,

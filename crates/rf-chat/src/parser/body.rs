@@ -13,7 +13,7 @@ use crate::tool::is_name_char;
 /// A call being read, by its form.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// After `<tool_call>`: the next character tells the form.
+    /// After `<tool_call>`: the next character determines the form.
     Tag {
         /// True if a name may follow, as GLM writes it.
         names: bool,

@@ -6,11 +6,11 @@ use crate::tool::Tool;
 /// The effect of a character on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A part of it. It goes on.
+    /// The character is part of the call, which continues.
     Inside,
-    /// Its last character.
+    /// The character is the last one of the call.
     Last,
-    /// Not a part of it: the call is not one.
+    /// The character cannot be part of a call, so the text is not a call.
     Invalid,
 }
 

@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 127;
 const PREFIX: &str = "call:";
 
 /// A call of Gemma 4 or `FunctionGemma`, converted to JSON as it comes. Keys have no quotes; those
-/// of strings are a marker of their own.
+/// of strings are a special marker.
 #[derive(Debug)]
 pub(super) struct GemmaCall {
     quote: &'static str,

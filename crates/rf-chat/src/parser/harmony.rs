@@ -14,7 +14,7 @@ const CHANNEL: &str = "<|channel|>";
 const MESSAGE: &str = "<|message|>";
 /// End a message.
 const ENDS: [&str; 5] = ["<|end|>", "<|call|>", "<|return|>", START, CHANNEL];
-/// Those that do not begin the next one.
+/// Ends of a message that do not begin the next one.
 const PLAIN_ENDS: [&str; 3] = ["<|end|>", "<|call|>", "<|return|>"];
 /// Begin a header. The prompt ends with `<|start|>assistant`.
 const HEADS: [&str; 4] = [" to=", START, CHANNEL, MESSAGE];

@@ -14,13 +14,13 @@ pub(super) struct JsonScanner {
 /// The role of a character in JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scan {
-    /// A part of the value, which goes on.
+    /// The character is part of the value, which continues.
     Inside,
     /// The last character of the value.
     Last,
-    /// Not a part of the value, which is whole (a number has no end mark).
+    /// The character follows the value, which is complete (a number has no end mark).
     After,
-    /// Not a part of the value, which is not whole.
+    /// The character cannot follow, and the value is incomplete.
     Invalid,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Marked {
 #[derive(Debug)]
 struct OpenCall {
     body: Body,
-    /// Its text since the last report: with the opening marker, until the name is certain.
+    /// Text of the call since the last report: with the opening marker, until the name is certain.
     raw: String,
     /// True if the call is an element of an array.
     array: bool,

@@ -211,7 +211,7 @@ impl PythonCall {
                     json.push_str("\\\\");
                     push_json_char(c, &mut json);
                 }
-                // A line that goes on.
+                // A line that continues.
                 '\n' if is_escaped => {}
                 _ => push_json_char(c, &mut json),
             }

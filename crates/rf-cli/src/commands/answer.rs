@@ -55,7 +55,7 @@ pub(super) fn conversation_prompt(
     Ok(model.chat_prompt(&conversation)?)
 }
 
-/// Where the parts of an answer go: content and tool calls to stdout, reasoning dimmed to stderr.
+/// Prints the parts of an answer: content and tool calls to stdout, reasoning dimmed to stderr.
 struct Display {
     parser: OutputParser,
     answer: Answer,

@@ -33,10 +33,11 @@ const GPU_WARM_UP_TOKENS: usize = 36;
 /// Arguments of `rf-cli bench`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Measures every combination of the option values, which are separated by commas or given again. Tokens are \
-random; tokenising and sampling are not timed. With -f, real text is decoded, too: without and with drafts \
-(--spec), whose accepted share is in the name of the test, and with sampling. Throughput is in tokens per second (t/s): mean ± standard \
-deviation. Columns and JSON fields are those of llama-bench; fields that do not apply hold its defaults.
+Measures every combination of the option values. Separate values with commas, or repeat the option. Tokens \
+are random; tokenising and sampling are not timed. With -f, bench also decodes real text, with sampling: first \
+without drafts, then with the drafts of --spec. The name of the test contains the share of accepted tokens. \
+Throughput is in tokens per second (t/s): mean ± standard deviation. Columns and JSON fields are those of \
+llama-bench; fields that do not apply hold its defaults.
 
 Examples:
   rf-cli bench -m model.gguf
@@ -65,7 +66,7 @@ pub(crate) struct BenchArgs {
     /// Decode N sequences as one batch and report their total throughput (-npl)
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
     n_parallel: Vec<Numbers>,
-    /// Measure decode after the text in FILE, too, without and with the drafts of --spec
+    /// Also measure decode after the text in FILE, without and with the drafts of --spec
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Repeat each test N times
@@ -74,19 +75,19 @@ pub(crate) struct BenchArgs {
     /// Compute with N CPU threads [default: one per core]
     #[arg(short, long, value_name = "N", value_delimiter = ',')]
     threads: Vec<Numbers>,
-    /// Feed a prompt N tokens at a time
+    /// Process a prompt N tokens at a time
     #[arg(short, long, value_name = "N", value_delimiter = ',', default_value = "2048")]
     batch_size: Vec<Numbers>,
-    /// Process at most N tokens per batch, as in llama.cpp (-ub): the smaller limit counts
+    /// Process at most N tokens per batch, as llama.cpp's -ub. The smaller of -b and -ub applies
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "512")]
     ubatch_size: Vec<Numbers>,
     #[arg(help = "Store the KV cache as f32, f16, q8_0 or fp8 (-ctk)")]
     #[arg(long, visible_alias = "cache-type", value_name = "TYPE", value_delimiter = ',', default_value = "f16", value_parser = args::kv_type)]
     cache_type_k: Vec<KvType>,
-    /// Store values in this format (-ctv), which must be that of the keys
+    /// Store values in this format, which must be the format of the keys (-ctv)
     #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = args::kv_type)]
     cache_type_v: Vec<KvType>,
-    /// Use this instruction set instead of the best one; --version lists those of this CPU
+    /// Compute with ISA instead of the best available one. --version lists the ISAs of this CPU
     #[arg(long, visible_alias = "tier", value_name = "ISA")]
     isa: Option<Isa>,
     /// Print a Markdown table, a JSON array, a JSON object per line, or CSV

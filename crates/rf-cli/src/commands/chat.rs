@@ -218,7 +218,7 @@ impl Chat {
     fn set_system(&mut self, text: &str) {
         self.messages.retain(|message| message.role != "system");
         if text.is_empty() {
-            terminal::note("there is no system message any more");
+            terminal::note("the system message is removed");
         } else {
             self.messages.insert(0, Message::new("system", text));
             terminal::note("the system message is set");
@@ -331,7 +331,7 @@ fn read_conversation(path: &Path) -> Result<Vec<Message>> {
     let text = sources::file_text(path)?;
     let malformed = || {
         bad_input!(
-            "'{}' is no conversation: expected {{\"messages\": [{{\"role\": …, \"content\": …}}]}}",
+            "'{}' is not a conversation: expected {{\"messages\": [{{\"role\": …, \"content\": …}}]}}",
             path.display()
         )
     };

@@ -14,7 +14,7 @@ Examples:
   rf-cli completions zsh > ~/.zfunc/_rf-cli
   rf-cli completions fish > ~/.config/fish/completions/rf-cli.fish")]
 pub(crate) struct CompletionsArgs {
-    /// Print the script of this shell
+    /// Print the completion script of this shell
     shell: Shell,
 }
 

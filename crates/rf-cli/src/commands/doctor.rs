@@ -21,8 +21,8 @@ use crate::terminal::Palette;
 /// Arguments of `rf-cli doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Examines drivers in a child process with a time limit, and runs two kernels on every usable GPU, whose results \
-are compared with the CPU's. `rf-cli selftest` runs all kernels.
+Examines drivers in a child process with a time limit. Then runs two kernels on every usable GPU, and compares \
+their results with those of the CPU. `rf-cli selftest` runs all kernels.
 
 Exit codes: 0 a GPU is usable, 1 no GPU is usable.")]
 pub(crate) struct DoctorArgs {

@@ -18,11 +18,10 @@ use crate::{loading, sources, terminal};
 /// Arguments of `rf-cli embed`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Writes the embeddings one after the other as little-endian f32, and with --json an object \
+Writes the embeddings one after the other as little-endian f32. With --json, writes an object \
 {\"embeddings\": [[...], ...]}. Texts share batches, which does not change the result. Keys and values are \
-f32 unless --cache-type names another format. With the pooling rank, \
-which is that of rerankers, the numbers are the scores of each text and are not normalised; `rf-cli rerank` \
-makes such texts from a query and documents.
+f32 unless --cache-type names another format. With the pooling rank, which rerankers use, the numbers of a \
+text are its scores and are not normalised. `rf-cli rerank` makes such texts from a query and documents.
 
 Examples:
   rf-cli embed -m model.gguf --json \"What is a page of the KV cache?\"
@@ -37,15 +36,15 @@ pub(crate) struct EmbedArgs {
     /// Embed each line of FILE; - for standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The texts are token ids, separated by commas or spaces
+    /// Read each text as token ids, separated by commas or spaces
     #[arg(long)]
     ids: bool,
-    /// Pool the states of the tokens: mean, cls (first token), last, or rank (scores) [default: the
-    /// model's, otherwise last, and mean for encoders]
+    /// Pool the hidden states of the tokens: mean, cls (first token), last, or rank (scores)
+    /// [default: the pooling of the file; if it has none, mean for encoders and last otherwise]
     #[arg(long, value_name = "POOLING", value_parser = pooling)]
     pooling: Option<Pooling>,
-    /// Normalise the embeddings: 2 to length 1 (Euclidean), 1 (taxicab) or P (p-norm) likewise, 0
-    /// to a largest magnitude of 32760, -1 not at all
+    /// Normalise each embedding to length 1 in the P-norm (2 = Euclidean, 1 = taxicab). 0 scales
+    /// its largest magnitude to 32760, -1 leaves it unchanged
     #[arg(
         long,
         visible_alias = "embd-normalize",
@@ -56,7 +55,7 @@ pub(crate) struct EmbedArgs {
     normalize: i32,
     #[arg(long, help = "Print JSON: {\"embeddings\": [[...], ...]}")]
     json: bool,
-    /// Allow N tokens per text; 0 for the context of the model [default: those of the longest text]
+    /// Limit each text to N tokens; 0 = trained context [default: the length of the longest text]
     #[arg(short, long, value_name = "N")]
     ctx_size: Option<usize>,
     #[command(flatten)]
@@ -122,7 +121,7 @@ fn normalization(number: i32) -> Result<Normalization> {
         -1 => Ok(Normalization::None),
         0 => Ok(Normalization::MaxAbsolute),
         p => u32::try_from(p).map(Normalization::Norm).map_err(|_| {
-            bad_input!("there is no normalisation {p}: give 2, another P from 0, or -1 for none")
+            bad_input!("normalisation {p} is not supported: give a P of 0 or more, or -1 for none")
         }),
     }
 }

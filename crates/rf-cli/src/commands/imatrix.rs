@@ -18,9 +18,9 @@ use crate::{device, loading, sources, terminal};
 /// Arguments of `rf-cli imatrix`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Sums up the squares of what each column of each matrix of the layers is multiplied by, over a text that is typical \
-for the use of the model. The text is cut into chunks of the context size, and an incomplete last chunk is left out. \
-The CPU computes them. The file has the GGUF form of llama.cpp.
+Runs a text that is typical of the model's use, and sums the squares of the activations by which each column of \
+each matrix of the layers is multiplied. The text is cut into chunks of the context size; an incomplete last \
+chunk is left out. The CPU computes the chunks. The output file has llama.cpp's GGUF form.
 
 Examples:
   rf-cli imatrix -m model-F16.gguf -f text.txt -o imatrix.gguf
@@ -29,10 +29,10 @@ Examples:
 pub(crate) struct ImatrixArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// Read the text from FILE; - for standard input. Without it, only merge the --in-files
+    /// Read the text from FILE; - for standard input. Without -f, only merge the files of --in-file
     #[arg(short, long, value_name = "FILE", required_unless_present = "in_file")]
     file: Option<PathBuf>,
-    /// Write this file, and replace it if it exists
+    /// Write the importance matrix to FILE, which is replaced if it exists
     #[arg(
         short,
         long,
@@ -41,13 +41,13 @@ pub(crate) struct ImatrixArgs {
         default_value = "imatrix.gguf"
     )]
     output: PathBuf,
-    /// Add the sums of this importance matrix (may be repeated)
+    /// Add the sums of the importance matrix in FILE (repeatable)
     #[arg(long, value_name = "FILE")]
     in_file: Vec<PathBuf>,
     /// Compute at most N chunks; -1 for all
     #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
     chunks: i64,
-    /// Cut the text into chunks of N tokens; 0 for the context of the model
+    /// Cut the text into chunks of N tokens; 0 = trained context
     #[arg(short, long, value_name = "N", default_value_t = 512)]
     ctx_size: usize,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub(crate) fn imatrix(arguments: &ImatrixArgs) -> Result<()> {
     }
     for (tensor, experts) in imatrix.unseen_experts() {
         terminal::warn(format_args!(
-            "no token selected {experts} experts of '{}', whose columns count the same: give a longer text",
+            "no token selected {experts} experts of '{}', so their columns count equally: give a longer text",
             tensor.escape_debug()
         ));
     }

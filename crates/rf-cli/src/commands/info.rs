@@ -19,8 +19,8 @@ use terminal::Palette;
 /// Arguments of `rf-cli info`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Works on every GGUF file, also on vocabularies and on models that are not supported, whose problems are \
-listed. The memory is that of the CPU backend with these options.
+Works on every GGUF file, including vocabularies and models that are not supported. For the latter it lists \
+the problems. The memory need is that of the CPU backend with the given options.
 
 Examples:
   rf-cli info model.gguf
@@ -32,7 +32,7 @@ pub(crate) struct InfoArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
-    /// Compute the memory need for N tokens of context; 0 for the context of the model
+    /// Compute the memory need for N tokens of context; 0 = trained context
     #[arg(short, long, value_name = "N")]
     ctx_size: Option<usize>,
     /// List every tensor
@@ -41,7 +41,7 @@ pub(crate) struct InfoArgs {
     /// List all metadata
     #[arg(long)]
     metadata: bool,
-    /// Print all of it as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

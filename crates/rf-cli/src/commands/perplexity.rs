@@ -33,7 +33,7 @@ pub(crate) struct PerplexityArgs {
     /// Read the text from FILE; - for standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// Score windows of N tokens; 0 for the context of the model
+    /// Score windows of N tokens; 0 = trained context
     #[arg(short, long, value_name = "N", default_value_t = 512)]
     ctx_size: usize,
     /// Score only the first N windows; -1 scores all
@@ -53,7 +53,7 @@ pub(crate) struct PerplexityArgs {
 /// Runs `rf-cli perplexity`.
 pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     if arguments.ctx_size == 1 {
-        return Err(bad_input!("a window of 1 token has none to score: give -c 2 or more"));
+        return Err(bad_input!("a window of 1 token has no token to score: give -c 2 or more"));
     }
     let loader = ModelFile::of(&arguments.model)?.loader().purpose(Purpose::Texts);
     let open = loading::open_generator(loading::sized(
@@ -84,7 +84,7 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     };
     if ids.len() < 2 {
         return Err(bad_input!(
-            "{} has {} tokens and at least 2 are needed: give a longer text",
+            "{} has {} tokens, but at least 2 are needed: give a longer text",
             sources::named(&arguments.file),
             ids.len()
         ));

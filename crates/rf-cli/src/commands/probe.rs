@@ -64,5 +64,5 @@ pub(crate) fn probe(arguments: &ProbeArgs) -> Result<()> {
 
 /// Starts children that run `rf-cli probe`.
 pub(crate) fn prober() -> Result<&'static Prober> {
-    device::prober().context("this program does not know its own file")
+    device::prober().context("cannot find this program's own file")
 }

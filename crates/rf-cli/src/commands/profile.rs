@@ -43,7 +43,7 @@ Examples:
   rf-cli profile --record timeline --trace trace.json -- run \"Hello\"
   rf-cli profile --tool perf --stacks stacks.txt -- run \"Hello\"")]
 pub(crate) struct ProfileArgs {
-    /// Run this command line, which follows --
+    /// Profile this command line, which follows --
     #[arg(value_name = "COMMAND", last = true, required_unless_present = "list")]
     command: Vec<OsString>,
     /// List the installed profilers and exit
@@ -53,10 +53,10 @@ pub(crate) struct ProfileArgs {
     /// perf
     #[arg(long, value_name = "TOOL")]
     tool: Option<String>,
-    /// Record this on the GPU
+    /// Record WHAT on the GPU
     #[arg(long, value_name = "WHAT", default_value = "kernels")]
     record: RecordedData,
-    /// Choose the counters for this GPU target [default: that of the first GPU]
+    /// Choose the counters of the GPU target GFX [default: the target of the first GPU]
     #[arg(long, value_name = "GFX")]
     gfx: Option<String>,
     /// Keep the files of the profiler in DIR

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use anyhow::{Context, Result};
-use rocmforge::engine::{Engine, Error, Session};
+use rocmforge::engine::{Engine, Error, SavedError, Session};
 
 use crate::failure::bad_input;
 
@@ -36,6 +36,9 @@ pub(super) fn prefill(
 /// The error of a file that cannot be restored.
 fn refused(path: &Path, error: Error) -> anyhow::Error {
     match error {
+        Error::Saved(error @ SavedError::OtherModel) => {
+            bad_input!("'{}': {error} (-c, --cache-type and --spec set the kind)", path.display())
+        }
         Error::Saved(error) => bad_input!("'{}': {error}", path.display()),
         error => error.into(),
     }

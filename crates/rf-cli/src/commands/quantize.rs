@@ -22,9 +22,9 @@ use crate::terminal::{self, Palette};
 #[command(after_help = after_help())]
 pub(crate) struct QuantizeArgs {
     #[arg(
-        help = "Read the model IN, preferably in F16, BF16 or F32 (any part of a split model), and write \
-                OUT, which is replaced if it exists, in the format or mix TYPE (see below) [default OUT: \
-                ggml-model-TYPE.gguf beside IN]"
+        help = "Convert the model IN to the format or mix TYPE (see below) and write it to OUT. IN should be in \
+                F16, BF16 or F32; for a split model, name any of its parts. OUT is replaced if it exists \
+                [default OUT: ggml-model-TYPE.gguf in the folder of IN]"
     )]
     #[arg(value_names = ["IN", "OUT", "TYPE", "THREADS"], num_args = 2..=4, required = true)]
     words: Vec<String>,
@@ -38,12 +38,11 @@ pub(crate) struct QuantizeArgs {
     #[arg(long, value_name = "TYPE", value_parser = rf_convert::format_of_name)]
     token_embedding_type: Option<DType>,
     #[arg(
-        help = "Store the tensors whose name matches a regular expression in a format, as in attn_v=q6_k \
-                (repeatable)"
+        help = "Store tensors whose name matches REGEX in the format TYPE, as in attn_v=q6_k (repeatable)"
     )]
     #[arg(long, value_name = "REGEX=TYPE")]
     tensor_type: Vec<TensorType>,
-    /// Quantise tensors that are already quantised, which loses more than quantising the original
+    /// Quantise tensors that are already quantised. This loses more than quantising the original
     #[arg(long)]
     allow_requantize: bool,
     /// Convert every matrix to the format of TYPE, without finer formats for sensitive tensors
@@ -52,8 +51,8 @@ pub(crate) struct QuantizeArgs {
     /// Keep the format of the output matrix
     #[arg(long)]
     leave_output_tensor: bool,
-    /// Weight errors by the importance of the columns in FILE, which `rf-cli imatrix` or
-    /// llama-imatrix made
+    /// Weight errors by the importance of the columns in FILE, an output of `rf-cli imatrix` or
+    /// llama-imatrix
     #[arg(long, value_name = "FILE")]
     imatrix: Option<PathBuf>,
     /// Print the format of each tensor and write nothing
@@ -69,9 +68,9 @@ fn after_help() -> String {
         let _ = writeln!(text, "  {number:>2}  {:<10}  {}", mix.name(), mix.about());
     }
     text.push_str(
-        "\nFormats are chosen as llama.cpp chooses them: sensitive tensors get more bits, and rows that are no \
-         multiple of 256 get Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q3_K, Q2_K and the ternary formats, IQ4_NL for the \
-         other IQ formats.\n\n\
+        "\nThe format of each tensor is chosen as in llama.cpp. Sensitive tensors get more bits. A tensor whose \
+         rows are not a multiple of 256 gets another format: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, \
+         Q4_0 for Q3_K, Q2_K and the ternary formats, IQ4_NL for the other IQ formats.\n\n\
          Examples:\n  \
          rf-cli quantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M\n  \
          rf-cli quantize --imatrix imatrix.gguf model-F16.gguf model-IQ3_XXS.gguf IQ3_XXS\n  \
@@ -113,7 +112,9 @@ impl QuantizeArgs {
         let output = match output {
             // A file of this name would surprise: the output cannot be a stream.
             Some(output) if output == "-" => {
-                return Err(bad_input!("the output must be a file, because its parts are placed"));
+                return Err(bad_input!(
+                    "the output cannot be a stream, because it is not written in order: give a file"
+                ));
             }
             Some(output) => PathBuf::from(output),
             None => input.with_file_name(format!("ggml-model-{}.gguf", mix.name())),
@@ -199,7 +200,7 @@ fn summarise(conversion: &Conversion<'_>, files: &Files, started: Instant) {
     let fallbacks = tensors.iter().filter(|row| row.fallback_from.is_some()).count();
     if fallbacks > 0 {
         terminal::note(format_args!(
-            "{fallbacks} of {} tensors have rows that do not fit the format and got one with smaller blocks",
+            "{fallbacks} of {} tensors got a format with smaller blocks, because their rows do not fit the format",
             tensors.len()
         ));
     }

@@ -17,10 +17,10 @@ use crate::{loading, sources};
 /// Arguments of `rf-cli rerank`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints a line per document, the most relevant first: its score and its text. The score is what the model \
-computes: a probability, or any number. Of several labels, it is that of the first one. --json prints the \
-object of rerank services: {\"results\": [{\"index\": 0, \"relevance_score\": X}, ...]}, where documents are \
-counted from 0.
+Prints the score and the text of each document in one line, the most relevant first. Some models compute a \
+probability as the score, others any number. If a model has several labels, the score is that of the first. \
+--json prints the object of rerank services: {\"results\": [{\"index\": 0, \"relevance_score\": X}, ...]}. \
+Its indices count from 0.
 
 Examples:
   rf-cli rerank -m reranker.gguf \"What do pandas eat?\" \"Bamboo.\" \"The sky is blue.\"
@@ -34,13 +34,13 @@ pub(crate) struct RerankArgs {
     documents: Vec<String>,
     #[command(flatten)]
     model: ModelArgs,
-    /// Each line of FILE is a document; - for standard input
+    /// Order the lines of FILE; - for standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[arg(long, help = "Print JSON: {\"results\": [{\"index\": N, \"relevance_score\": X}, ...]}")]
     json: bool,
-    /// Allow N tokens for the query and a document; 0 for the context of the model [default: those
-    /// of the longest]
+    /// Limit the query and a document to N tokens together; 0 = trained context [default: the
+    /// length of the longest pair]
     #[arg(short, long, value_name = "N")]
     ctx_size: Option<usize>,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
     let model = open.model();
     if model.config().pooling != Some(Pooling::Rank) {
         return Err(bad_input!(
-            "the model is no reranker (its pooling is not rank): give one that is, or compare \
+            "the model is not a reranker (its pooling is not rank): give a reranker, or compare \
              embeddings of `rf-cli embed`"
         ));
     }

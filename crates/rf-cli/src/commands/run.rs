@@ -42,23 +42,23 @@ Examples:
   rf-cli run -m model.gguf --json-schema @person.json \"Invent a person.\"
   rf-cli run -m model.gguf --trace run.json \"Hello\"")]
 pub(crate) struct RunArgs {
-    /// Answer this prompt, followed by the text of -f and of standard input if that is piped; a
-    /// model file may come before it [default: a chat on a terminal]
+    /// Answer PROMPT, followed by the text of -f and of piped standard input. A model file may come
+    /// before PROMPT [default: chat on the terminal]
     #[arg(value_name = "PROMPT", num_args = 0..=2)]
     words: Vec<String>,
-    /// Answer this prompt, as in llama.cpp: \\n and other escapes are resolved
+    /// Answer PROMPT, as llama.cpp's -p: escapes such as \n are resolved
     #[arg(short = 'p', long = "prompt", value_name = "PROMPT")]
     prompt_flag: Option<String>,
     #[command(flatten)]
     model: ModelArgs,
-    /// Read the prompt from FILE, without one line break at its end; - for standard input
+    /// Read the prompt from FILE; - for standard input. One line break at its end is removed
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Generate at most N tokens; -1 until the model ends or the context is full
+    /// Generate at most N tokens; -1 = until the model ends its answer or the context is full
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
     predict: i64,
-    /// Allow N tokens of context, prompt and answer together; 0 for the context of the model
-    /// [default: that, at most 4096]
+    /// Limit prompt and answer to CTX tokens together; 0 = trained context [default: trained
+    /// context, capped at 4096]
     #[arg(short, long, value_name = "CTX")]
     ctx_size: Option<usize>,
     /// Answer with the model's chat template, or fail if it has none
@@ -74,7 +74,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["raw", "system"])]
     system_prompt_file: Option<PathBuf>,
     #[arg(
-        help = "Offer the model the tools in FILE, a JSON list in the form of OpenAI's API; calls are \
+        help = "Offer the model the tools in FILE, a JSON list in the form of OpenAI's API. Calls are \
                 printed as JSON, one per line"
     )]
     #[arg(long, value_name = "FILE", conflicts_with = "raw")]
@@ -82,19 +82,19 @@ pub(crate) struct RunArgs {
     /// End a chat after its first answer (-st)
     #[arg(long)]
     single_turn: bool,
-    /// Stop before the text STR (repeatable)
+    /// Stop the answer before the text STR (repeatable)
     #[arg(long, visible_alias = "reverse-prompt", value_name = "STR")]
     stop: Vec<String>,
-    /// Continue when the model ends its answer
+    /// Continue after the token with which the model ends its answer
     #[arg(long)]
     ignore_eos: bool,
-    /// Drop the older half of a full context and continue
+    /// When the context is full, drop its older half and continue
     #[arg(long)]
     context_shift: bool,
     /// Do not show the prompt before the text (with --raw on a terminal)
     #[arg(long)]
     no_display_prompt: bool,
-    /// Keep the computed prompt in FILE: a later run whose prompt begins alike goes on from it
+    /// Save the computed prompt in FILE. A later run whose prompt begins the same resumes from it
     #[arg(long, value_name = "FILE")]
     prompt_cache: Option<PathBuf>,
     #[arg(long, help = "Print one JSON object: prompt_ids, ids, text, stop_reason, timings")]
@@ -102,7 +102,7 @@ pub(crate) struct RunArgs {
     /// Print no metrics and no notes
     #[arg(short, long)]
     quiet: bool,
-    /// Print the time and the limit of every op, the parts of TTFT and the memory in use; timing
+    /// Print the time and the roofline of every op, the parts of TTFT and the memory in use. Timing
     /// the ops costs some speed
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
@@ -233,7 +233,7 @@ fn is_ollama_name(word: &str) -> bool {
 /// A tokenised prompt.
 struct Request {
     ids: Vec<u32>,
-    /// The chat prompt, which tells how to read the answer; `None` for a text that is continued.
+    /// The chat prompt, which has the format of the answer; `None` for a text that is continued.
     chat: Option<Prompt>,
     /// Control tokens whose text is a part of the answer.
     rendered_tokens: Vec<u32>,
@@ -348,8 +348,8 @@ impl RunArgs {
     fn is_chat(&self, model: &Model, has_system: bool) -> Result<bool> {
         if let Some(error) = model.chat_template_error().filter(|_| !self.raw) {
             return Err(bad_input!(
-                "{error}: give --raw to continue the text without it, or --chat-template chatml or \
-                 another one in its place"
+                "{error}: give --raw to continue the text without a template, or another template \
+                 with --chat-template, such as chatml"
             ));
         }
         let has_template = model.chat_template().is_some();

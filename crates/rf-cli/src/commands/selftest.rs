@@ -27,13 +27,13 @@ use crate::version;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each line is a group of cases: an op with a format. NMSE is the error of the worst case relative to
-the results of the CPU reference; the next column is the error that its arithmetic allows. Speeds
-are of 1 token, or of 512. GB/s count the weights or the KV cache that a kernel reads; the next
-column is the share of the bandwidth at which the device copies its own memory.
+the results of the CPU reference. The next column is the error that the arithmetic of the case
+allows. Speeds are measured with 1 token or with 512. GB/s count the weights or the KV cache that a
+kernel reads. The next column is their share of the bandwidth at which the device copies its memory.
 
-The cases run in a child process. Where the driver crashes or hangs, the line of the group names
-the case, and the test goes on with the next group. The name of each case is printed to standard
-error before it starts.
+The cases run in a child process. If the driver crashes or hangs, the line of the group names the
+case, and the test continues with the next group. The name of each case is printed to standard error
+before it starts.
 
 Exit codes: 0 every case passed, 1 a case failed or did not run.
 
@@ -41,21 +41,21 @@ Examples:
   rf-cli selftest --report selftest.json
   rf-cli selftest --quick Q4_K")]
 pub(crate) struct SelftestArgs {
-    /// Only groups whose names contain this text, or if there are none, only such cases
+    /// Run groups whose name contains TEXT (or, if none match, cases)
     #[arg(value_name = "TEXT")]
     filter: Option<String>,
-    /// Number of the GPU from `rf-cli devices`; the best one by default
+    /// Test the GPU with number N in `rf-cli devices` [default: the best GPU]
     #[arg(long, value_name = "N")]
     device: Option<usize>,
-    /// Three cases of each group, and no speeds
+    /// Run three cases of each group and measure no speeds
     #[arg(long)]
     quick: bool,
-    /// Write all results and the versions of device, driver and program to this JSON file, for an
-    /// issue
+    /// Write all results and the versions of device, driver and program as JSON to FILE, to attach
+    /// it to an issue
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Give up on a case after N seconds
-    #[arg(long, value_name = "N", default_value_t = 300)]
+    /// Stop a case after SECONDS
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn selftest(arguments: &SelftestArgs) -> Result<()> {
     let filter = arguments.filter.clone().unwrap_or_default();
     if groups(&filter).is_empty() {
         return Err(bad_input!(
-            "no group and no case has a name with the text: rf-cli selftest prints the names"
+            "no group and no case contains the text in its name: `rf-cli selftest` prints the names"
         ));
     }
     let prober = prober()?;
@@ -153,7 +153,7 @@ fn new_report(prober: &Prober, gpu: &Gpu) -> Result<SelftestReport> {
 fn write(path: &Path, report: &SelftestReport) -> Result<()> {
     let text = serde_json::to_string_pretty(report)?;
     rf_profile::replace_file(path, |out| writeln!(out, "{text}"))
-        .with_context(|| format!("{} is not written", path.display()))
+        .with_context(|| format!("cannot write '{}'", path.display()))
 }
 
 /// Prints the failures and a summary. Returns the number of wrong cases and groups.

@@ -20,10 +20,11 @@ use crate::{demo, device, loading, logging, sources, terminal};
 /// Arguments of `rf-cli serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Serves the APIs of OpenAI, Anthropic, Ollama and llama.cpp. Requests are computed together (continuous \
-batching), and equal beginnings of prompts only once (prefix cache). Several models are loaded when a request \
-names them, and unloaded where another one needs their memory. SIGTERM, SIGHUP and Ctrl-C let running requests end, a \
-second signal does not. One line per request is logged on stderr; RUST_LOG=rf_server=warn turns that off.
+Serves the APIs of OpenAI, Anthropic, Ollama and llama.cpp. Requests share batches (continuous batching). A \
+beginning that several prompts have in common is computed once (prefix cache). With several models, each is \
+loaded when a request names it, and unloaded when another one needs its memory. On SIGTERM, SIGHUP or Ctrl-C \
+the server finishes the running requests, then stops; a second signal stops it at once. Each request is logged \
+in one line on stderr; RUST_LOG=rf_server=warn turns this off.
 
 Examples:
   rf-cli serve                                     the demo model on http://127.0.0.1:8080
@@ -34,11 +35,11 @@ Examples:
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     models: ServedModelArgs,
-    /// Allow N tokens per request, prompt and answer together; 0 for the context of the model
-    /// [default: that, at most 4096]
+    /// Limit prompt and answer of a request to CTX tokens together; 0 = trained context [default:
+    /// trained context, capped at 4096]
     #[arg(short, long, value_name = "CTX")]
     ctx_size: Option<usize>,
-    /// Make embeddings instead of text; models that generate nothing do so anyway
+    /// Compute embeddings instead of text. Embedding models need no such flag
     #[arg(long, visible_alias = "embeddings")]
     embedding: bool,
     #[command(flatten)]
@@ -61,10 +62,10 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Network")]
 struct NetworkArgs {
-    /// Listen on this address; 0.0.0.0 for all of this machine
+    /// Listen on this address; 0.0.0.0 for all addresses of this machine
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
     host: String,
-    /// Listen on this port; 0 takes a free one
+    /// Listen on this port; 0 selects a free one
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     port: u16,
     /// Require this key of clients (repeatable)
@@ -73,20 +74,20 @@ struct NetworkArgs {
     /// Require one of the keys in FILE, one per line
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
-    /// Require a key for /metrics, too
+    /// Require a key for /metrics as well
     #[arg(long)]
     metrics_key: bool,
-    /// Let web pages of this origin use the server; * for all (repeatable)
+    /// Allow web pages of this origin to use the server; * for all (repeatable)
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<String>,
-    /// Answer requests that give NAME as their host, too; without a key, a server on a loopback
-    /// address answers under localhost and IP addresses only (repeatable)
+    /// Accept requests to the host NAME as well (repeatable). Without a key, a server on a loopback
+    /// address accepts only localhost and IP addresses
     #[arg(long, value_name = "NAME")]
     allowed_host: Vec<String>,
-    /// Refuse requests with more than N bytes
+    /// Reject requests of more than N bytes
     #[arg(long, value_name = "N", default_value_t = 32 << 20)]
     max_body_bytes: usize,
-    /// Give running requests this many seconds to end when the server stops
+    /// Wait at most SECONDS for running requests when the server stops
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     drain_timeout: u64,
 }
@@ -95,25 +96,25 @@ struct NetworkArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Scheduling")]
 struct SchedulingArgs {
-    /// Compute at most N sequences at a time
+    /// Run at most N sequences at a time
     #[arg(long, visible_alias = "parallel", value_name = "N", default_value_t = SchedulerOptions::default().max_num_seqs)]
     max_num_seqs: usize,
-    /// Compute at most N tokens per step; at most those of a batch (-b, -ub)
+    /// Compute at most N tokens per step. The batch size (-b, -ub) also limits a step
     #[arg(long, value_name = "N", default_value_t = SchedulerOptions::default().max_batched_tokens)]
     max_num_batched_tokens: usize,
-    /// Give the KV cache, which all requests share, room for N tokens [default: what memory
-    /// allows; on a CPU at most eight contexts; of several models, four contexts each]
+    /// Size the KV cache, which all requests share, for N tokens [default: as many as memory
+    /// allows; on a CPU at most eight contexts; with several models four contexts each]
     #[arg(long, value_name = "N")]
     kv_size: Option<usize>,
-    /// Keep recurrent states of earlier prompts that the device has no room for in at most N MiB of
-    /// host memory (-cram) [default: an eighth of what is free, at most 8192; 0 on a CPU, where all
-    /// states are in host memory]
+    /// Use at most N MiB of host memory for recurrent states of earlier prompts that no longer fit
+    /// on the device (-cram) [default: an eighth of the free memory, at most 8192; 0 on a CPU,
+    /// whose states are in host memory anyway]
     #[arg(long, value_name = "N")]
     cache_ram: Option<u64>,
-    /// Let at most N requests wait; more are refused with status 429
+    /// Queue at most N requests; further requests are rejected with status 429
     #[arg(long, value_name = "N", default_value_t = SchedulerOptions::default().max_queued)]
     max_queued: usize,
-    /// Compute every prompt from its beginning
+    /// Disable the prefix cache: compute every prompt from its beginning
     #[arg(long)]
     no_prefix_cache: bool,
 }
@@ -125,7 +126,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
     let files = arguments.models.files()?;
     if arguments.drafts.has_model() && files.len() > 1 {
         return Err(bad_input!(
-            "a draft model is for one model: serve one with -m, or leave out -md"
+            "a draft model cannot serve several models: serve one with -m, or leave out -md"
         ));
     }
     let placement = device::open(arguments.device.options(arguments.compute.cpu()?))?;

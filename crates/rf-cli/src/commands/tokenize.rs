@@ -17,7 +17,7 @@ use crate::{loading, sources};
 /// Arguments of `rf-cli tokenize`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints a line `id -> 'text'` per token; with --ids only the ids as [1, 2, 3], and with --json an object \
+Prints a line `id -> 'text'` per token. With --ids, prints only the ids as [1, 2, 3]; with --json an object \
 {\"ids\": [...], \"tokens\": [...]}. --decode prints the text unchanged, and with --json \
 {\"text\": \"...\"}. The model file may be a vocabulary without tensors.
 

@@ -32,19 +32,18 @@ use crate::version;
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Measures launches with other numbers of waves, tiles and parts than the defaults, for the formats and \
-shapes of a model, and on AMD cards other code of kernels, if ROCm's libhiprtc is installed to compile \
-it. A value replaces a default if it is at least 3 % faster in two rounds, and computes \
-the same within the error of its arithmetic. Without a model, Q4_K, Q6_K, Q4_0 and Q8_0 are measured \
-with matrices of 4096 x 4096, and f16 and q8_0 caches. Measurements run in a child process: a value that crashes \
-or hangs the driver is reported, kept in the table, and not tried again.
+Measures kernel launches with other numbers of waves, tiles and parts than the defaults, for the formats and \
+shapes of a model. On AMD cards it also measures other variants of the kernel code, which ROCm's libhiprtc \
+compiles if it is installed. A value replaces a default if it is at least 3 % faster in two rounds and its \
+result is the same within the error of its arithmetic. Without a model, tune measures Q4_K, Q6_K, Q4_0 and \
+Q8_0 with matrices of 4096 x 4096, and f16 and q8_0 caches. Measurements run in a child process. A value that \
+crashes or hangs the driver is reported, recorded in the table, and not tried again.
 
-The table of a GPU is kept in $XDG_CACHE_HOME/rocmforge/tune and used by all commands from then on. \
-Entries hold until an update changes the kernels they were measured with. ROCFORGE_TUNING=off leaves the \
-table out.
+The table of a GPU is stored in $XDG_CACHE_HOME/rocmforge/tune. All later commands use it. An entry is valid \
+until an update changes the kernels with which it was measured. ROCFORGE_TUNING=off ignores the table.
 
-Exit codes: 0 measured, 1 the GPU cannot be used, 2 invalid input, 130 stopped by Ctrl-C; what was \
-measured until then is kept.
+Exit codes: 0 measured, 1 the GPU cannot be used, 2 invalid input, 130 stopped by Ctrl-C. A stopped run keeps \
+its results.
 
 Examples:
   rf-cli tune -m model.gguf
@@ -58,10 +57,10 @@ pub(crate) struct TuneArgs {
     filter: Option<String>,
     #[command(flatten)]
     model: ModelArgs,
-    /// Number of the GPU from `rf-cli devices`; the best one by default
+    /// Tune the GPU with number N in `rf-cli devices` [default: the best GPU]
     #[arg(long, value_name = "N")]
     device: Option<usize>,
-    /// Stop after 10 s, with shorter measurements: what matters most comes first
+    /// Stop after 10 s. Measurements are shorter, and the most important ones run first
     #[arg(long)]
     quick: bool,
     /// Measure every format, with matrices of 4096 x 4096
@@ -73,10 +72,10 @@ pub(crate) struct TuneArgs {
     /// Remove the table and measure nothing
     #[arg(long, conflicts_with_all = ["show", "quick", "all", "model", "hf_repo", "import", "export"])]
     reset: bool,
-    /// Write the table to this file and measure nothing
+    /// Write the table to FILE and measure nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "all", "model", "hf_repo"])]
     export: Option<PathBuf>,
-    /// Take the table from this file of the same kind of GPU and measure nothing
+    /// Read the table from FILE, exported for the same kind of GPU, and measure nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["export", "quick", "all", "model", "hf_repo"])]
     import: Option<PathBuf>,
 }
@@ -115,7 +114,7 @@ pub(crate) fn tune(arguments: &TuneArgs) -> Result<()> {
         Ok(table) => table,
         Err(error) => {
             if path.exists() {
-                terminal::warn(format_args!("{error}: all of it is measured again"));
+                terminal::warn(format_args!("{error}: everything is measured again"));
             }
             new_table(prober, &gpu)?
         }
@@ -150,7 +149,7 @@ fn show(path: &Path, gpu: &Gpu, export: Option<&Path>) -> Result<()> {
     };
     let Some(file) = export else { return print(&table) };
     rf_profile::replace_file(file, |out| write!(out, "{}", table.to_toml()))
-        .with_context(|| format!("{} is not written", file.display()))?;
+        .with_context(|| format!("cannot write '{}'", file.display()))?;
     terminal::note(format_args!("written: {}", file.display()));
     Ok(())
 }
@@ -194,7 +193,7 @@ fn subjects(arguments: &TuneArgs) -> Result<Vec<TuneSubject>> {
     // Refuses numbers of heads that no model has.
     Model::from_gguf(gguf)?;
     if subjects.is_empty() {
-        return Err(bad_input!("the file has no layers: rf-cli info shows what it has"));
+        return Err(bad_input!("the file has no layers: `rf-cli info` lists its contents"));
     }
     Ok(subjects)
 }
@@ -284,8 +283,8 @@ fn measure(
     let has_failed = |failure: &TuningFailure| plan.selects(&failure.knob, &failure.format);
     if is_none && !plan.failures.iter().any(has_failed) {
         return Err(bad_input!(
-            "no knob of this GPU and these formats contains the text: docs/gpu.md has all knobs; \
-             those of code need ROCm's libhiprtc"
+            "no knob or format to measure on this GPU contains the text: docs/gpu.md lists the \
+             knobs. Knobs of kernel code need ROCm's libhiprtc"
         ));
     }
     table.write(path)?;

@@ -1,4 +1,4 @@
-//! Lines of the log on a thread of their own: a server does not wait for a reader of stderr.
+//! A thread writes the lines of the log, so that a server does not wait for a reader of stderr.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,7 +22,7 @@ enum Message {
     Flush(SyncSender<()>),
 }
 
-/// During its lifetime, lines of the log are written by a thread, and dropped where nobody reads
+/// During its lifetime, a thread writes the lines of the log, and drops them if nobody reads
 /// them.
 pub(crate) struct Queue(());
 

@@ -42,7 +42,7 @@ fn written(span: &Span<'_>, page_tokens: usize) -> Range<usize> {
 }
 
 impl Region<'_> {
-    /// How [`Self::rope_append`] is dealt: the heads of pages, then those of queries.
+    /// The pieces of [`Self::rope_append`]: the heads of pages, then those of queries.
     pub(super) fn rope_append_deals(&self, op: &RopeAppend) -> [Deal; 2] {
         let (elements, head_dim) = (self.rows(op.q).data.len(), self.ropes[op.rope].rope.head_dim);
         let queries = Deal::new(elements / head_dim, row_ns(head_dim), self.threads);
@@ -78,7 +78,7 @@ impl Region<'_> {
         }
     }
 
-    /// How [`Self::append`] is dealt: the heads of the pages that the batch writes.
+    /// The pieces of [`Self::append`]: the heads of the pages that the batch writes.
     pub(super) fn append_deal(&self, k: ValueId, layer: usize) -> Deal {
         let shape = self.kv[layer].shape;
         let pages = self.batch.spans.iter().map(|span| written(span, shape.page_tokens).len());

@@ -1,7 +1,7 @@
 //! Mixture of experts: the matmuls of the selected experts.
 //!
 //! A batch reads each expert's matrix once: its rows are grouped by expert, and each group is a
-//! matmul of its own. One token runs a GEMV per selected expert. Gate and up are projections of one
+//! separate matmul. One token runs a GEMV per selected expert. Gate and up are projections of one
 //! step, so their rows are grouped and quantised once.
 
 use rf_graph::{ExpertMatMul, ExpertProjection, Graph, ValueId};

@@ -20,8 +20,8 @@ use super::region::{Region, Share};
 /// mostly shorter, and waking a thread takes about as long.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Members that a member wakes. Each of these wakes as many, so that no one wakes a large team
-/// alone.
+/// Members that a member wakes. Each of these wakes as many, so that no member has to wake a large
+/// team alone.
 const WAKES: usize = 2;
 
 /// The state that a team shares.
@@ -42,7 +42,7 @@ pub(super) struct Board {
     is_closed: AtomicBool,
 }
 
-/// A cache line of its own.
+/// A value that shares its cache line with no other, so that writes to others do not slow it down.
 #[repr(align(64))]
 struct Line<T>(T);
 
@@ -129,7 +129,7 @@ impl Board {
         }
     }
 
-    /// Sends the members home. No region is running.
+    /// Ends the threads of the members. No region is running.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.set_active(self.members());

@@ -79,16 +79,16 @@ impl<'a> Region<'a> {
 }
 
 /// The pieces of a phase that one member gets: an iterator over ranges of items. Some pieces are
-/// taken from the start, the others when they are asked for.
+/// assigned at the start, the others are taken one by one.
 pub(crate) struct Share<'a> {
     /// Index of the member in the team.
     pub(crate) member: usize,
     /// Index of the phase in the region.
     pub(crate) phase: usize,
     pub(super) deal: Deal,
-    /// Where further pieces are taken from.
+    /// The source of further pieces.
     pub(super) open: Option<&'a Pieces>,
-    /// Pieces that are taken and not handed out.
+    /// Pieces that are taken and not yet returned by the iterator.
     pub(super) claimed: Range<usize>,
     /// Number of pieces taken.
     pub(super) taken: usize,

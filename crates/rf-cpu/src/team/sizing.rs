@@ -1,10 +1,10 @@
 //! Chooses how many members of a team work.
 //!
 //! On a core that another program uses, too, the system runs a member half of the time. Whatever
-//! piece it has begun then waits for milliseconds, and so does the team: beside N busy cores of C,
-//! a team of C − N members is faster than one of C. How many cores are busy is not known. So the
-//! team compares how fast it is with more or fewer members, but only if the system says that
-//! members waited for a core: on an idle machine it stays whole and compares nothing.
+//! piece it has begun then waits for milliseconds, and so does the team: with N of C cores busy,
+//! a team of C − N members is faster than one of C. The number of busy cores is not known, so the
+//! team compares its speed with more and with fewer members. It does so only if the system reports
+//! that members waited for a core. On an idle machine all members work and nothing is compared.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const LOSS: f64 = 0.75;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Measures how fast a team is, and tells how many members should work.
+/// Measures the speed of a team, and chooses how many members work.
 #[derive(Debug)]
 pub(super) struct Sizing {
     members: usize,
@@ -77,8 +77,8 @@ impl Sizing {
         self.active
     }
 
-    /// Records a region that was estimated to take one thread `work_ns` and took `time`. Tells
-    /// whether members had to wait long for others in it. `delay` reads how long all members have
+    /// Records a region that was estimated to take one thread `work_ns` and took `time`. Returns
+    /// true if members had to wait long for others in it. `delay` reads how long all members have
     /// waited for a core so far.
     pub(super) fn record(
         &mut self,
@@ -113,7 +113,7 @@ impl Sizing {
             State::Compared { with, start, tried_other_side } => {
                 let is_down = now.active < with.active;
                 if now.rate > with.rate * if is_down { GAIN } else { 1.0 } {
-                    // On in this direction, if there is somewhere to go.
+                    // Continue in this direction, if there is a further number to try.
                     match self.beside(now.active, is_down) {
                         Some(active) => {
                             self.active = active;
@@ -176,7 +176,7 @@ impl Sizing {
 mod tests {
     use super::*;
 
-    /// Runs regions for `seconds` beside `busy` busy cores of as many as the team has members.
+    /// Runs regions for `seconds` while `busy` of the cores are busy. There is a core per member.
     /// Returns the share of the time with the fastest number of members.
     fn run(sizing: &mut Sizing, busy: usize, seconds: f64) -> f64 {
         let (mut time, mut best_time) = (0.0, 0.0);

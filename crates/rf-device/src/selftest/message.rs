@@ -10,7 +10,7 @@ use super::report::{CaseReport, SpeedReport};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SelftestPlan {
-    /// Only groups whose names contain this text, or if there are none, only such cases.
+    /// Selects groups whose names contain this text or, if none match, cases.
     pub filter: String,
     /// Cases of each group; all of them without a number.
     pub cases_per_group: Option<usize>,

@@ -26,7 +26,7 @@ const CODE_TRIAL_LIMIT: Duration = Duration::from_mins(6);
 pub struct TunePlan {
     /// Matrices and caches.
     pub subjects: Vec<TuneSubject>,
-    /// Only trials whose knob and format contain this text: `prefill`, `waves Q4_K`.
+    /// Selects trials whose knob and format contain this text, as in `prefill` or `waves Q4_K`.
     pub filter: String,
     /// Time of each of the four measurements of a trial.
     pub block: Duration,

@@ -127,7 +127,7 @@ const HOST_TO_HOST: c_int = 0;
 const HOST_TO_DEVICE: c_int = 1;
 const DEVICE_TO_HOST: c_int = 2;
 const DEVICE_TO_DEVICE: c_int = 3;
-/// By the addresses.
+/// The kind of copy that follows from the addresses.
 const DEFAULT: c_int = 4;
 
 /// Queues a copy.

@@ -18,7 +18,7 @@ enum Recorded {
     Never,
     /// Milliseconds since the start.
     At(f64),
-    /// In a capture, after so many nodes of the stream.
+    /// Recorded in a capture, after so many nodes of the stream.
     Captured {
         capture: u64,
         stream: u64,

@@ -39,7 +39,7 @@ const CHUNK: usize = 1024;
 pub(crate) struct Span {
     /// The position of the allocation among those of the launch.
     pub(crate) allocation: usize,
-    /// Its address.
+    /// Address of the allocation.
     pub(crate) base: u64,
     /// The first byte in it.
     pub(crate) start: usize,

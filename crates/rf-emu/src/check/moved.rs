@@ -1,4 +1,4 @@
-//! Which lanes were written after values moved between lanes.
+//! The lanes that count as written after values moved between lanes.
 
 use super::{operands::Operands, unwritten::Written};
 use crate::{

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Which registers of a wave were written.
+/// The registers of a wave that were written.
 #[derive(Debug)]
 pub(crate) struct Written {
     vector: Vec<u32>,

@@ -11,7 +11,7 @@ pub(super) struct Descriptor {
     pub(super) lds_bytes: u32,
     pub(super) scratch_bytes: u32,
     pub(super) kernarg_bytes: u32,
-    /// From the descriptor to the first instruction.
+    /// Offset of the first instruction from the descriptor.
     pub(super) entry_offset: i64,
     rsrc1: u32,
     rsrc2: u32,

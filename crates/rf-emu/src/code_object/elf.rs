@@ -29,7 +29,7 @@ pub(super) struct Image {
     /// The contents of all segments at their offsets, without relocation. What a segment has
     /// beyond its contents is zero, and not part of this.
     pub(super) bytes: Vec<u8>,
-    /// In order of their offsets, without overlap.
+    /// Segments in the order of their offsets, without overlap.
     pub(super) segments: Vec<Extent>,
     pub(super) relocations: Vec<Relocation>,
     symbols: Vec<Symbol>,

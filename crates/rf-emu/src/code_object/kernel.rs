@@ -88,7 +88,7 @@ pub enum UserSgpr {
 }
 
 impl UserSgpr {
-    /// In the order of registers, which is the order of the bits in the descriptor.
+    /// All values, in the order of registers, which is the order of the bits in the descriptor.
     const ALL: [Self; 7] = [
         Self::PrivateSegmentBuffer,
         Self::DispatchPtr,

@@ -10,12 +10,12 @@ use object::{Object as _, ObjectSection as _, read::elf::ElfFile64};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Which line of the source each instruction of a code object comes from. Code that is compiled
+/// The line of the source of each instruction of a code object. Code that is compiled
 /// without `-g` or `-gline-tables-only` has no lines.
 #[derive(Debug, Default)]
 pub struct SourceLines {
     files: Vec<String>,
-    /// In order of offsets.
+    /// Rows in the order of offsets.
     rows: Vec<LineRow>,
 }
 

@@ -1,10 +1,10 @@
-//! Public figures of cards.
+//! Published data of cards: compute units, clocks, memory.
 
 use serde::Deserialize;
 
 use crate::{Arch, Family};
 
-/// The public figures of a card.
+/// The published data of a card.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -41,7 +41,7 @@ pub enum CardsError {
     UnknownProcessor {
         /// The card.
         card: String,
-        /// Its processor.
+        /// Processor of the card.
         arch: String,
     },
     /// The list has no such card.

@@ -5,7 +5,7 @@ use super::{Card, Costs, Unit, UnitCycles, issue::TRANSCENDENTAL_CYCLES};
 /// The SIMDs of a compute unit.
 const SIMDS: u64 = 2;
 
-/// Constants that the figures of cards lack.
+/// Constants that the published data of cards lack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Assumptions {
     /// The share of the memory's bandwidth that kernels reach. The default is fitted to published

@@ -40,7 +40,7 @@ pub struct InstructionCost {
     pub source: Option<String>,
     /// The unit that executes it.
     pub unit: Unit,
-    /// How often waves executed it.
+    /// Number of executions by waves.
     pub executions: u64,
     /// The cycles for which these executions occupied the unit.
     pub cycles: u64,

@@ -1,4 +1,4 @@
-//! What memory instructions access: lines of caches, banks of LDS.
+//! The traffic of memory instructions: lines of caches, banks of LDS.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ impl Accesses {
 /// The accesses of a launch, or of the workgroups that one thread runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traffic {
-    /// By slot.
+    /// Accesses of each slot.
     pub(crate) accesses: Vec<Accesses>,
     /// The lines of global memory that the launch touched.
     lines: LineSet,

@@ -1,4 +1,4 @@
-//! Which launches are possible.
+//! Checks that a launch is possible.
 
 use super::{dispatch::Launch, program::Program, slot::NO_SLOT};
 use crate::{

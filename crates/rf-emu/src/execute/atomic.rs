@@ -1,4 +1,4 @@
-//! How atomic instructions change memory.
+//! Atomic instructions: their changes of memory.
 
 use super::float;
 use crate::isa::op::AtomicOp;

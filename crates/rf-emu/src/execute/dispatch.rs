@@ -178,7 +178,7 @@ impl Program {
         Ok(group.counters)
     }
 
-    /// The waves of a workgroup in their initial state, in place of those that ended.
+    /// The waves of a workgroup in their initial state, instead of those that ended.
     fn waves(
         &self,
         launch: &Launch,

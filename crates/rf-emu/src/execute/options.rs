@@ -1,4 +1,4 @@
-//! How to run a launch, and what it counts.
+//! The options of a launch, and its counters.
 
 use crate::{
     check::Checks,
@@ -6,7 +6,7 @@ use crate::{
     isa::op::{Op, ValuOp},
 };
 
-/// How to run a launch.
+/// The options of a launch.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Options {
@@ -40,7 +40,7 @@ impl Default for Options {
     }
 }
 
-/// How many instructions waves executed, by class.
+/// The number of executed wave instructions, by class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {

@@ -9,7 +9,7 @@ use super::options::Random;
 #[derive(Debug)]
 pub(super) struct Aside<S> {
     pub(super) state: S,
-    /// Where it waits; unknown if it only ran long without a store.
+    /// The place where the workgroup waits; unknown if it only ran long without a store.
     pub(super) wait: Option<Wait>,
     /// The version of memory before it was found to wait.
     pub(super) version: u64,

@@ -5,7 +5,7 @@
 
 use super::wave::FloatMode;
 
-/// Where results are rounded to; the numbers are those of the MODE register.
+/// The direction of rounding; the numbers are those of the MODE register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// To the nearest value, ties to the even one.
@@ -20,7 +20,7 @@ pub(crate) enum Rounding {
 pub(crate) struct FloatFormat {
     /// The bits of a value.
     bits: u32,
-    /// Those of the mantissa that are stored.
+    /// Stored bits of the mantissa.
     mantissa: u32,
 }
 

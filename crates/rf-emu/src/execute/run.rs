@@ -30,7 +30,7 @@ pub(crate) struct Runs {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) length: u32,
-    /// Those that are more than hints, with their places in the run.
+    /// Instructions that are more than hints, with their places in the run.
     steps: Vec<(Simple, u32)>,
     /// The slot after the last one.
     pub(crate) next: u32,

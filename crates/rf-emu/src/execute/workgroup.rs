@@ -1,4 +1,4 @@
-//! One workgroup: its waves take turns on one thread.
+//! One workgroup: its waves run alternately on one thread.
 
 use super::{
     control::{self, Flow},

@@ -1,4 +1,4 @@
-//! What instructions do, independent of family and encoding.
+//! The operations of instructions, independent of family and encoding.
 
 macro_rules! operations {
     ($(#[$doc:meta])* $name:ident { $($op:ident)* }) => {
@@ -327,9 +327,9 @@ pub enum DsOp {
 /// The operation of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// On scalars, or control.
+    /// An operation on scalars, or control.
     Salu(SaluOp),
-    /// On vectors.
+    /// An operation on vectors.
     Valu(ValuOp),
     /// A comparison of vectors.
     Compare(Compare),

@@ -20,7 +20,7 @@ pub struct Feed<'a> {
 /// Tokens whose logits are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
-    /// None: the tokens are only added to the cache.
+    /// No rows: the tokens are only added to the cache.
     None,
     /// The first token.
     First,

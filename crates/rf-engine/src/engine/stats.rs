@@ -6,11 +6,11 @@
 pub struct PrefixCacheStats {
     /// Tokens of prompts that were looked up.
     pub lookup_tokens: u64,
-    /// Those of them that were found.
+    /// Tokens that were found, of those looked up.
     pub found_tokens: u64,
     /// Recurrent states on the device, from which a sequence can begin.
     pub device_states: usize,
-    /// Such states in host memory.
+    /// Recurrent states in host memory, from which a sequence can begin.
     pub host_states: usize,
     /// Bytes of host memory that hold states.
     pub host_state_bytes: u64,

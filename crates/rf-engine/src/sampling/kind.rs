@@ -27,7 +27,7 @@ pub enum SamplerKind {
 }
 
 impl SamplerKind {
-    /// All of them, in llama.cpp's order, which is the default.
+    /// All samplers in llama.cpp's order, which is the default.
     pub const ALL: [Self; 9] = [
         Self::Penalties,
         Self::Dry,
@@ -92,7 +92,11 @@ impl FromStr for SamplerKind {
         let known = Self::ALL.into_iter().find(|kind| kind.name() == plain);
         known.ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|kind| kind.name()).collect();
-            format!("unknown sampler '{}': known are {}", name.escape_debug(), names.join(", "))
+            format!(
+                "unknown sampler '{}': the samplers are {}",
+                name.escape_debug(),
+                names.join(", ")
+            )
         })
     }
 }

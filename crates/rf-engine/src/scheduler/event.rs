@@ -56,7 +56,7 @@ pub enum Event {
     Started {
         /// Tokens of the prompt.
         prompt_tokens: usize,
-        /// Those of them that are in the prefix cache.
+        /// Prompt tokens that are in the prefix cache.
         cached_tokens: usize,
         /// Seed of choice 0; choice `i` uses `seed + i`.
         seed: u64,
@@ -64,7 +64,7 @@ pub enum Event {
     /// The log probabilities of the prompt's tokens except the first one, if requested. It comes
     /// before the first token.
     Prompt {
-        /// One per token.
+        /// Log probabilities, one per token.
         logprobs: Vec<TokenLogprob>,
     },
     /// A token was generated.
@@ -76,7 +76,7 @@ pub enum Event {
         /// Text that is now certain: whole characters that cannot begin a stop string. May be
         /// empty.
         text: String,
-        /// Its log probability, if requested.
+        /// Log probability of the token, if requested.
         logprob: Option<TokenLogprob>,
     },
     /// A choice ended.

@@ -161,7 +161,7 @@ impl Handle {
         SchedulerStats { waiting: stats.waiting + queued, ..stats }
     }
 
-    /// Refuses further requests and tells the thread to end.
+    /// Refuses further requests and ends the thread.
     pub(super) fn close(&self) {
         let mut sender = self.shared.sender.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = sender.take() {
@@ -177,7 +177,8 @@ impl Shared {
         self.queued.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Publishes the statistics. Their waiting sequences are those that have started before.
+    /// Publishes the statistics. Their waiting sequences are preempted ones; requests that have not
+    /// started are counted in `queued`.
     pub(super) fn publish(&self, stats: &SchedulerStats) {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = *stats;
     }

@@ -40,8 +40,8 @@ impl PromptLogprobs {
         Self { count, found: Vec::new() }
     }
 
-    /// Adds what the logits of token `position` tell of the next one. A position that was computed
-    /// before, because the sequence was preempted, adds nothing.
+    /// Adds the log probability of the token after `position`, from the logits. A position that was
+    /// computed before, because the sequence was preempted, adds nothing.
     pub(super) fn add(&mut self, position: usize, logits: &[f32], next: u32) {
         if position == self.found.len() {
             self.found.push(TokenLogprob::new(logits, next, self.count));
@@ -80,7 +80,7 @@ pub(super) struct Sequence {
     replayed_tokens: usize,
     /// Drafted tokens so far.
     drafted_tokens: usize,
-    /// Those of them that were generated.
+    /// Drafted tokens that were accepted.
     accepted_tokens: usize,
     /// Log probabilities of the prompt, until they are sent.
     pub(super) prompt_logprobs: Option<PromptLogprobs>,

@@ -41,7 +41,7 @@ struct PromptRows {
     sequence: usize,
     /// Index of the first output in the batch.
     output: usize,
-    /// Their positions.
+    /// Positions of the tokens.
     positions: Range<usize>,
 }
 
@@ -82,7 +82,7 @@ impl Computed {
 /// drafted ones.
 pub(super) struct Output<'a> {
     computed: &'a Computed,
-    /// Those of the whole batch.
+    /// Logits of the whole batch.
     logits: &'a mut [f32],
     /// Index of the first row.
     first: usize,

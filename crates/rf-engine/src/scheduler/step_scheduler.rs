@@ -68,7 +68,7 @@ pub struct StepScheduler {
     waiting: Waiting,
     /// Ascending by rank.
     running: Vec<Sequence>,
-    /// The first waiting sequence does not fit until a sequence gives pages back.
+    /// The first waiting sequence does not fit until a sequence releases pages.
     is_blocked: bool,
     drafter: Drafter,
     stats: SchedulerStats,

@@ -20,7 +20,7 @@ pub enum SubmitError {
     EmptyPrompt,
     /// The prompt fits neither now nor later.
     #[error(
-        "the prompt has {prompt_tokens} tokens and there is room for {most_tokens}; use a shorter \
+        "the prompt has {prompt_tokens} tokens, but there is room for {most_tokens}: use a shorter \
          prompt, or a larger context and KV cache"
     )]
     PromptTooLong {

@@ -142,7 +142,7 @@ impl DraftLengths {
 struct Outcome {
     /// Tokens of the batch and the one after it.
     tokens: f64,
-    /// The time that the draft takes, beside that of a batch without one.
+    /// The time of the draft, in addition to that of a batch without one.
     more_us: f64,
 }
 

@@ -186,7 +186,6 @@ fn a_context_beyond_the_limit_of_a_model_is_refused() {
     };
     assert!(model.memory_need(&ReferenceBackend, &options(64)).is_ok());
     let error = model.memory_need(&ReferenceBackend, &options(65)).unwrap_err();
-    let message = "a context of 65 tokens is more than the 64 that this model is supported with: \
-                   reduce it";
+    let message = "a context of 65 tokens is not supported: the maximum for this model is 64";
     assert_eq!(error.to_string(), message);
 }

@@ -193,7 +193,7 @@ impl Extent {
         }
     }
 
-    /// One of them applies.
+    /// The measure of an alternative: one of the two schemas applies.
     fn or(self, other: Self) -> Self {
         Self {
             alternatives: self.alternatives.saturating_add(other.alternatives),

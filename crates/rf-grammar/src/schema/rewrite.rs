@@ -49,7 +49,7 @@ fn remove_annotations(schema: &mut Value) {
     children_mut(schema).into_iter().for_each(remove_annotations);
 }
 
-/// A part of a schema as a schema of its own: references to the whole still find it.
+/// A part of a schema as a separate schema: references to the whole still find it.
 pub(crate) fn part_of(part: &Value, root: &Value) -> Value {
     let mut part = part.clone();
     if !has_references(&part) {

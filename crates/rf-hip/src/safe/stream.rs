@@ -131,7 +131,7 @@ impl Stream {
         unsafe { self.queue_kernel(function, config, params, false) }
     }
 
-    /// As [`Stream::launch`], but the kernel may start before earlier kernels of the stream end:
+    /// Like [`Stream::launch`], but the kernel may start before earlier kernels of the stream end:
     /// CUDA's programmatic dependent launch. Where the runtime has no such launch, as on AMD, the
     /// kernel starts after them.
     ///

@@ -11,7 +11,7 @@ pub(crate) type Status = c_int;
 pub(crate) const SUCCESS: Status = 0;
 pub(crate) const OUT_OF_MEMORY: Status = 2;
 pub(crate) const NO_DEVICE: Status = 100;
-/// Also returned by HIP 5's `hipInit` if there is no device.
+/// The device number is invalid. HIP 5's `hipInit` also returns this if there is no device.
 pub(crate) const INVALID_DEVICE: Status = 101;
 /// The flags of an existing context cannot change.
 pub(crate) const CONTEXT_ACTIVE: Status = 708;

@@ -40,14 +40,14 @@ pub(super) struct GraphAnalysis {
 /// The forms in which a value is stored for the matmuls that read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct OperandForm {
-    /// Those for one row.
+    /// Forms for one row.
     one: Forms,
-    /// Those for two rows.
+    /// Forms for two rows.
     two: Forms,
-    /// Those for 3 to `few_tokens` rows.
+    /// Forms for 3 to `few_tokens` rows.
     few: Forms,
     few_tokens: usize,
-    /// Those for more rows.
+    /// Forms for more rows.
     many: Forms,
     /// Columns of a row. A value that the experts of each slot read has several rows per token.
     pub(super) columns: usize,
@@ -66,20 +66,20 @@ pub(super) struct OperandForm {
 /// Forms of a left operand.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Forms {
-    /// As int8 with a scale per block.
+    /// Stored as int8 with a scale per block.
     pub(super) q8: bool,
-    /// As f32.
+    /// Stored as f32.
     pub(super) f32: bool,
-    /// As f16 with a scale per row.
+    /// Stored as f16 with a scale per row, in this order of columns.
     pub(super) f16: Option<ColumnOrder>,
 }
 
 /// The order of the columns of f16.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ColumnOrder {
-    /// That in which weights are unpacked.
+    /// The order in which weights are unpacked.
     Unpacked,
-    /// Their own.
+    /// The order of the columns themselves.
     Natural,
 }
 

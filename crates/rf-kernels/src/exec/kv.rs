@@ -1,8 +1,8 @@
 //! The KV cache and the recurrent states in device memory.
 //!
-//! The pages of a layer lie one after the other: attention reads neighbouring pages, and so few
-//! pages of the memory's address translation. A page of the engine is one such page in each layer
-//! of its group. Recurrent states are read once per step, so a page of them has all layers.
+//! The pages of a layer are adjacent in memory, so attention needs few entries of the address
+//! translation. A page of the engine is one such page in each layer of its group. Recurrent states
+//! are read once per step, so a page of them has the states of all layers.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub(super) struct KvPlan {
     layers: Vec<LayerPlan>,
     /// Byte offset of each recurrent state in a page.
     state_offsets: Vec<usize>,
-    /// By [`PageGroup::index`].
+    /// Bytes of a page of each group, indexed by [`PageGroup::index`].
     page_bytes: [usize; 3],
     /// Pages of each group after those of the layout, by [`PageGroup::index`].
     spare_pages: [usize; 3],
@@ -116,8 +116,8 @@ impl KvPlan {
         self.layout.num_pages.of(group).saturating_add(self.spare_pages[group.index()])
     }
 
-    /// Adds pages after those of the layout, which kernels write and no sequence owns: those of
-    /// tokens, and one for a state that is saved.
+    /// Adds spare pages after those of the layout. Kernels write them and no sequence owns them:
+    /// pages of tokens, and one page for a saved state.
     pub(super) fn with_spare_pages(self, pages: impl Fn(PageGroup) -> usize) -> Self {
         let spare_pages = PageGroup::ALL.map(|group| match group {
             PageGroup::State => usize::from(!self.state_offsets.is_empty()),

@@ -18,7 +18,7 @@ use crate::params::{Address, PassStampParams, RowMemory as _, StoreRowsParams};
 pub(super) const MAX_GRAPH_LAUNCHES: usize = 149;
 
 /// Launches of the first of several graphs. A device may start when the host has queued a whole
-/// graph, and the host queues the next one meanwhile.
+/// graph, and at the same time the host queues the next one.
 const FIRST_GRAPH_LAUNCHES: usize = 24;
 
 /// The steps that share their launches.
@@ -37,7 +37,7 @@ pub(super) struct StepLaunches {
     pub(super) input: Recording,
     pub(super) ops: Recording,
     pub(super) output: Recording,
-    /// Ends of the parts of `ops` that are graphs of their own, but for the last one.
+    /// Ends of the parts of `ops` that are separate graphs, except the last part.
     pub(super) cuts: Vec<usize>,
     pub(super) result: ResultPlan,
 }

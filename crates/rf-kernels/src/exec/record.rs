@@ -1,4 +1,4 @@
-//! From ops to launches: the kernels for a batch of some shape, in order.
+//! Translates ops into launches: the kernels for a batch of some shape, in order.
 //!
 //! For a batch of one row a fused op is one launch. The number of launches bounds the speed of
 //! decode. For several rows, a matmul with an epilogue is two launches, the matmul kernel and the
@@ -71,7 +71,7 @@ struct Recorder<'a> {
 enum Slots {
     /// The experts of a route.
     Route(ValueId),
-    /// All heads of every token, as many as this says.
+    /// All heads of every token; the field is their number.
     Heads(usize),
 }
 

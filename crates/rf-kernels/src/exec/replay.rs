@@ -29,7 +29,7 @@ use super::launches::{Key, StepLaunches};
 /// Recorded steps that are kept, with their graphs: those used last.
 const MAX_STEPS: usize = 16;
 
-/// Attempts to capture a step. One fails if another thread waits for the device meanwhile.
+/// Attempts to capture a step. An attempt fails if another thread waits for the device meanwhile.
 const MAX_CAPTURES: u32 = 3;
 
 /// A step whose launches are kept.

@@ -76,7 +76,7 @@ pub(super) struct StepSizes {
     max_pages: usize,
     /// Elements of the rows of a stage's [`rf_graph::Op::Input`] ops.
     input_floats: usize,
-    /// Groups with pages: each has records of spans and page numbers of its own.
+    /// Groups with pages: each has its own records of spans, and page numbers.
     groups: &'static [PageGroup],
 }
 

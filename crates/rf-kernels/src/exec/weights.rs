@@ -13,7 +13,8 @@ const STAGING_BYTES: usize = 32 << 20;
 /// The memory of all weights of a program.
 pub(super) struct Weights {
     memory: DeviceBuffer<u8>,
-    /// By [`WeightId::index`].
+    /// The power of two by which each weight is multiplied before it becomes f16, indexed by
+    /// [`WeightId::index`].
     half_units: Vec<f32>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Embedded {
     /// The target of the unit's object from which this one is a difference; otherwise it is one
     /// from nothing.
     base: Option<&'static str>,
-    /// From `rf_kernels_build::packed`.
+    /// Objects packed by `rf_kernels_build::packed`.
     packed: &'static [u8],
 }
 

@@ -99,7 +99,7 @@ params! {
         glu: Halves,
         /// The activation of the gated unit: `RfActivation`.
         activation: u32,
-        /// Workgroups that share the tiles of an f16 matmul that are left after the rounds.
+        /// Workgroups that share the remaining tiles of an f16 matmul after the full rounds.
         sharers: u32,
     }
 }
@@ -166,7 +166,7 @@ impl MatmulDevice {
         }
     }
 
-    /// Returns true if a workgroup may have this much dynamic LDS, beside a few static values.
+    /// Returns true if a workgroup may have this much dynamic LDS besides a few static values.
     pub(super) fn has_lds(self, dynamic_bytes: u32) -> bool {
         const STATIC_BYTES: u32 = 1024;
         dynamic_bytes == 0 || dynamic_bytes + STATIC_BYTES <= self.lds_bytes

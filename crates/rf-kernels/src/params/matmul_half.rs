@@ -13,11 +13,11 @@ const MIN_WIDE_COLUMNS: u32 = 2048;
 /// A tile of 128 rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HalfTile {
-    /// By 256 tokens.
+    /// Tiles of 256 tokens.
     Wide,
-    /// By 128 tokens.
+    /// Tiles of 128 tokens.
     Middle,
-    /// By 64 tokens, for `wgmma`.
+    /// Tiles of 64 tokens, for `wgmma`.
     Narrow,
 }
 

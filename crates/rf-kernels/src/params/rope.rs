@@ -51,7 +51,7 @@ params! {
         v: *const f32,
     }
 
-    /// Keys and values on their way to the cache, and what is done to queries and keys before
+    /// Keys and values to append to the cache, and what is done to queries and keys before
     /// attention: rope(norm(x)). The norms are per head, x / √(mean(x²) + eps) · w, and optional.
     struct NewHeads {
         /// The RoPE.

@@ -82,7 +82,7 @@ impl Reader<'_> {
             Some(value) => value
                 .as_f64()
                 .map(Some)
-                .ok_or_else(|| self.error(&format!("{metric} of '{name}' is no number"))),
+                .ok_or_else(|| self.error(&format!("{metric} of '{name}' is not a number"))),
         };
         let hardware = hardware(about.get("hardware"));
         let on_gpu = match metadata.get("backend") {
@@ -145,7 +145,7 @@ impl Reader<'_> {
     }
 
     fn object<'v>(&self, value: &'v Value, what: &str) -> Result<&'v Map<String, Value>, Error> {
-        value.as_object().ok_or_else(|| self.error(&format!("{what} is no object")))
+        value.as_object().ok_or_else(|| self.error(&format!("{what} is not an object")))
     }
 
     fn error(&self, reason: &str) -> Error {
@@ -247,10 +247,10 @@ mod tests {
     fn other_files_are_errors_with_the_reason() {
         for (text, reason) in [
             ("{}", "no baseline file"),
-            ("[1]", "the file is no object"),
-            (r#"{"baselines": 3}"#, "baselines is no object"),
+            ("[1]", "the file is not an object"),
+            (r#"{"baselines": 3}"#, "baselines is not an object"),
             (r#"{"baselines": {"a": {}}}"#, "'a' has no figure"),
-            (r#"{"baselines": {"a": {"avg_ms": "fast"}}}"#, "avg_ms of 'a' is no number"),
+            (r#"{"baselines": {"a": {"avg_ms": "fast"}}}"#, "avg_ms of 'a' is not a number"),
             (r#"{"timestamp": "x", "baselines": {"a": {"avg_ms": 1}}}"#, "timestamp"),
         ] {
             let error = BaselineSet::from_json(text, "t").unwrap_err().to_string();

@@ -35,7 +35,7 @@ pub(super) struct Search<const G: usize, const SUB: usize> {
 pub(super) enum Signs {
     /// The points have signs.
     InPoints,
-    /// One bit per value.
+    /// One sign bit per value.
     Free,
     /// Seven bits per eight values, of which an even number is negative.
     Even,

@@ -24,9 +24,9 @@ const NOISE: f32 = 4e-6;
 pub(super) struct Affine {
     pub(super) d: F16Le,
     pub(super) dmin: F16Le,
-    /// One per sub-block. The rest is 0 if there are fewer than 16.
+    /// The scale of each sub-block. The rest is 0 if there are fewer than 16.
     pub(super) scales: [u8; 16],
-    /// One per sub-block, as `scales`.
+    /// The minimum of each sub-block, in the order of `scales`.
     pub(super) mins: [u8; 16],
     pub(super) levels: [u8; SUPER],
 }

@@ -36,7 +36,7 @@ impl<'t> Run<'t> {
                 };
                 self.call_macro(&tree.callers[index], frame, arguments, None)
             }
-            _ => Err(Error::failed(format!("a value of type {} is no function", callee.kind()))),
+            _ => Err(Error::failed(format!("a value of type {} is not a function", callee.kind()))),
         }
     }
 
@@ -47,7 +47,7 @@ impl<'t> Run<'t> {
                 let mut entries = IndexMap::new();
                 for base in std::mem::take(&mut arguments.positional) {
                     let Value::Map(map) = base else {
-                        return Err(Error::failed(format!("{} is no mapping", base.kind())));
+                        return Err(Error::failed(format!("a {} is not a mapping", base.kind())));
                     };
                     self.meter.allocate_list(map.entries.len() * 3)?;
                     entries.extend(map.entries.iter().map(|(key, v)| (key.clone(), v.clone())));
@@ -61,7 +61,7 @@ impl<'t> Run<'t> {
                 let mut fields = HashMap::new();
                 for base in std::mem::take(&mut arguments.positional) {
                     let Value::Map(map) = base else {
-                        return Err(Error::failed(format!("{} is no mapping", base.kind())));
+                        return Err(Error::failed(format!("a {} is not a mapping", base.kind())));
                     };
                     self.meter.allocate(map.entries.len().saturating_mul(VARIABLE_BYTES))?;
                     for (key, value) in &map.entries {
@@ -242,7 +242,7 @@ impl<'t> Run<'t> {
     /// The items, keys or values of a mapping.
     pub(super) fn pairs(&self, value: &Value, part: &str) -> Result<Value, Error> {
         let Value::Map(map) = value else {
-            return Err(Error::failed(format!("{} is no mapping", value.kind())));
+            return Err(Error::failed(format!("a {} is not a mapping", value.kind())));
         };
         let per_entry = if part == "items" { 4 } else { 1 };
         self.meter.allocate_list(map.entries.len().saturating_mul(per_entry))?;

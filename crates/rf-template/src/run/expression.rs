@@ -286,7 +286,7 @@ impl<'t> Run<'t> {
             *bound = match self.value(part)? {
                 Value::None => None,
                 number => Some(number.as_int().ok_or_else(|| {
-                    Error::failed(format!("a {} is no bound of a slice", number.kind()))
+                    Error::failed(format!("a {} cannot be the bound of a slice", number.kind()))
                 })?),
             };
         }

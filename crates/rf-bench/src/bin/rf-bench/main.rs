@@ -20,11 +20,11 @@ use crate::options::Options;
 #[command(
     name = "cargo xtask bench",
     args_conflicts_with_subcommands = true,
-    about = "Measure speed, compare with baselines and engines"
+    about = "Measure speed; compare with baselines, revisions and other engines"
 )]
 struct Cli {
-    /// Checkout whose benchmarks/ and target/ are used [default: the checkout that cargo started
-    /// this program from, else the current folder]
+    /// Use benchmarks/ and target/ of the checkout DIR [default: the checkout from which cargo
+    /// started this program, else the current folder]
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     root: Option<PathBuf>,
     #[command(subcommand)]
@@ -35,7 +35,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure `rf-cli serve` under load, and llama-server in turns
+    /// Measure `rf-cli serve` under load, alternating with llama-server
     Serve(Box<serve::ServeOptions>),
     /// Serve the measurements of a paired comparison over stdin and stdout
     #[command(hide = true)]

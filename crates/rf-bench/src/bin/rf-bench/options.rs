@@ -14,10 +14,10 @@ use rocmforge::device::Isa;
 /// Options of a measurement, its baselines and its output.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Results are of this machine; benchmarks/README.md describes the measurement.
+Results are valid for this machine only. benchmarks/README.md describes the measurement.
 
 Exit code: 0 no regression; 1 a regression or a missed target; 2 an error; 3 no regression,
-but an inconclusive benchmark (noise or CPU contention); 130 ended by Ctrl-C: complete
+but an inconclusive benchmark (noise or CPU contention); 130 ended by Ctrl-C, complete
 measurements are printed and kept.
 
 Examples:
@@ -49,14 +49,15 @@ pub(crate) struct Options {
     /// Measure this backend
     #[arg(long, alias = "device", value_enum, value_name = "BACKEND", default_value_t = BackendName::Cpu)]
     pub(crate) backend: BackendName,
-    /// Measure this model in the suite inference; repeat for --peer [default: the demo model]
+    /// Measure the model FILE in the suite inference (repeatable with --peer) [default: the demo
+    /// model]
     #[arg(short, long, value_name = "FILE", env = "ROCFORGE_TEST_MODEL", hide_env_values = true)]
     pub(crate) model: Vec<PathBuf>,
     /// Use N CPU threads [default: one per physical core]
     #[arg(short, long, value_name = "N", value_parser = at_least_one)]
     pub(crate) threads: Option<usize>,
-    /// Use this CPU instruction set [default: the best one available]
-    #[arg(long, alias = "tier", value_name = "NAME")]
+    /// Compute with this ISA [default: the best available one]
+    #[arg(long, alias = "tier", value_name = "ISA")]
     pub(crate) isa: Option<String>,
 
     /// Write the results to FILE [default: `benchmarks/baselines/<hardware>.json`]
@@ -78,7 +79,8 @@ pub(crate) struct Options {
     /// Add the run to benchmarks/records/
     #[arg(long, help_heading = "Baselines")]
     pub(crate) record: bool,
-    /// Compare in turns with another build: a git revision (built first) or an rf-bench binary
+    /// Compare with another build, alternating measurements: a git revision, which is built first,
+    /// or an rf-bench binary
     #[arg(
         long,
         value_name = "REV|BINARY",
@@ -86,7 +88,7 @@ pub(crate) struct Options {
         help_heading = "Paired comparison"
     )]
     pub(crate) against: Option<String>,
-    /// Judge the build REV|BINARY with --against [default: this build]
+    /// Compare the build REV|BINARY with that of --against [default: this build]
     #[arg(
         long,
         value_name = "REV|BINARY",
@@ -94,7 +96,7 @@ pub(crate) struct Options {
         help_heading = "Paired comparison"
     )]
     pub(crate) head: Option<String>,
-    /// End --against after MINUTES [default: 9; 4 with --quick]
+    /// Stop the comparison of --against after MINUTES [default: 9; 4 with --quick]
     #[arg(
         long,
         value_name = "MINUTES",
@@ -128,25 +130,25 @@ pub(crate) struct Options {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Comparison with another engine")]
 pub(crate) struct PeerOptions {
-    /// Measure another engine and this one in turns
+    /// Compare with another engine, alternating measurements
     #[arg(long, value_enum, value_name = "ENGINE", conflicts_with_all = PLAIN_ONLY)]
     pub(crate) peer: Option<PeerName>,
-    /// Use this Python with llama-cpp-python [default: the one of --peer-install]
+    /// Use PYTHON, which has llama-cpp-python [default: the Python of --peer-install]
     #[arg(long, value_name = "PYTHON", requires = "peer", conflicts_with = "peer_bench")]
     pub(crate) peer_python: Option<PathBuf>,
-    /// Use this llama-bench, or with --peer rocmforge the rf-bench of another build
+    /// Use the llama-bench PROGRAM, or with --peer rocmforge the rf-bench of another build
     #[arg(long, value_name = "PROGRAM", requires = "peer")]
     pub(crate) peer_bench: Option<PathBuf>,
     /// Build llama-cpp-python in a virtual environment under target/ first (takes minutes)
     #[arg(long, requires = "peer", conflicts_with_all = ["peer_python", "peer_bench"])]
     pub(crate) peer_install: bool,
-    /// Process a prompt of N tokens; 0 for none
+    /// Measure prefill of N tokens; 0 for none
     #[arg(short, long, value_name = "N", default_value_t = 512)]
     pub(crate) prompt: usize,
-    /// Generate N tokens; 0 for none
+    /// Measure decode of N tokens; 0 for none
     #[arg(short = 'n', long, value_name = "N", default_value_t = 64)]
     pub(crate) generate: usize,
-    /// Start at a depth of N tokens
+    /// Measure at depth N: with N tokens in the context
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub(crate) depth: usize,
     /// Run each engine N times, each in a fresh process

@@ -25,12 +25,12 @@ use crate::{
 /// Options of a benchmark of servers.
 #[derive(Args, Debug)]
 #[command(
-    about = "Measure `rf-cli serve` under load, and llama-server in turns",
+    about = "Measure `rf-cli serve` under load, alternating with llama-server",
     after_help = "\
-Both servers get the same prompts of random tokens; answers are greedy and not ended by the model.
-The first token counts from when a request was due, so that an open loop measures the queue, too.
+Both servers get the same prompts of random tokens. Answers are greedy and have their full length.
+TTFT counts from the time at which a request was due, so an open loop includes the queue.
 
-Exit code: 0 measured; 2 an error; 130 ended by Ctrl-C: complete runs are printed.
+Exit code: 0 measured; 2 an error; 130 ended by Ctrl-C, complete runs are printed.
 
 Examples:
   cargo xtask bench serve
@@ -40,25 +40,26 @@ Examples:
   cargo xtask bench serve --json-schema '{\"type\": \"array\", \"minItems\": 1000}'"
 )]
 pub(crate) struct ServeOptions {
-    /// Serve this model [default: the demo model]
+    /// Serve the model FILE [default: the demo model]
     #[arg(short, long, value_name = "FILE", env = "ROCFORGE_TEST_MODEL", hide_env_values = true)]
     model: Option<PathBuf>,
-    /// Loads: a number of clients, or requests per second as in 0.5/s; several separated by commas
+    /// Apply these loads, separated by commas: a number of clients, or requests per second as in
+    /// 0.5/s
     #[arg(short, long, value_name = "LOAD,…", value_delimiter = ',', default_value = "1,8")]
     load: Vec<Arrivals>,
     /// Send N requests per run [default: two for each client, at least 4]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     requests: Option<usize>,
-    /// Tokens of a prompt after the shared ones
+    /// Send prompts of N tokens after the shared ones
     #[arg(short, long, value_name = "N", default_value_t = 256, value_parser = at_least_one)]
     prompt: usize,
-    /// Tokens at the beginning of prompts that all requests of a run share
+    /// Begin the prompts of a run with N shared tokens
     #[arg(long, value_name = "N", default_value_t = 0)]
     shared_prefix: usize,
-    /// Tokens of an answer
+    /// Generate N tokens per answer
     #[arg(short = 'n', long, value_name = "N", default_value_t = 128, value_parser = at_least_one)]
     generate: usize,
-    /// Run every load N times on each server, in turns
+    /// Run every load N times on each server, alternating the servers
     #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
     repetitions: usize,
     /// Constrain answers to this JSON schema, which must allow answers of N tokens
@@ -70,10 +71,11 @@ pub(crate) struct ServeOptions {
     /// Use N CPU threads [default: one per physical core]
     #[arg(short, long, value_name = "N", value_parser = at_least_one)]
     threads: Option<usize>,
-    /// Use this rf-cli [default: the one beside this program, which `cargo xtask` builds]
+    /// Measure the rf-cli PROGRAM [default: the one in the folder of this program, which `cargo
+    /// xtask` builds]
     #[arg(long, value_name = "PROGRAM")]
     server: Option<PathBuf>,
-    /// Measure this llama-server in turns
+    /// Also measure the llama-server PROGRAM, alternating with rf-cli
     #[arg(long, value_name = "PROGRAM")]
     peer_server: Option<PathBuf>,
     /// Print the results in this format

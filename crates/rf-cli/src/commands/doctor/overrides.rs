@@ -107,7 +107,7 @@ impl Situation<'_> {
             Some(right) => format!("export HSA_OVERRIDE_GFX_VERSION={right}"),
             None => "unset it: no other architecture replaces this card".to_owned(),
         };
-        Check::fail(format!("{set}, whose code is wrong for it"), cure)
+        Check::fail(format!("{set}, but code for that architecture is wrong for the card"), cure)
     }
 
     /// Returns true if a card runs without an override.

@@ -20,29 +20,29 @@ use crate::{hub, loading, terminal};
 /// The models, and when they are unloaded.
 #[derive(Debug, Args)]
 pub(super) struct ServedModelArgs {
-    /// Serve this model file, in GGUF format (any part of a split one; repeatable) [default: the
-    /// built-in demo model]
+    /// Serve the GGUF model FILE. For a split model, name any of its parts (repeatable) [default:
+    /// the built-in demo model]
     #[arg(short, long, value_name = "FILE")]
     model: Vec<PathBuf>,
     #[arg(
         help = "Serve this model of the Hugging Face hub, downloaded unless it is cached (-hf; repeatable) \
-                [default QUANT: Q4_K_M, else Q8_0, else the first]"
+                [default QUANT: Q4_K_M, else Q8_0, else the first file]"
     )]
     #[arg(long, value_name = "OWNER/REPO[:QUANT]")]
     hf_repo: Vec<ModelName>,
-    /// Serve all model files of this folder
+    /// Serve all model files in DIR
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// Serve the model under this name (repeatable: the next name is for the next model) [default:
-    /// the name of the file, which works in any case]
+    /// Serve the model under NAME. Repeat it for further models, in their order [default: the name
+    /// of the file, which is always accepted]
     #[arg(short, long, value_name = "NAME")]
     alias: Vec<String>,
-    /// Unload models until those that are loaded need at most GIB of memory [default: what the GPU,
-    /// or the machine, has free at the start]
+    /// Limit the memory of all loaded models to GIB gibibytes, by unloading models [default: the
+    /// free memory of the GPU, or of the machine, at the start]
     #[arg(long, value_name = "GIB", help_heading = "Several models")]
     memory_budget: Option<f64>,
-    /// Unload a model when no request used it for this time, such as 10m [default: only to make
-    /// room; requests of Ollama may tell]
+    /// Unload a model that no request used for DURATION, such as 10m [default: unload only to free
+    /// memory; Ollama's `keep_alive` overrides]
     #[arg(
         long,
         value_name = "DURATION",
@@ -75,7 +75,9 @@ impl ServedModelArgs {
         const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
         match self.memory_budget {
             Some(gib) if gib > 0.0 => Ok(Some((gib * GIB) as u64)),
-            Some(gib) => Err(bad_input!("a memory budget of {gib} GiB has no room for a model")),
+            Some(gib) => {
+                Err(bad_input!("--memory-budget {gib} has no room for a model: give more GiB"))
+            }
             None => Ok(None),
         }
     }
@@ -94,7 +96,9 @@ impl ServedModelArgs {
         }
         if self.alias.len() > paths.len() {
             let (names, models) = (self.alias.len(), paths.len());
-            return Err(bad_input!("there are {names} names (--alias) for {models} models"));
+            return Err(bad_input!(
+                "{names} names are too many for {models} models: give one --alias per model"
+            ));
         }
         let mut names = self.alias.iter().cloned();
         let file = |path: Option<PathBuf>| {
@@ -237,7 +241,7 @@ impl Settings {
         self.drafts.note_heads(&open);
         if let Some(error) = open.model().chat_template_error() {
             terminal::warn(format_args!(
-                "{}: requests of chats fail, so give another one with --chat-template",
+                "{}, so chat requests fail: give another template with --chat-template",
                 terminal::shown(&error.to_string())
             ));
         }

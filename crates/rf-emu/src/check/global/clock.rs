@@ -1,4 +1,4 @@
-//! What a workgroup knows of the others.
+//! The vector clock of a workgroup: the stores of other workgroups that it has seen.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! From which lanes the instructions that move values between lanes read.
+//! The source lanes of instructions that move values between lanes.
 
 use super::{
     LANES, Wave,
@@ -23,7 +23,7 @@ pub(crate) enum SourceLane {
     Kept,
 }
 
-/// From which lanes the first operand comes; `None` if the instruction exchanges nothing.
+/// The source lanes of the first operand; `None` if the instruction exchanges nothing.
 pub(crate) fn source_lanes(wave: &Wave, instruction: &Instruction) -> Option<[SourceLane; LANES]> {
     match instruction.op {
         Op::Valu(

@@ -1,4 +1,4 @@
-//! What follows the operands.
+//! The text of the modifiers that follow the operands.
 
 use std::fmt;
 

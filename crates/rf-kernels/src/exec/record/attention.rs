@@ -157,7 +157,8 @@ fn chunk_mask(chunk: usize) -> Result<u32, Error> {
     match u32::try_from(chunk) {
         Ok(chunk) if chunk.is_power_of_two() => Ok(!(chunk - 1)),
         _ => {
-            let what = format!("attention in chunks of {chunk} tokens, which is no power of two");
+            let what =
+                format!("attention in chunks of {chunk} tokens, which is not a power of two");
             Err(Error::Unsupported { what })
         }
     }
