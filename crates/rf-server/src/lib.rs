@@ -1,11 +1,11 @@
 //! Serves language models over HTTP: the APIs of `OpenAI`, Anthropic, Ollama and llama.cpp.
 //!
-//! The only crate that knows HTTP or the JSON types of an API. It tokenizes prompts, passes them to
-//! their [model](rocmforge::Model), and turns its updates into responses.
+//! [`Server`] listens on its own socket. [`routes`] gives the same routes to an application of axum.
 //!
-//! Start reading at `router` (the routes), then `generation` (the path of every request that
-//! generates) and one file per API. In the layering this crate is above rocmforge, and it knows
-//! neither files nor devices.
+//! The only crate that knows HTTP or the JSON types of an API. It tokenizes prompts, passes them to
+//! their [model](rocmforge::Model), and turns its updates into responses. It is above rocmforge in
+//! the layering, and knows neither files nor devices. Its source starts at `router` (the routes) and
+//! `generation` (the path of every request that generates); each API is one file.
 //!
 //! Invariants:
 //!
@@ -63,9 +63,10 @@ mod server;
 mod state;
 mod stream;
 
+pub use axum;
 pub use entry::{LoadError, ModelEntry, ModelKind, ModelLoader};
 pub use error::Error;
 pub use keep_alive::{InvalidDuration, KeepAlive};
 pub use keys::ApiKeys;
 pub use options::ServerOptions;
-pub use server::Server;
+pub use server::{Server, routes};

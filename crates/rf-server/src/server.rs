@@ -28,6 +28,38 @@ pub struct Server {
     router: Router,
 }
 
+/// The routes of a server, to mount them in an application of [`axum`] that has its own sockets.
+///
+/// The application decides who reaches them: the check of `Host` and `Origin`, which protects a
+/// [`Server`] on a loopback address from foreign web pages, needs the address of the socket and is
+/// left out. Keys are checked as in a [`Server`].
+///
+/// ```no_run
+/// use axum::{Router, routing::get};
+/// use rf_server::{ModelEntry, ServerOptions};
+/// use rocmforge::Model;
+///
+/// # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+/// let models = [ModelEntry::loaded("demo", Model::load("model.gguf")?)];
+/// let app = Router::new()
+///     .route("/hello", get(async || "hello"))
+///     .fallback_service(rf_server::routes(models, ServerOptions::default())?);
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+/// axum::serve(listener, app).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// If an option is invalid.
+pub fn routes(
+    models: impl IntoIterator<Item = ModelEntry>,
+    options: ServerOptions,
+) -> Result<Router, Error> {
+    router(&Arc::new(App::new(models, options)?))
+}
+
 impl Server {
     /// Listens on `address`. The models are served by their names; requests that name none get the
     /// first one of the kind that they need.
@@ -108,7 +140,7 @@ impl Server {
     }
 
     /// Answers requests until `stop` completes, and then those that are running, for at most
-    /// [`ServerOptions::drain_timeout`].
+    /// [`ServerOptions::drain_timeout`]. Call it on a runtime of tokio with I/O and time enabled.
     ///
     /// # Errors
     ///

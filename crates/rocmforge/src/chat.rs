@@ -232,6 +232,26 @@ impl Chat {
         self
     }
 
+    /// The prompt: the text that the chat template makes of the conversation. The first thing to
+    /// look at when a model answers strangely.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), rocmforge::Error> {
+    /// # #[cfg(feature = "demo-model")] {
+    /// let chat = rocmforge::Model::demo()?.chat().user("Hello!");
+    /// assert!(chat.prompt()?.contains("Hello!"));
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the template fails, or the model has none.
+    pub fn prompt(&self) -> Result<String, Error> {
+        Ok(self.model.file().rendered_prompt(&self.conversation)?.text)
+    }
+
     /// The messages so far.
     pub fn messages(&self) -> &[Message] {
         &self.conversation.messages

@@ -22,8 +22,10 @@
 //! | continue a text | [`Model::complete`], [`Completion`] |
 //! | read an answer piece by piece | [`AnswerStream`]: an [`Iterator`] and an async stream |
 //! | get a value of a Rust type | [`Chat::generate`] |
-//! | embed and rerank texts | [`Model::embed`], [`Model::rerank`] |
-//! | tokenize a text, measure perplexity | [`Model::tokenize`], [`Model::perplexity`] |
+//! | embed and rerank texts | [`Loader::embeddings`], [`Model::embed`], [`Model::rerank`] |
+//! | turn text into tokens and back | [`Model::tokenize`], [`Model::detokenize`] |
+//! | see the prompt that the chat template makes | [`Chat::prompt`] |
+//! | measure perplexity | [`Model::perplexity`] |
 //! | use prompts of token ids, several answers, log probabilities | [`Model::submit`], [`Job`] |
 //! | use logits, your own sampler, sessions on disk | [`OpenModel::load_on`], [`engine`] |
 //!

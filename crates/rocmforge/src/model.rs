@@ -83,7 +83,11 @@ impl Model {
         Generation::submit(handle, Arc::clone(&self.inner) as _, jobs)
     }
 
-    /// The tokens of a text, without marks of its beginning or end.
+    /// The tokens of a text, without marks of its beginning or end. The names of control tokens,
+    /// such as `<|im_end|>`, are plain text here.
+    ///
+    /// [`Loader::open`](crate::Loader::open) reads a file without its weights, and
+    /// [`OpenModel::model`](crate::OpenModel::model) has its tokenizer.
     pub fn tokenize(&self, text: &str) -> Vec<u32> {
         self.inner.file.tokenizer().encode(text, EncodeOptions::PLAIN)
     }

@@ -16,8 +16,9 @@ impl Hint {
     }
 }
 
-/// The allocations of a [`Memory`](super::Memory) at one moment. It is cheap to clone, and
-/// independent of later changes.
+/// The allocations of a [`Memory`](super::Memory) at one moment. Later allocations and frees do not
+/// change it. The bytes are those of the memory and not a copy: [`resolve`](Self::resolve) and
+/// [`resolve_writable`](Self::resolve_writable) give access to them. It is cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Ranges {
     live: Arc<Vec<Arc<Allocation>>>,

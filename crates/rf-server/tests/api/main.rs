@@ -16,6 +16,7 @@ mod errors;
 mod faults;
 mod keys;
 mod models;
+mod mounted;
 mod openai;
 mod openapi;
 mod operation;
