@@ -62,7 +62,7 @@ fn every_request_of_every_load_is_timed() {
 #[test]
 fn a_program_that_is_no_server_is_named() {
     let error = measure("/bin/false", &Interrupt::default()).unwrap_err().to_string();
-    assert!(error.starts_with("server /bin/false: it ended with exit status: 1"), "{error}");
+    assert!(error.starts_with("server /bin/false failed: it ended with exit status: 1"), "{error}");
     let error = measure("/nonexistent/rf-cli", &Interrupt::default()).unwrap_err().to_string();
     assert_eq!(error, "could not start '/nonexistent/rf-cli'");
 }

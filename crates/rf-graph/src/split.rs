@@ -92,7 +92,7 @@ pub enum SplitError {
     #[error("an observed model cannot be split")]
     Observed,
     /// One part would have no ops.
-    #[error("one part would have no ops: one backend would run the whole model")]
+    #[error("there is nothing to split: one backend would run the whole model")]
     Undivided,
 }
 
