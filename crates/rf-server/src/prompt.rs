@@ -111,7 +111,7 @@ pub(crate) fn tool_choice(
     choice.map_or(Ok(rocmforge::messages::ToolChoice::Auto), read)
 }
 
-/// Runs work that takes time in proportion to the prompt, beside the threads that serve sockets.
+/// Runs CPU-bound work on tokio's blocking pool, away from the threads that serve sockets.
 pub(crate) async fn beside<T, F>(model: &Arc<Model>, work: F) -> Result<T, ApiError>
 where
     T: Send + 'static,

@@ -269,7 +269,7 @@ async fn not_found(request: Request) -> ApiError {
 }
 
 async fn method_not_allowed(request: Request) -> ApiError {
-    let message = format!("{} does not take {}", request.uri().path(), request.method());
+    let message = format!("{} is not allowed on {}", request.method(), request.uri().path());
     ApiError::new(Kind::MethodNotAllowed, message)
 }
 

@@ -99,7 +99,7 @@ impl SamplingFields {
         if stop.len() > MAX_STOP_STRINGS {
             return Err(ApiError::field(
                 "stop",
-                format!("{} strings are more than {MAX_STOP_STRINGS}", stop.len()),
+                format!("{} strings; the maximum is {MAX_STOP_STRINGS}", stop.len()),
             ));
         }
         if let Some(index) = stop.iter().position(|stop| stop.len() > MAX_STOP_BYTES) {
@@ -224,7 +224,7 @@ fn token_biases(bias: LogitBias, model: &Model) -> Result<Vec<(u32, f32)>, ApiEr
 /// Checks a number of alternatives per token.
 pub(crate) fn check_logprobs(name: &'static str, count: usize) -> Result<usize, ApiError> {
     if count > MAX_LOGPROBS {
-        return Err(ApiError::field(name, format!("{count} are more than {MAX_LOGPROBS}")));
+        return Err(ApiError::field(name, format!("is {count}; the maximum is {MAX_LOGPROBS}")));
     }
     Ok(count)
 }

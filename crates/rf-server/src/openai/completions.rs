@@ -137,7 +137,7 @@ fn prompts(
         Some(TextOr::List(items)) => items,
     };
     if items.len() > MAX_PROMPTS && !matches!(items[0], PromptItem::Id(_)) {
-        let message = format!("{} prompts are more than {MAX_PROMPTS}", items.len());
+        let message = format!("{} prompts; the maximum is {MAX_PROMPTS}", items.len());
         return Err(ApiError::field("prompt", message));
     }
     let mut ids = Vec::new();
