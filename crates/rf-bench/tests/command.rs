@@ -8,7 +8,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rf_testing::transcript;
 use serde_json::Value;
+use snapbox::{assert_data_eq, file, str};
 
 /// Arguments that select three benchmarks of the suite launch, which take milliseconds in any
 /// build.
@@ -77,30 +79,25 @@ fn names_are_listed_and_nothing_is_measured() {
 
 #[test]
 fn invalid_arguments_are_named_with_the_cure() {
-    for (arguments, expected) in [
-        (&["speed"][..], "possible values: matmul"),
-        (&["launch", "--filter", "nosuch"], "no benchmark of launch contains 'nosuch'"),
-        (&["launch", "--threshold", "ten"], "as in 10% or 0.1"),
-        (&["launch", "--compare", "nosuch.json"], "baseline 'nosuch.json' does not exist"),
-        (&["launch", "--record"], "--record keeps runs of all suites"),
-        (&["launch", "--isa", "mmx"], "--isa"),
-        (&["inference", "--model", "/nosuch.gguf"], "/nosuch.gguf"),
-        (
-            &["--peer", "llama.cpp", "--peer-python", "/nosuch/python"],
-            "--peer-python '/nosuch/python'",
-        ),
-        (&["--peer", "rocmforge"], "--peer-bench PROGRAM"),
-        (&["--peer", "llama.cpp", "-p", "0", "-n", "0"], "nothing to measure"),
-        (&["--peer", "llama.cpp", "--quick"], "cannot be used with"),
-        (&["launch", "--against", "no-such-revision"], "neither a program nor a revision"),
-        (&["launch", "--against", "/bin/true"], "it does not have the worker protocol"),
-        (&["launch", "--against", "/bin/true", "--compare", "a.json"], "cannot be used with"),
-        (&["launch", "--against", "/bin/true", "--filter", "nosuch"], "no benchmark"),
-    ] {
-        let output = run(arguments);
-        assert_eq!(code(&output), 2, "{arguments:?}: {output:?}");
-        assert!(errors(&output).contains(expected), "{arguments:?}: {}", errors(&output));
-    }
+    let printed = [
+        &["speed"][..],
+        &["launch", "--filter", "nosuch"],
+        &["launch", "--threshold", "ten"],
+        &["launch", "--compare", "nosuch.json"],
+        &["launch", "--record"],
+        &["launch", "--isa", "mmx"],
+        &["inference", "--model", "/nosuch.gguf"],
+        &["--peer", "llama.cpp", "--peer-python", "/nosuch/python"],
+        &["--peer", "rocmforge"],
+        &["--peer", "llama.cpp", "-p", "0", "-n", "0"],
+        &["--peer", "llama.cpp", "--quick"],
+        &["launch", "--against", "no-such-revision"],
+        &["launch", "--against", "/bin/true"],
+        &["launch", "--against", "/bin/true", "--compare", "a.json"],
+        &["launch", "--against", "/bin/true", "--filter", "nosuch"],
+    ]
+    .map(|arguments| transcript(&mut bench(arguments)));
+    assert_data_eq!(printed.concat(), file!["invalid_arguments.txt"]);
 }
 
 #[test]
@@ -131,8 +128,23 @@ fn every_format_has_every_benchmark() {
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
     assert_eq!(columns, [16; 4]);
 
-    let table = text(&tiny(&[]));
-    assert!(table.contains("launch/step/ops=512"), "{table}");
+    assert_data_eq!(
+        text(&tiny(&[])),
+        str![[r#"
+on       [..]
+build    [..]
+limits   memory [..] GB/s, f32 [..] Tops/s, int8 [..] Tops/s: measured with [..]
+
+launch                       median             p95    spread      n         speed  of roofline
+launch/step/ops=1 [..]
+...
+launch/step/ops=64 [..]
+...
+launch/step/ops=512 [..]
+...
+
+"#]]
+    );
 }
 
 #[test]
@@ -177,32 +189,67 @@ fn a_baseline_without_a_name_is_that_of_the_machine() {
 fn a_damaged_or_newer_baseline_is_named_before_anything_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     let file = path(&folder, "mine.json");
-    for (content, expected) in [
-        ("{\"format\": \"rocmforge-base", "line 1"),
-        ("", "the file is empty"),
-        ("{\"format\": \"rocmforge-baselines\", \"version\": 99, \"entries\": []}", "newer than"),
-        ("{\"some\": \"thing\"}", "no baseline file"),
+    let mut printed = String::new();
+    for content in [
+        "{\"format\": \"rocmforge-base",
+        "",
+        "{\"format\": \"rocmforge-baselines\", \"version\": 99, \"entries\": []}",
+        "{\"some\": \"thing\"}",
     ] {
         fs::write(&file, content).unwrap();
         for option in ["--compare", "--save-baseline"] {
-            let output = tiny(&[option, &file]);
-            assert_eq!(code(&output), 2, "{content}: {output:?}");
-            assert!(errors(&output).contains("mine.json"), "{}", errors(&output));
-            assert!(errors(&output).contains(expected), "{}", errors(&output));
-            assert!(text(&output).is_empty(), "{}", text(&output));
+            printed += &transcript(&mut bench(&[&TINY[..], &[option, &file]].concat()));
         }
         assert_eq!(fs::read_to_string(&file).unwrap(), content, "the file changed");
     }
+    assert_data_eq!(
+        printed,
+        str![[r#"
+$ rf-bench launch --filter step --quick --compare [..]/mine.json
+error: cannot compare with '[..]/mine.json'; write a new baseline with --save-baseline: '[..]/mine.json', line 1: EOF while parsing a string at line 1 column 26
+? 2
+$ rf-bench launch --filter step --quick --save-baseline [..]/mine.json
+error: cannot merge into '[..]/mine.json'; remove the file or name another one: '[..]/mine.json', line 1: EOF while parsing a string at line 1 column 26
+? 2
+$ rf-bench launch --filter step --quick --compare [..]/mine.json
+error: cannot compare with '[..]/mine.json'; write a new baseline with --save-baseline: '[..]/mine.json': the file is empty
+? 2
+$ rf-bench launch --filter step --quick --save-baseline [..]/mine.json
+error: cannot merge into '[..]/mine.json'; remove the file or name another one: '[..]/mine.json': the file is empty
+? 2
+$ rf-bench launch --filter step --quick --compare [..]/mine.json
+error: cannot compare with '[..]/mine.json'; write a new baseline with --save-baseline: '[..]/mine.json' has format version 99, newer than 2: use a newer ROCmForge with it
+? 2
+$ rf-bench launch --filter step --quick --save-baseline [..]/mine.json
+error: cannot merge into '[..]/mine.json'; remove the file or name another one: '[..]/mine.json' has format version 99, newer than 2: use a newer ROCmForge with it
+? 2
+$ rf-bench launch --filter step --quick --compare [..]/mine.json
+error: cannot compare with '[..]/mine.json'; write a new baseline with --save-baseline: '[..]/mine.json': neither "format" nor "baselines": no baseline file
+? 2
+$ rf-bench launch --filter step --quick --save-baseline [..]/mine.json
+error: cannot merge into '[..]/mine.json'; remove the file or name another one: '[..]/mine.json': neither "format" nor "baselines": no baseline file
+? 2
+
+"#]]
+    );
 }
 
 #[test]
 fn a_folder_is_no_baseline() {
     let folder = tempfile::tempdir().unwrap();
-    for option in ["--compare", "--save-baseline"] {
+    let printed = ["--compare", "--save-baseline"].map(|option| {
         let output = tiny(&[option, folder.path().to_str().unwrap()]);
         assert_eq!(code(&output), 2, "{output:?}");
-        assert!(errors(&output).contains("is a folder"), "{}", errors(&output));
-    }
+        errors(&output)
+    });
+    assert_data_eq!(
+        printed.concat(),
+        str![[r#"
+error: '[..]' is a folder; name a baseline file in it
+error: cannot write '[..]': it is a folder
+
+"#]]
+    );
 }
 
 #[test]
@@ -223,11 +270,20 @@ fn an_older_baseline_is_read() {
 fn results_of_other_hardware_are_not_compared() {
     let output = run(&["--compare", "rdna3-baseline.json"]);
     assert_eq!(code(&output), 0, "{output:?}");
-    let table = text(&output);
-    assert!(table.contains("HardwareMismatch"), "{table}");
-    assert!(table.contains("RX 7900 XTX"), "{table}");
-    assert!(table.contains("cargo xtask bench inference --backend gpu --model"), "{table}");
-    assert!(table.contains("Nothing was measured"), "{table}");
+    assert_data_eq!(
+        text(&output),
+        str![[r#"
+benchmark                      on       baseline           now    change   allowed  verdict           note
+inference/prefill/tokens=512   GPU  3890 tokens/s             -         -         -  HardwareMismatch  7B Q4_0: GPU [..], not AMD Radeon RX 7900 XTX
+...
+13 HardwareMismatch
+
+Nothing was measured: every baseline result is of other hardware. Commands for that hardware:
+  cargo xtask bench inference --backend gpu --model <7B Q4_0.gguf> --compare rdna3-baseline.json    # on AMD Radeon RX 7900 XTX (gfx1100)
+...
+
+"#]]
+    );
     let output = run(&["--compare", "rdna3-baseline.json", "--require-hardware"]);
     assert_eq!(code(&output), 2, "{output:?}");
     let output = run(&["--compare", "rdna3-baseline", "--format", "json"]);
@@ -264,7 +320,14 @@ fn a_file_that_cannot_be_written_is_named() {
     fs::write(&blocked, "").unwrap();
     let output = tiny(&["--save-baseline", &format!("{blocked}/mine.json")]);
     assert_eq!(code(&output), 2, "{output:?}");
-    assert!(errors(&output).contains("mine.json"), "{}", errors(&output));
+    assert_data_eq!(
+        errors(&output),
+        str![[r#"
+...
+error: cannot write '[..]/file/mine.json': File exists (os error 17)
+
+"#]]
+    );
     assert!(text(&output).contains("launch/step/ops=64"), "results are missing on stdout");
 }
 
@@ -347,10 +410,26 @@ echo ' {"build_commit": "abc", "build_number": 7, "n_prompt": 0, "n_gen": 8, "av
     let output = run(&arguments);
     assert_eq!(code(&output), 0, "{output:?}");
     let table = text(&output);
-    assert!(table.contains("llama-bench 7 (abc)"), "{table}");
-    let last = table.lines().last().unwrap();
-    assert!(last.starts_with("stories-7m-Q8_0.gguf  tg8 "), "{table}");
-    assert!(last.contains(" to "), "{table}");
+    assert_data_eq!(
+        table,
+        str![[r#"
+ours    ROCmForge [..]
+theirs  llama-bench 7 (abc) (features not reported)
+on      [..]
+threads [..] each; tokens/s, a fresh process for each run
+
+model                 test             run       ours     theirs   ratio
+stories-7m-Q8_0.gguf  pp16               1 [..] 1.0 [..]
+stories-7m-Q8_0.gguf  pp16               2 [..] 1.0 [..]
+stories-7m-Q8_0.gguf  tg8                1 [..] 2.0 [..]
+stories-7m-Q8_0.gguf  tg8                2 [..] 2.0 [..]
+
+model                 test                 ours     theirs  ratio, median (min to max)
+stories-7m-Q8_0.gguf  pp16 [..] 1.0 [..] ([..] to [..])
+stories-7m-Q8_0.gguf  tg8 [..] 2.0 [..] ([..] to [..])
+
+"#]]
+    );
     let json = json(&text(&run(&[&arguments[..], &["--format", "json"]].concat())));
     assert_eq!(json["comparisons"][0]["pairs"].as_array().unwrap().len(), 2);
     assert_eq!(json["comparisons"][0]["pairs"][0][1]["decode_tokens_per_s"], 2.0);
@@ -358,7 +437,13 @@ echo ' {"build_commit": "abc", "build_number": 7, "n_prompt": 0, "n_gen": 8, "av
     script(&peer, "#!/bin/sh\necho no such model >&2\nexit 3\n");
     let output = run(&arguments);
     assert_eq!(code(&output), 2);
-    assert!(errors(&output).contains("no such model"), "{}", errors(&output));
+    assert_data_eq!(
+        errors(&output),
+        str![[r#"
+error: '[..]/llama-bench' failed with exit status: 3: no such model
+
+"#]]
+    );
 }
 
 #[test]
@@ -421,7 +506,14 @@ fn a_second_ctrl_c_ends_a_paired_comparison_whose_worker_hangs() {
     script(&stub, &format!("#!/bin/sh\nread hello\necho '{ready}'\nexec sleep 600\n"));
     let (output, workers) = interrupt_comparison(&stub, 2);
     assert_eq!(code(&output), 130, "{output:?}");
-    assert!(errors(&output).contains("the measurements are discarded"), "{}", errors(&output));
+    assert_data_eq!(
+        errors(&output),
+        str![[r#"
+ending after the current run; press Ctrl-C again to end at once
+ended by Ctrl-C; the measurements are discarded
+
+"#]]
+    );
     assert!(text(&output).is_empty(), "{}", text(&output));
     assert_eq!(alive(&workers), [0; 0]);
 }

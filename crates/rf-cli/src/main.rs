@@ -24,6 +24,8 @@ mod loading;
 mod logging;
 mod prefix_cache;
 mod recording;
+#[cfg(all(test, feature = "gpu"))]
+mod reference;
 mod sources;
 mod telemetry;
 mod terminal;

@@ -9,8 +9,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use program::{Finished, TinyModel, demo_model, finish, finish_with_input, rf_cli};
+use program::{Finished, TinyModel, demo_model, finish, finish_with_input, rf_cli, transcripts};
 use rf_quant::DType;
+use snapbox::{assert_data_eq, str};
 use tempfile::TempDir;
 
 /// Nothing on stdout, `error: message` on stderr, and the exit code.
@@ -258,12 +259,17 @@ fn sampling_out_of_range() {
     let folder = TempDir::new().unwrap();
     let message = "top_p is 1.5, expected a number from 0 to 1";
     check(&finish(folder.path(), &["run", "--top-p", "1.5", "Hello"]), 2, message);
-    let finished = finish(folder.path(), &["run", "--logit-bias", "x", "Hello"]);
-    assert_eq!(finished.code, Some(2));
-    assert!(
-        finished.stderr.contains("expected a token id, + or -, and a number, as in 15043+1"),
-        "{}",
-        finished.stderr
+    let bias = transcripts(folder.path(), &[&["run", "--logit-bias", "x", "Hello"]]);
+    assert_data_eq!(
+        bias,
+        str![[r#"
+$ rf-cli run --logit-bias x Hello
+error: invalid value 'x' for '--logit-bias <ID±B>': expected a token id, + or -, and a number, as in 15043+1
+
+For more information, try '--help'.
+? 2
+
+"#]]
     );
 }
 
@@ -333,22 +339,58 @@ fn drafts_that_cannot_be_made() {
 #[test]
 fn an_unknown_format() {
     let folder = TempDir::new().unwrap();
-    let finished = finish(folder.path(), &["quantize", "in.gguf", "out.gguf", "Q9"]);
-    assert_eq!(finished.code, Some(2));
-    assert!(
-        finished.stderr.contains("unknown type 'Q9': use one of F32, F16, BF16, Q8_0"),
-        "{}",
-        finished.stderr
+    let printed = transcripts(folder.path(), &[&["quantize", "in.gguf", "out.gguf", "Q9"]]);
+    assert_data_eq!(
+        printed,
+        str![[r#"
+$ rf-cli quantize in.gguf out.gguf Q9
+error: unknown type 'Q9': take one of F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S, IQ4_NL, IQ4_XS, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S, IQ3_M, IQ3_S, IQ3_XS, IQ3_XXS, Q2_K, Q2_K_S, IQ2_M, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_M, IQ1_S, TQ2_0, TQ1_0, MXFP4, MXFP4_MOE, MXFP6_E2M3, MXFP6_E3M2
+? 2
+
+"#]]
     );
 }
 
 #[test]
 fn unknown_arguments_are_usage_errors() {
     let folder = TempDir::new().unwrap();
-    for arguments in [&["--nothing"][..], &["run", "--nothing"], &["fly"], &["run", "-c", "x"], &[]]
-    {
-        assert_eq!(finish(folder.path(), arguments).code, Some(2), "{arguments:?}");
-    }
+    let lines = [&["--nothing"][..], &["run", "--nothing"], &["fly"], &["run", "-c", "x"]];
+    assert_data_eq!(
+        transcripts(folder.path(), &lines),
+        str![[r#"
+$ rf-cli --nothing
+error: unexpected argument '--nothing' found
+
+Usage: rf-cli <COMMAND>
+
+For more information, try '--help'.
+? 2
+$ rf-cli run --nothing
+error: unexpected argument '--nothing' found
+
+  tip: to pass '--nothing' as a value, use '-- --nothing'
+
+Usage: rf-cli run [OPTIONS] [PROMPT]...
+
+For more information, try '--help'.
+? 2
+$ rf-cli fly
+error: unrecognized subcommand 'fly'
+
+Usage: rf-cli <COMMAND>
+
+For more information, try '--help'.
+? 2
+$ rf-cli run -c x
+error: invalid value 'x' for '--ctx-size <CTX>': invalid digit found in string
+
+For more information, try '--help'.
+? 2
+
+"#]]
+    );
+    // The help.
+    assert_eq!(finish(folder.path(), &[]).code, Some(2));
 }
 
 #[test]

@@ -12,10 +12,11 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use program::{finish, rf_cli};
+use program::{finish, rf_cli, transcripts};
 use rocmforge::device::{Device, DeviceOptions};
 use rocmforge::{Drafts, GenerateOptions, Loader, Model, SamplerConfig, Tool};
 use serde_json::{Value, json};
+use snapbox::{assert_data_eq, str};
 
 /// A dense model, one with windows, one with experts, a recurrent one, one with latent attention.
 const MODELS: [&str; 5] =
@@ -176,12 +177,23 @@ fn reasoning_and_tool_calls_are_the_same_at_every_door() {
 #[test]
 fn bad_files_of_tools_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    for (text, problem) in
-        [("{", "is not JSON"), ("{}", "is not a list"), (r#"[{"type": "function"}]"#, "tool 1")]
-    {
+    let printed = ["{", "{}", r#"[{"type": "function"}]"#].map(|text| {
         std::fs::write(folder.path().join("tools.json"), text).unwrap();
-        let run = finish(folder.path(), &["run", "--tools", "tools.json", "Hi"]);
-        assert_eq!(run.code, Some(2), "{}", run.stderr);
-        assert!(run.stderr.contains("--tools") && run.stderr.contains(problem), "{}", run.stderr);
-    }
+        transcripts(folder.path(), &[&["run", "--tools", "tools.json", "Hi"]])
+    });
+    assert_data_eq!(
+        printed.concat(),
+        str![[r#"
+$ rf-cli run --tools tools.json Hi
+error: --tools tools.json is not JSON: EOF while parsing an object at line 1 column 1
+? 2
+$ rf-cli run --tools tools.json Hi
+error: --tools tools.json is not a list: write [{"type": "function", "function": {"name": …}}]
+? 2
+$ rf-cli run --tools tools.json Hi
+error: --tools: tool 1: name must be a string
+? 2
+
+"#]]
+    );
 }

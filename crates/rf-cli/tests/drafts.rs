@@ -8,6 +8,7 @@ use std::fs;
 
 use program::{demo_model, finish};
 use serde_json::Value;
+use snapbox::{assert_data_eq, str};
 use tempfile::TempDir;
 
 #[test]
@@ -48,7 +49,19 @@ fn drafts_change_the_speed_only() {
     assert_eq!(rows.iter().map(|row| drafted(row)).collect::<Vec<_>>(), [false, false, true]);
     assert!(rows.iter().all(|row| row["speculative"] == drafted(row) && row["n_gen"] == 16));
     let table = finish(folder.path(), &[&bench[..], &fixed].concat()).stdout;
-    assert!(table.contains(" text |") && table.contains(" text drafts "), "{table}");
+    assert_data_eq!(
+        table,
+        str![[r#"
+| model                          |       size |     params | backend    | threads |            test |                  t/s |
+| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: | -------------------: |
+| llama 7.3M Q8_0                |   7.45 MiB |     7.34 M | CPU        |       1 |            tg16 |[..] ± [..] |
+| llama 7.3M Q8_0                |   7.45 MiB |     7.34 M | CPU        |       1 | tg16 @ d64 text |[..] ± [..] |
+| llama 7.3M Q8_0                |   7.45 MiB |     7.34 M | CPU        |       1 | tg16 @ d64 text drafts [..] % |[..] ± [..] |
+
+build: [..]
+
+"#]]
+    );
 }
 
 #[test]

@@ -6,8 +6,9 @@ mod program;
 
 use std::fs;
 
-use program::{demo_model, finish, finish_with_input, rf_cli};
+use program::{demo_model, finish, finish_with_input, rf_cli, transcripts};
 use serde_json::Value;
+use snapbox::{assert_data_eq, str};
 use tempfile::TempDir;
 
 /// A golden model by its file's name.
@@ -204,13 +205,18 @@ fn what_cannot_be_embedded_is_named() {
         assert_eq!(finished.stderr, format!("error: {message}\n"));
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""));
     }
-    let finished = finish(folder.path(), &["embed", "--pooling", "median", "a"]);
-    assert!(
-        finished.stderr.contains("expected one of mean, cls, last, rank"),
-        "{}",
-        finished.stderr
+    let printed = transcripts(folder.path(), &[&["embed", "--pooling", "median", "a"]]);
+    assert_data_eq!(
+        printed,
+        str![[r#"
+$ rf-cli embed --pooling median a
+error: invalid value 'median' for '--pooling <POOLING>': expected one of mean, cls, last, rank
+
+For more information, try '--help'.
+? 2
+
+"#]]
     );
-    assert_eq!(finished.code, Some(2));
 }
 
 #[test]

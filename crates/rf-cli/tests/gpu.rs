@@ -5,16 +5,23 @@
 mod program;
 
 use std::path::Path;
+use std::process::Command;
 
 use program::{Finished, rf_cli};
+use rf_testing::transcript;
+use snapbox::{assert_data_eq, str};
 
 /// Runs the program on a machine without any GPU runtime.
-fn finish(arguments: &[&str]) -> Finished {
+fn without_gpu(arguments: &[&str]) -> Command {
     let mut command = rf_cli(Path::new(env!("CARGO_MANIFEST_DIR")), arguments);
     command.env_remove("ROCFORGE_DEVICE").env_remove("ROCFORGE_GPU_PLATFORM");
     command.env("ROCFORGE_HIP_LIBRARY", "/nowhere/libamdhip64.so");
     command.env("ROCFORGE_CUDA_LIBRARY", "/nowhere/libcuda.so");
-    Finished::of(command.output().unwrap())
+    command
+}
+
+fn finish(arguments: &[&str]) -> Finished {
+    Finished::of(without_gpu(arguments).output().unwrap())
 }
 
 #[test]
@@ -26,25 +33,48 @@ fn without_a_gpu_the_cpu_runs_and_nothing_is_said() {
 
 #[test]
 fn a_gpu_that_is_asked_for_and_absent_is_an_error_with_the_cure() {
-    for arguments in [["--device", "gpu"], ["--device", "0"], ["-ngl", "all"]] {
-        let run = finish(&[&["run", "-n", "4", "Hello"][..], &arguments].concat());
-        assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""), "{}", run.stderr);
-        assert!(run.stderr.contains("no GPU runtime is installed"), "{}", run.stderr);
-        assert!(run.stderr.contains("rf-cli doctor"), "{}", run.stderr);
-    }
-    let run = finish(&["run", "-n", "4", "--device", "cpu", "-ngl", "3", "Hello"]);
-    assert_eq!(run.code, Some(2), "{}", run.stderr);
-    // Layers for a GPU that is not there: the CPU runs, and it is said.
-    let run = finish(&["run", "-n", "4", "-ngl", "3", "Hello"]);
-    assert_eq!(run.code, Some(0), "{}", run.stderr);
-    assert!(run.stderr.contains("everything runs on the CPU"), "{}", run.stderr);
+    let printed = [
+        &["run", "--device", "gpu", "Hello"][..],
+        &["run", "--device", "0", "Hello"],
+        &["run", "-ngl", "all", "Hello"],
+        &["run", "--device", "cpu", "-ngl", "3", "Hello"],
+        // Layers for a GPU that is not there: the CPU runs, and it is said.
+        &["run", "-q", "-n", "4", "--temp", "0", "-ngl", "3", "Hello"],
+    ]
+    .map(|arguments| transcript(&mut without_gpu(arguments)));
+    assert_data_eq!(
+        printed.concat(),
+        str![[r#"
+$ rf-cli run --device gpu Hello
+error: no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): run `rf-cli doctor` to check the installation; every model also runs on the CPU: see --device cpu
+? 1
+$ rf-cli run --device 0 Hello
+error: no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): run `rf-cli doctor` to check the installation; every model also runs on the CPU: see --device cpu
+? 1
+$ rf-cli run -ngl all Hello
+error: no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): run `rf-cli doctor` to check the installation; every model also runs on the CPU: see --device cpu
+? 1
+$ rf-cli run --device cpu -ngl 3 Hello
+error: 3 layers on a GPU were requested, but the device is the CPU: change one of them: leave out -ngl or --device cpu
+? 2
+$ rf-cli run -q -n 4 --temp 0 -ngl 3 Hello
+Hello! Shall
+warning: everything runs on the CPU: no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): run `rf-cli doctor` to check the installation; every model also runs on the CPU
+
+"#]]
+    );
 }
 
 #[test]
 fn devices_lists_none() {
-    let list = finish(&["devices"]);
-    assert_eq!((list.code, list.stdout.as_str()), (Some(0), ""), "{}", list.stderr);
-    assert!(list.stderr.starts_with("no usable GPU"), "{}", list.stderr);
+    assert_data_eq!(
+        transcript(&mut without_gpu(&["devices"])),
+        str![[r#"
+$ rf-cli devices
+no usable GPU, so everything runs on the CPU: run `rf-cli doctor` for the reason
+
+"#]]
+    );
     let json = finish(&["devices", "--json"]).json();
     assert_eq!(json["devices"].as_array().unwrap().len(), 0);
     assert!(json["default"].is_null());
@@ -113,7 +143,7 @@ fn crashing_runtime(folder: &Path) -> Option<std::path::PathBuf> {
     let stubs: String = stubs.map(|name| format!("int {name}(void) {{ return 1; }}\n")).concat();
     let text = format!("#include <stdlib.h>\n#include <string.h>\n{functions}\n{stubs}");
     std::fs::write(&source, text).unwrap();
-    let mut cc = std::process::Command::new("cc");
+    let mut cc = Command::new("cc");
     let built = cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
     built.is_ok_and(|status| status.success()).then_some(library)
 }
@@ -153,7 +183,7 @@ fn emulated(faults: &str, arguments: &[&str]) -> Finished {
 }
 
 #[cfg(target_os = "linux")]
-fn emulated_command(faults: &str, arguments: &[&str]) -> std::process::Command {
+fn emulated_command(faults: &str, arguments: &[&str]) -> Command {
     let library = std::env::current_exe().unwrap().with_file_name("librf_emu_hip.so");
     let mut command = rf_cli(Path::new(env!("CARGO_MANIFEST_DIR")), arguments);
     command.env_remove("ROCFORGE_DEVICE").env("ROCFORGE_GPU_PLATFORM", "amd");
@@ -206,7 +236,7 @@ fn a_choice_of_code_is_compiled_and_used() {
         return;
     };
     std::fs::create_dir(folder.path().join("lib")).unwrap();
-    let built = std::process::Command::new("cc")
+    let built = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o"])
         .arg(folder.path().join("lib/libhiprtc.so.7"))
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../rf-kernels/tests/stand_in/hiprtc.c"))

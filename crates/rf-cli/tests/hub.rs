@@ -6,19 +6,22 @@ mod program;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use program::{Finished, demo_model, rf_cli};
+use rf_testing::transcript;
+use snapbox::{assert_data_eq, str};
 use tempfile::TempDir;
 
 /// A port that nothing listens on.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
 /// Runs the program with the cache folder `cache` and a hub that cannot be reached.
-fn finish(cache: &Path, arguments: &[&str]) -> Finished {
+fn offline(cache: &Path, arguments: &[&str]) -> Command {
     let mut command = rf_cli(cache, arguments);
     command.env("HF_ENDPOINT", NOWHERE).env("HF_HUB_CACHE", cache);
     command.env_remove("HF_HUB_OFFLINE").env_remove("HF_TOKEN").env("NO_PROXY", "127.0.0.1");
-    Finished::of(command.output().unwrap())
+    command
 }
 
 /// A cache folder with the demo model.
@@ -45,33 +48,55 @@ fn every_command_takes_a_cached_model() {
         &["perplexity", "-hfr", name, "-f", "text.txt", "-c", "8"],
         &["bench", "-hf", name, "-p", "8", "-n", "0", "-r", "1"],
     ] {
-        let finished = finish(cache.path(), arguments);
+        let finished = Finished::of(offline(cache.path(), arguments).output().unwrap());
         assert_eq!(finished.code, Some(0), "{arguments:?}: {}", finished.stderr);
         assert!(!finished.stdout.is_empty(), "{arguments:?}");
         assert!(finished.stderr.contains("warning: using the cached owner/stories-GGUF"));
     }
     // The demo model is a generator, which is found out after it was loaded.
-    let finished = finish(cache.path(), &["rerank", "-hf", name, "query", "document"]);
-    assert!(finished.stderr.contains("the model is not a reranker"), "{}", finished.stderr);
+    let mut rerank = offline(cache.path(), &["rerank", "-hf", name, "query", "document"]);
+    assert_data_eq!(
+        transcript(&mut rerank),
+        str![[r#"
+$ rf-cli rerank -hf owner/stories-GGUF:Q8_0 query document
+warning: using the cached owner/stories-GGUF:Q8_0: cannot reach http://127.0.0.1:1 for 'owner/stories-GGUF': [..]: check the network, the proxy and HF_ENDPOINT
+error: the model is no reranker (its pooling is not rank): give one that is, or compare embeddings of `rf-cli embed`
+? 2
+
+"#]]
+    );
 }
 
 #[test]
 fn errors_name_the_model_and_the_cure() {
     let cache = TempDir::new().unwrap();
-    let finished = finish(cache.path(), &["run", "-hf", "owner/repo", "Hello"]);
-    assert_eq!(finished.code, Some(1));
-    let start = format!("error: cannot reach {NOWHERE} for 'owner/repo': ");
-    assert!(finished.stderr.starts_with(&start), "{}", finished.stderr);
-    assert!(finished.stderr.ends_with(": check the network, the proxy and HF_ENDPOINT\n"));
+    let printed = [
+        &["run", "-hf", "owner/repo", "Hello"][..],
+        &["run", "-hf", "no-owner", "Hello"],
+        &["run", "-m", "x.gguf", "-hf", "owner/repo", "Hello"],
+    ]
+    .map(|arguments| transcript(&mut offline(cache.path(), arguments)));
+    assert_data_eq!(
+        printed.concat(),
+        str![[r#"
+$ rf-cli run -hf owner/repo Hello
+error: cannot reach http://127.0.0.1:1 for 'owner/repo': [..]: check the network, the proxy and HF_ENDPOINT
+? 1
+$ rf-cli run -hf no-owner Hello
+error: invalid value 'no-owner' for '--hf-repo <OWNER/REPO[:QUANT]>': 'no-owner' does not name a model of the hub: give OWNER/REPO or OWNER/REPO:QUANT
 
-    let finished = finish(cache.path(), &["run", "-hf", "no-owner", "Hello"]);
-    assert_eq!(finished.code, Some(2));
-    let cure = "'no-owner' does not name a model of the hub: give OWNER/REPO or OWNER/REPO:QUANT";
-    assert!(finished.stderr.contains(cure), "{}", finished.stderr);
+For more information, try '--help'.
+? 2
+$ rf-cli run -m x.gguf -hf owner/repo Hello
+error: the argument '--model <FILE>' cannot be used with '--hf-repo <OWNER/REPO[:QUANT]>'
 
-    let finished = finish(cache.path(), &["run", "-m", "x.gguf", "-hf", "owner/repo", "Hello"]);
-    assert_eq!(finished.code, Some(2));
-    assert!(finished.stderr.contains("cannot be used with"), "{}", finished.stderr);
+Usage: rf-cli run --model <FILE> --device <DEVICE> [PROMPT]...
+
+For more information, try '--help'.
+? 2
+
+"#]]
+    );
 }
 
 #[test]
@@ -84,14 +109,4 @@ fn a_model_that_is_not_cached_is_an_error_offline() {
     assert_eq!(finished.code, Some(2));
     let start = "error: model 'owner/stories-GGUF:Q4_0' is not in the cache folder '";
     assert!(finished.stderr.starts_with(start), "{}", finished.stderr);
-}
-
-#[test]
-fn the_help_of_each_command_explains_the_option() {
-    for command in ["run", "serve", "tokenize", "embed", "rerank", "perplexity", "bench"] {
-        let help = finish(Path::new("."), &[command, "--help"]).stdout;
-        assert!(help.contains("--hf-repo <OWNER/REPO[:QUANT]>"), "{command}: {help}");
-        let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains("of the Hugging Face hub, downloaded unless"), "{command}: {help}");
-    }
 }

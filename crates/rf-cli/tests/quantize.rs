@@ -8,11 +8,12 @@ mod program;
 use std::fs;
 use std::path::Path;
 
-use program::{TinyModel, demo_model, finish};
+use program::{TinyModel, demo_model, finish, transcripts};
 use rf_convert::Mix;
 use rf_gguf::{Gguf, GgufWriter};
 use rf_quant::DType;
 use rf_testing::shared;
+use snapbox::{assert_data_eq, str};
 use tempfile::TempDir;
 
 fn quantize(folder: &Path, arguments: &[&str]) {
@@ -190,35 +191,42 @@ fn importance_matrices_are_made_and_merged() {
 #[test]
 fn missing_importance_is_reported_with_its_cure() {
     let folder = TempDir::new().unwrap();
-    let input = demo_model();
-    let input = input.to_str().unwrap();
+    fs::copy(demo_model(), folder.path().join("in.gguf")).unwrap();
     fs::write(folder.path().join("short.txt"), "Once upon a time").unwrap();
-    for (arguments, message) in [
-        (
-            vec!["quantize", "--allow-requantize", input, "out.gguf", "IQ2_XS"],
-            "' cannot become IQ2_XS without an importance matrix: make one of \
-             this model with 'rf-cli imatrix' and give it with --imatrix",
-        ),
-        (
-            vec!["quantize", "--imatrix", "short.txt", input, "out.gguf", "Q4_K_M"],
-            "'short.txt' is not an importance matrix: it is no GGUF file, and as a file of the older \
-             form it ends within an entry",
-        ),
-        (
-            vec!["quantize", "--imatrix", input, input, "out.gguf", "Q4_K_M"],
-            "is not an importance matrix: it has no tensor whose name ends in '.in_sum2'",
-        ),
-        (
-            vec!["imatrix", "-f", "short.txt", "-c", "32"],
-            "4 tokens give no chunk of 32: give a longer text, a smaller -c, or more --chunks",
-        ),
-        (vec!["imatrix"], "--file <FILE>"),
-    ] {
-        let finished = finish(folder.path(), &arguments);
-        assert_eq!(finished.code, Some(2), "{arguments:?}: {}", finished.stderr);
-        assert!(finished.stderr.contains(message), "{arguments:?}: {}", finished.stderr);
-    }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    let lines = [
+        &["quantize", "--allow-requantize", "in.gguf", "out.gguf", "IQ2_XS"][..],
+        &["quantize", "--imatrix", "short.txt", "in.gguf", "out.gguf", "Q4_K_M"],
+        &["quantize", "--imatrix", "in.gguf", "in.gguf", "out.gguf", "Q4_K_M"],
+        &["imatrix", "-f", "short.txt", "-c", "32"],
+        &["imatrix"],
+    ];
+    assert_data_eq!(
+        transcripts(folder.path(), &lines),
+        str![[r#"
+$ rf-cli quantize --allow-requantize in.gguf out.gguf IQ2_XS
+error: tensor 'blk.0.attn_k.weight' cannot become IQ2_XS without an importance matrix: make one of this model with 'rf-cli imatrix' and give it with --imatrix
+? 2
+$ rf-cli quantize --imatrix short.txt in.gguf out.gguf Q4_K_M
+error: 'short.txt' is no importance matrix: it is no GGUF file, and as a file of the older form it ends within an entry
+? 2
+$ rf-cli quantize --imatrix in.gguf in.gguf out.gguf Q4_K_M
+error: 'in.gguf' is no importance matrix: it has no tensor whose name ends in '.in_sum2'
+? 2
+$ rf-cli imatrix -f short.txt -c 32
+error: 4 tokens give no chunk of 32: give a longer text, a smaller -c, or more --chunks
+? 2
+$ rf-cli imatrix
+error: the following required arguments were not provided:
+  --file <FILE>
+
+Usage: rf-cli imatrix --file <FILE>
+
+For more information, try '--help'.
+? 2
+
+"#]]
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use program::rf_cli;
+use snapbox::{assert_data_eq, str};
 
 /// A server on a free port.
 struct Serve {
@@ -259,16 +260,29 @@ fn the_models_of_a_folder_are_loaded_on_demand() {
 fn a_key_file_without_keys_does_not_open_the_server() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("keys"), "\n").unwrap();
-    let finished = program::finish(folder.path(), &["serve", "--api-key-file", "keys"]);
-    assert_eq!(finished.code, Some(2));
-    assert!(finished.stderr.contains("has no API key"), "{}", finished.stderr);
+    let printed = program::transcripts(folder.path(), &[&["serve", "--api-key-file", "keys"]]);
+    assert_data_eq!(
+        printed,
+        str![[r#"
+$ rf-cli serve --api-key-file keys
+error: keys has no API key: write one per line
+? 2
+
+"#]]
+    );
 }
 
 #[test]
 fn a_folder_of_models_that_does_not_exist_is_bad_input() {
     let folder = tempfile::tempdir().unwrap();
-    let finished = program::finish(folder.path(), &["serve", "--models", "missing"]);
-    assert_eq!(finished.code, Some(2));
-    let expected = "error: cannot read the folder missing: ";
-    assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
+    let printed = program::transcripts(folder.path(), &[&["serve", "--models", "missing"]]);
+    assert_data_eq!(
+        printed,
+        str![[r#"
+$ rf-cli serve --models missing
+error: cannot read the folder missing: No such file or directory (os error 2): check the path
+? 2
+
+"#]]
+    );
 }

@@ -7,8 +7,9 @@ mod program;
 use std::fs;
 
 use program::terminal::Terminal;
-use program::{Finished, changed_demo, demo_model, finish, finish_with_input, rf_cli};
+use program::{Finished, changed_demo, demo_model, finish, finish_with_input, rf_cli, transcripts};
 use rf_gguf::Value;
+use snapbox::{assert_data_eq, str};
 use tempfile::TempDir;
 
 /// The demo model with a chat template, in a folder.
@@ -49,15 +50,10 @@ fn hostile_templates_are_bad_input() {
 
 #[test]
 fn a_malformed_template_blocks_chats_only() {
-    for (template, reason) in [
-        (Value::from("{% if %}"), "the chat template is malformed: line 1: expected a value"),
-        (Value::from(5_u32), "tokenizer.chat_template"),
-    ] {
+    let mut printed = String::new();
+    for template in [Value::from("{% if %}"), Value::from(5_u32)] {
         let folder = with_file(&changed_demo(&[("tokenizer.chat_template", template)], |_, _| ()));
-        let chat = run(&folder, &["hi"]);
-        assert_eq!(chat.code, Some(2));
-        assert!(chat.stderr.contains(reason), "{}", chat.stderr);
-        assert!(chat.stderr.contains("--chat-template"), "{}", chat.stderr);
+        printed += &transcripts(folder.path(), &[&["run", "-m", "m.gguf", "hi"]]);
         for arguments in [&["--raw", "hi"][..], &["--chat-template", "chatml", "hi"]] {
             let finished = run(&folder, arguments);
             assert_eq!(finished.code, Some(0), "{}", finished.stderr);
@@ -67,6 +63,18 @@ fn a_malformed_template_blocks_chats_only() {
         let finished = finish(folder.path(), &["perplexity", "-m", "m.gguf", "-f", "text.txt"]);
         assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     }
+    assert_data_eq!(
+        printed,
+        str![[r#"
+$ rf-cli run -m m.gguf hi
+error: the chat template is malformed: line 1: expected a value, found `%}`: give --raw to continue the text without it, or --chat-template chatml or another one in its place
+? 2
+$ rf-cli run -m m.gguf hi
+error: key 'tokenizer.chat_template' holds u32, not a string: give --raw to continue the text without it, or --chat-template chatml or another one in its place
+? 2
+
+"#]]
+    );
 }
 
 #[test]
@@ -155,12 +163,23 @@ fn a_model_file_is_understood_without_m() {
     ] {
         assert_eq!(finish(folder.path(), arguments).stdout, expected.stdout);
     }
-    let finished = finish(folder.path(), &["run", "missing.gguf", "Hi"]);
-    assert_eq!(finished.stderr, "error: file 'missing.gguf' does not exist: check the path\n");
-    let finished = finish(folder.path(), &["run", "Hello", "there"]);
-    assert!(finished.stderr.contains("put the prompt in quotation marks"), "{}", finished.stderr);
-    let finished = finish(folder.path(), &["run", "qwen3:8b"]);
-    assert!(finished.stderr.contains("-hf"), "{}", finished.stderr);
+    let lines =
+        [&["run", "missing.gguf", "Hi"][..], &["run", "Hello", "there"], &["run", "qwen3:8b"]];
+    assert_data_eq!(
+        transcripts(folder.path(), &lines),
+        str![[r#"
+$ rf-cli run missing.gguf Hi
+error: file 'missing.gguf' does not exist: check the path
+? 2
+$ rf-cli run Hello there
+error: unexpected argument 'there': put the prompt in quotation marks, and give the model with -m
+? 2
+$ rf-cli run qwen3:8b
+error: 'qwen3:8b' is a name of Ollama's registry, which is not supported: give a file with -m, or a repository of the Hugging Face hub with -hf
+? 2
+
+"#]]
+    );
 }
 
 #[test]
@@ -181,44 +200,73 @@ fn a_prompt_and_piped_text_join() {
 #[test]
 fn flags_that_are_not_supported_are_named() {
     let folder = TempDir::new().unwrap();
-    for (arguments, expected) in [
-        (&["run", "-hello"][..], "unknown flag '-hello'"),
-        (&["run", "--lora", "a.gguf", "hi"], "--lora is not supported: merge the adapter"),
-        (&["bench", "-mg", "1"], "-mg is not supported: select the GPU with --device N"),
-        (
-            &["bench", "-sm", "row"],
-            "invalid value 'row' for '--split-mode <MODE>': layers are not divided between GPUs",
-        ),
-        (&["quantize", "--prune-layers", "1", "a", "b", "q4_0"], "--prune-layers is not supported"),
-        (&["quantize", "-t", "100000", "a", "b", "q4_0"], "100000 threads are not supported"),
-    ] {
-        let finished = finish(folder.path(), arguments);
-        assert_eq!(finished.code, Some(2), "{arguments:?}");
-        assert!(finished.stderr.starts_with(&format!("error: {expected}")), "{}", finished.stderr);
-        assert_eq!(finished.stdout, "");
-    }
+    let lines = [
+        &["run", "-hello"][..],
+        &["run", "--lora", "a.gguf", "hi"],
+        &["bench", "-mg", "1"],
+        &["bench", "-sm", "row"],
+        &["quantize", "--prune-layers", "1", "a", "b", "q4_0"],
+        &["quantize", "-t", "100000", "a", "b", "q4_0"],
+    ];
+    assert_data_eq!(
+        transcripts(folder.path(), &lines),
+        str![[r#"
+$ rf-cli run -hello
+error: unknown flag '-hello': `rf-cli run --help` lists the flags, and a text that begins with a dash comes after `--`
+? 2
+$ rf-cli run --lora a.gguf hi
+error: --lora is not supported: merge the adapter into the model first, with llama-export-lora or transformers
+? 2
+$ rf-cli bench -mg 1
+error: -mg is not supported: select the GPU with --device N
+? 2
+$ rf-cli bench -sm row
+error: invalid value 'row' for '--split-mode <MODE>': layers are not divided between GPUs: expected none or layer
+
+For more information, try '--help'.
+? 2
+$ rf-cli quantize --prune-layers 1 a b q4_0
+error: --prune-layers is not supported: pruning does not exist here: leave it out
+? 2
+$ rf-cli quantize -t 100000 a b q4_0
+error: 100000 threads are not supported: give at most 1024
+? 2
+
+"#]]
+    );
 }
 
 #[test]
 fn common_mistakes_are_told_before_any_work() {
     let folder = TempDir::new().unwrap();
-    for (arguments, expected) in [
-        (&["run", "-m", "https://example.org/m.gguf", "hi"][..], "download the file"),
-        (&["run", "-m", "~/m.gguf", "hi"], "write $HOME instead"),
-        (&["bench", "-m", "missing"], "file 'missing' does not exist: check the path"),
-        (
-            &["run", "-n", "1", "--trace", "no/such/t.json", "hi"],
-            "the folder of 'no/such/t.json' does not exist",
-        ),
-        (
-            &["quantize", demo_model().to_str().unwrap(), "-", "q8_0"],
-            "the output cannot be a stream",
-        ),
-    ] {
-        let finished = finish(folder.path(), arguments);
-        assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}");
-        assert!(finished.stderr.contains(expected), "{}", finished.stderr);
-    }
+    let lines = [
+        &["run", "-m", "https://example.org/m.gguf", "hi"][..],
+        &["run", "-m", "~/m.gguf", "hi"],
+        &["bench", "-m", "missing"],
+        &["run", "-n", "1", "--trace", "no/such/t.json", "hi"],
+        &["quantize", "in.gguf", "-", "q8_0"],
+    ];
+    assert_data_eq!(
+        transcripts(folder.path(), &lines),
+        str![[r#"
+$ rf-cli run -m https://example.org/m.gguf hi
+error: file 'https://example.org/m.gguf' does not exist: addresses are not opened: download the file, or give a repository of the Hugging Face hub with -hf
+? 2
+$ rf-cli run -m '~/m.gguf' hi
+error: file '~/m.gguf' does not exist: the shell replaces ~ outside quotation marks only: write $HOME instead
+? 2
+$ rf-cli bench -m missing
+error: file 'missing' does not exist: check the path
+? 2
+$ rf-cli run -n 1 --trace no/such/t.json hi
+error: the folder of 'no/such/t.json' does not exist: create it, or check the path
+? 2
+$ rf-cli quantize in.gguf - q8_0
+error: the output must be a file, because its parts are placed
+? 2
+
+"#]]
+    );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     let finished = finish_with_input(folder.path(), &["perplexity", "-f", "-"], b"\xff");
     assert!(finished.stderr.starts_with("error: standard input has"), "{}", finished.stderr);

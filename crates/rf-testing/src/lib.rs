@@ -30,6 +30,7 @@ mod folders;
 mod golden;
 mod random;
 mod skip;
+mod transcript;
 
 /// Engines of test models on the CPU, and their options.
 #[cfg(feature = "engine")]
@@ -42,3 +43,4 @@ pub use folders::{demo_model, golden_folder, golden_model, shared, tiny_model};
 pub use golden::{GoldenModel, golden_models, golden_models_in};
 pub use random::{Lcg, SplitMix64, prompt};
 pub use skip::skipped;
+pub use transcript::transcript;

@@ -10,12 +10,28 @@ use std::process::{Command, Output, Stdio};
 
 use rf_gguf::{Gguf, GgufWriter, StringArray, Value};
 use rf_quant::DType;
+use rf_testing::transcript;
 
 /// The program with these arguments, in `folder`, without a terminal and with the caller's settings
 /// left out.
 pub(crate) fn rf_cli(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rf-cli"));
-    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    let mut command = command(env!("CARGO_BIN_EXE_rf-cli"), folder);
+    command.args(arguments);
+    command
+}
+
+/// A shell with a command line in which `rf-cli` is the program, with the same settings.
+pub(crate) fn shell(folder: &Path, line: &str) -> Command {
+    let mut command = command("sh", folder);
+    let programs = Path::new(env!("CARGO_BIN_EXE_rf-cli")).parent().unwrap().display();
+    let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
+    command.args(["-c", line]).env("PATH", path);
+    command
+}
+
+fn command(program: &str, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder).stdin(Stdio::null());
     command.env_remove("RUST_LOG").env_remove("NO_COLOR");
     // What the program prints must not depend on the GPU of whoever runs the tests.
     command.env("ROCFORGE_DEVICE", "cpu");
@@ -48,6 +64,11 @@ impl Finished {
 /// Runs the program to its end.
 pub(crate) fn finish(folder: &Path, arguments: &[&str]) -> Finished {
     Finished::of(rf_cli(folder, arguments).output().unwrap())
+}
+
+/// Runs the program with each list of arguments in turn: the command lines and their output.
+pub(crate) fn transcripts(folder: &Path, lines: &[&[&str]]) -> String {
+    lines.iter().map(|arguments| transcript(&mut rf_cli(folder, arguments))).collect()
 }
 
 /// Runs the program to its end, with `input` on its standard input.
