@@ -1,14 +1,34 @@
 //! Conversations as token ids.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use rocmforge::engine::Model;
+use rocmforge::engine::{Model, Tokenizer};
 use rocmforge::messages::{ChatPrompt, Conversation, Tool};
 use serde_json::Value;
 
 use crate::error::{ApiError, Kind};
 use crate::fields::{PromptItem, TextOr};
+use crate::sampling::check_count;
 use crate::state::ServedModel;
+
+/// The longest token of a vocabulary, which bounds the texts of a context. It is found when it is
+/// needed first.
+#[derive(Debug, Default)]
+pub(crate) struct LongestToken(OnceLock<usize>);
+
+impl LongestToken {
+    /// The most bytes that a text of `most_tokens` tokens can have.
+    pub(crate) fn text_bytes(&self, tokenizer: &Tokenizer, most_tokens: usize) -> usize {
+        /// Vocabularies whose tokens are single characters have short tokens only.
+        const MIN_TOKEN_BYTES: usize = 8;
+        let longest = self.0.get_or_init(|| {
+            let pieces = (0..tokenizer.vocab_size()).filter_map(|id| tokenizer.piece(id).ok());
+            // Normalisation may shorten a text, but not to a third.
+            pieces.map(|piece| piece.len()).max().unwrap_or(0).max(MIN_TOKEN_BYTES) * 3
+        });
+        most_tokens.saturating_mul(*longest)
+    }
+}
 
 /// Renders and tokenizes a conversation, beside the threads that serve sockets.
 pub(crate) async fn rendered(
@@ -41,8 +61,8 @@ pub(crate) fn check_length(text: &str, most: usize) -> Result<(), ApiError> {
         return Ok(());
     }
     let message = format!(
-        "the prompt is too long for the context: it has {} bytes and there is room for {most}; use \
-         a shorter prompt, or a larger context and KV cache",
+        "prompt is too long for the context: {} bytes > {most} maximum; it exceeds the available \
+         context size: use a shorter prompt, or a larger context and KV cache",
         text.len()
     );
     Err(ApiError::new(Kind::ContextExceeded, message))
@@ -88,17 +108,24 @@ fn chat_error(error: &rocmforge::messages::Error) -> ApiError {
     ApiError::field(field, error)
 }
 
+/// The most tools of a request.
+pub(crate) const MAX_TOOLS: usize = 1024;
+
 /// Reads the tools of a request.
-pub(crate) fn tools(tools: Option<Vec<Value>>) -> Result<Vec<Tool>, ApiError> {
-    let tool = |(index, tool): (usize, Value)| {
-        Tool::from_json(&tool).map_err(|error| match error {
-            rocmforge::messages::Error::Tool { path, problem } => {
-                ApiError::field(format!("tools[{index}].{path}"), problem)
-            }
-            error => chat_error(&error),
-        })
-    };
-    tools.unwrap_or_default().into_iter().enumerate().map(tool).collect()
+pub(crate) fn tools(tools: Option<&[Value]>) -> Result<Vec<Tool>, ApiError> {
+    check_count("tools", tools.map_or(0, <[_]>::len), MAX_TOOLS)?;
+    let tools = tools.unwrap_or_default().iter().enumerate();
+    tools.map(|(index, value)| tool(value, &format!("tools[{index}]."))).collect()
+}
+
+/// Reads a tool. `path` is that of its fields, for errors.
+pub(crate) fn tool(tool: &Value, path: &str) -> Result<Tool, ApiError> {
+    Tool::from_json(tool).map_err(|error| match error {
+        rocmforge::messages::Error::Tool { path: field, problem } => {
+            ApiError::field(format!("{path}{field}"), problem)
+        }
+        error => chat_error(&error),
+    })
 }
 
 /// Reads `tool_choice` in the form of `OpenAI`.

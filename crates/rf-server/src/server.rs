@@ -18,6 +18,7 @@ use crate::entry::ModelEntry;
 use crate::error::Error;
 use crate::options::ServerOptions;
 use crate::router::router;
+use crate::settings::Reloader;
 use crate::state::App;
 
 /// A server that listens, but does not answer yet.
@@ -66,6 +67,11 @@ impl Server {
     /// If the system does not tell it.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
         Ok(self.listener.local_addr()?)
+    }
+
+    /// What renews the settings of the models while the server runs.
+    pub fn reloader(&self) -> Reloader {
+        Reloader::new(Arc::clone(&self.app))
     }
 
     /// Returns true if everyone in the network can use the server.

@@ -14,6 +14,7 @@ use crate::drafts::{Drafts, OpenDrafts, mtp_heads};
 use crate::error::Error;
 use crate::load_event::LoadEvent;
 use crate::model::{DEMO_TEMPERATURE, Model};
+use crate::sampling_defaults::SamplingDefaults;
 use crate::sizing::{Purpose, Sizes, TextSizes};
 use crate::source::Source;
 
@@ -481,7 +482,10 @@ impl LoadedModel {
         let Loader { source, sampler, scheduler, .. } = self.loader;
         let default = || match source {
             Source::Demo => SamplerConfig::default().with_temperature(DEMO_TEMPERATURE),
-            _ => SamplerConfig::default(),
+            _ => {
+                let file = SamplingDefaults::of(self.engine.model().gguf());
+                file.fill_in(SamplerConfig::default())
+            }
         };
         let requests = (scheduler, sampler.unwrap_or_else(default));
         Model::new(self.engine, self.speculation, self.layers, requests)
