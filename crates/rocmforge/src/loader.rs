@@ -480,12 +480,11 @@ impl LoadedModel {
     /// If a limit of the scheduler is 0, or the thread cannot be started.
     pub fn start(self) -> Result<Model, Error> {
         let Loader { source, sampler, scheduler, .. } = self.loader;
-        let default = || match source {
-            Source::Demo => SamplerConfig::default().with_temperature(DEMO_TEMPERATURE),
-            _ => {
-                let file = SamplingDefaults::of(self.engine.model().gguf());
-                file.fill_in(SamplerConfig::default())
+        let default = || {
+            if source == Source::Demo {
+                return SamplerConfig::default().with_temperature(DEMO_TEMPERATURE);
             }
+            SamplingDefaults::of(self.engine.model().gguf()).fill_in(SamplerConfig::default())
         };
         let requests = (scheduler, sampler.unwrap_or_else(default));
         Model::new(self.engine, self.speculation, self.layers, requests)

@@ -70,23 +70,23 @@ impl SamplingDefaults {
     /// Sets these parameters where `config` has the usual ones.
     #[must_use]
     pub fn fill_in(&self, mut config: SamplerConfig) -> SamplerConfig {
-        fn fill<T: PartialEq>(own: &mut T, usual: T, file: Option<T>) {
+        fn fill<T: PartialEq>(own: &mut T, usual: &T, file: Option<T>) {
             if let Some(file) = file
-                && *own == usual
+                && own == usual
             {
                 *own = file;
             }
         }
         let usual = SamplerConfig::default();
-        fill(&mut config.temperature, usual.temperature, self.temperature);
-        fill(&mut config.top_k, usual.top_k, self.top_k);
-        fill(&mut config.top_p, usual.top_p, self.top_p);
-        fill(&mut config.min_p, usual.min_p, self.min_p);
-        fill(&mut config.xtc_probability, usual.xtc_probability, self.xtc_probability);
-        fill(&mut config.xtc_threshold, usual.xtc_threshold, self.xtc_threshold);
-        fill(&mut config.repeat_last_n, usual.repeat_last_n, self.repeat_last_n);
-        fill(&mut config.repeat_penalty, usual.repeat_penalty, self.repeat_penalty);
-        fill(&mut config.mirostat, None, self.mirostat.map(Some));
+        fill(&mut config.temperature, &usual.temperature, self.temperature);
+        fill(&mut config.top_k, &usual.top_k, self.top_k);
+        fill(&mut config.top_p, &usual.top_p, self.top_p);
+        fill(&mut config.min_p, &usual.min_p, self.min_p);
+        fill(&mut config.xtc_probability, &usual.xtc_probability, self.xtc_probability);
+        fill(&mut config.xtc_threshold, &usual.xtc_threshold, self.xtc_threshold);
+        fill(&mut config.repeat_last_n, &usual.repeat_last_n, self.repeat_last_n);
+        fill(&mut config.repeat_penalty, &usual.repeat_penalty, self.repeat_penalty);
+        fill(&mut config.mirostat, &None, self.mirostat.map(Some));
         config
     }
 }
