@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rocmforge::{Model, ModelDetails};
 
+use crate::error::LoadError;
 use crate::settings::ModelSettings;
 
 /// The product of a model.
@@ -36,9 +37,6 @@ impl ModelKind {
         }
     }
 }
-
-/// The reason why a model could not be loaded.
-pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Loads a model when a request needs it. Closures of the same signature implement it.
 pub trait ModelLoader: Send + Sync {

@@ -30,6 +30,9 @@ pub enum Error {
     DuplicateModel(String),
 }
 
+/// The reason why a model could not be loaded, or the settings of models could not be read.
+pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
+
 /// The kind of a request's error, which determines status and type in every API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -258,6 +261,14 @@ impl ApiError {
         }
         response
     }
+}
+
+/// Refuses a list with more than `most` entries.
+pub(crate) fn check_count(name: &'static str, count: usize, most: usize) -> Result<(), ApiError> {
+    if count > most {
+        return Err(ApiError::field(name, format!("{count} entries are more than {most}")));
+    }
+    Ok(())
 }
 
 /// The body of an error, in the form of each API.

@@ -8,8 +8,8 @@ use rocmforge::engine::scheduler::Handle;
 use rocmforge::grammar::GrammarCompiler;
 
 use crate::error::{ApiError, Kind};
+use crate::longest_token::LongestToken;
 use crate::metrics::Metrics;
-use crate::prompt::LongestToken;
 
 /// A loaded model that generates text.
 #[derive(Debug)]

@@ -4,12 +4,11 @@
 //! without a word. Fields that are not known are ignored, as clients expect, and named in the log.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
-use crate::router::routes;
 
 /// Fields that would change the answer, with what to do instead.
 const UNSUPPORTED: &[(&str, &str)] = &[
@@ -70,11 +69,15 @@ fn changes_nothing(name: &str, value: &Value) -> bool {
     }
 }
 
-/// The fields that each route knows.
-static KNOWN: LazyLock<HashMap<&'static str, HashSet<String>>> = LazyLock::new(|| {
-    let routes = routes().into_iter();
-    routes.map(|route| (route.path, route.operation.field_names())).collect()
-});
+/// The fields that each route knows, by its path.
+pub(crate) type KnownFields = HashMap<&'static str, HashSet<String>>;
+
+static KNOWN: OnceLock<KnownFields> = OnceLock::new();
+
+/// Sets the fields that the routes know, which are the same for every server of the process.
+pub(crate) fn set_known(known: impl FnOnce() -> KnownFields) {
+    KNOWN.get_or_init(known);
+}
 
 /// The most names that are remembered, so that each is logged once.
 const MAX_NAMES: usize = 256;
@@ -87,7 +90,7 @@ pub(crate) fn note_unknown(path: &str, fields: &Map<String, Value>) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }
-    let Some(known) = KNOWN.get(path) else { return };
+    let Some(known) = KNOWN.get().and_then(|known| known.get(path)) else { return };
     let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
     let is_unknown = |name: &&String| !known.contains(name.as_str()) && is_name(name);
     for name in fields.keys().filter(is_unknown) {
@@ -134,7 +137,8 @@ mod tests {
 
     #[test]
     fn routes_know_their_fields() {
-        let chat = &KNOWN["/v1/chat/completions"];
+        let known = crate::router::known_fields();
+        let chat = &known["/v1/chat/completions"];
         for field in ["messages", "tools", "temperature", "response_format", "stream"] {
             assert!(chat.contains(field), "{field}");
         }

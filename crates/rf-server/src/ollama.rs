@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use self::line::{Line, LineToken, Totals, line};
+use self::line::{Form, Line, LineToken, Totals, line};
 use crate::access::RequestId;
 use crate::answer::Answers;
 use crate::api::is_cut_off;
@@ -179,13 +179,6 @@ fn refuse_images(images: Option<Vec<String>>, path: &str) -> Result<(), ApiError
         [] => Ok(()),
         _ => Err(ApiError::field(path, "the model reads text only")),
     }
-}
-
-/// True if the text is the content of a message, or stands alone.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Chat,
-    Text,
 }
 
 /// A request, apart from its prompt.

@@ -14,11 +14,10 @@ use serde_json::Value;
 use crate::access::unique;
 use crate::api::embeddings::MAX_TEXTS;
 use crate::body::Fields;
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, Kind, check_count};
 use crate::fields::TextOr;
 use crate::keep_alive::KeepAlive;
 use crate::prompt::{beside, check_length};
-use crate::sampling::check_count;
 use crate::state::{App, ServedEmbedder, now};
 
 /// The query and the documents, which llama.cpp's older clients call texts.

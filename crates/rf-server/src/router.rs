@@ -24,6 +24,7 @@ use crate::auth::require_key;
 use crate::error::{ApiError, Error, Kind};
 use crate::grammar::GrammarFields;
 use crate::guard::refuse_foreign_pages;
+use crate::known_fields::{KnownFields, set_known};
 use crate::llama_cpp::load::LoadReport;
 use crate::openapi::{Document, EVENTS, LINES, Operation, document};
 use crate::page::page;
@@ -33,12 +34,19 @@ use crate::{anthropic, llama_cpp, metrics, ollama, openai, rerank};
 
 /// Builds the router with the routes of the server.
 pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
+    set_known(known_fields);
     let routes = routes()
         .into_iter()
         .fold(Router::new(), |router, route| router.route(route.path, route.handler))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed);
     with_layers(routes, app)
+}
+
+/// The fields of the requests of all routes.
+pub(crate) fn known_fields() -> KnownFields {
+    let routes = routes().into_iter();
+    routes.map(|route| (route.path, route.operation.field_names())).collect()
 }
 
 /// A row of the table of routes.

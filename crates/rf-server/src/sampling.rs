@@ -9,7 +9,7 @@ use rocmforge::engine::{GenerateOptions, Model};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, check_count};
 use crate::fields::{BiasedToken, LogitBias, TextOr};
 use crate::token_rules::{TokenRuleFields, TokenRules};
 
@@ -243,14 +243,6 @@ fn token_biases(bias: LogitBias, model: &Model) -> Result<Vec<(u32, f32)>, ApiEr
         }
     }
     Ok(biases)
-}
-
-/// Refuses a list with more than `most` entries.
-pub(crate) fn check_count(name: &'static str, count: usize, most: usize) -> Result<(), ApiError> {
-    if count > most {
-        return Err(ApiError::field(name, format!("{count} entries are more than {most}")));
-    }
-    Ok(())
 }
 
 /// Refuses a list with a text of more than `most` bytes.

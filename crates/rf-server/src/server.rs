@@ -17,8 +17,8 @@ use tokio::sync::{oneshot, watch};
 use crate::entry::ModelEntry;
 use crate::error::Error;
 use crate::options::ServerOptions;
+use crate::reload::Reloader;
 use crate::router::router;
-use crate::settings::Reloader;
 use crate::state::App;
 
 /// A server that listens, but does not answer yet.
@@ -69,7 +69,7 @@ impl Server {
         Ok(self.listener.local_addr()?)
     }
 
-    /// What renews the settings of the models while the server runs.
+    /// A handle that renews the settings of the models while the server runs.
     pub fn reloader(&self) -> Reloader {
         Reloader::new(Arc::clone(&self.app))
     }

@@ -1,13 +1,12 @@
-//! Settings of single models, and their renewal while the server runs.
+//! Settings of single models.
 
 use std::fmt;
 use std::sync::Arc;
 
 use rocmforge::SamplerConfig;
 
-use crate::entry::LoadError;
+use crate::error::LoadError;
 use crate::keep_alive::KeepAlive;
-use crate::state::App;
 
 /// The settings of a model that can change while the server runs.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +34,7 @@ impl SettingsSource {
         Self(Arc::new(read))
     }
 
-    fn read(&self) -> Result<Vec<(String, ModelSettings)>, LoadError> {
+    pub(crate) fn read(&self) -> Result<Vec<(String, ModelSettings)>, LoadError> {
         (self.0)()
     }
 }
@@ -43,29 +42,5 @@ impl SettingsSource {
 impl fmt::Debug for SettingsSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SettingsSource").finish_non_exhaustive()
-    }
-}
-
-/// Renews the settings of the models of a server.
-#[derive(Clone, Debug)]
-pub struct Reloader {
-    app: Arc<App>,
-}
-
-impl Reloader {
-    pub(crate) fn new(app: Arc<App>) -> Self {
-        Self { app }
-    }
-
-    /// Reads the settings of all models again. Without a
-    /// [source](crate::ServerOptions::settings) nothing changes.
-    ///
-    /// # Errors
-    ///
-    /// If the settings cannot be read, or two models would have the same name. All models keep
-    /// theirs then.
-    pub fn reload(&self) -> Result<(), LoadError> {
-        let Some(source) = &self.app.options().settings else { return Ok(()) };
-        Ok(self.app.catalog().renew(source.read()?)?)
     }
 }

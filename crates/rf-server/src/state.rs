@@ -42,7 +42,8 @@ impl ServedModel {
     }
 }
 
-/// A model that a request uses to make embeddings or scores. Until it is dropped, the model stays loaded.
+/// A model that a request uses to make embeddings or scores. Until it is dropped, the model stays
+/// loaded.
 #[derive(Debug)]
 pub(crate) struct ServedEmbedder {
     id: String,

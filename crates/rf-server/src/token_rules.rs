@@ -8,8 +8,7 @@ use rocmforge::engine::{EncodeOptions, Model, Tokenizer};
 use rocmforge::grammar::{Constraint, ConstraintError, TokenMask};
 use rocmforge::messages::{OutputFormat, Prompt};
 
-use crate::error::ApiError;
-use crate::sampling::check_count;
+use crate::error::{ApiError, check_count};
 
 /// The fields of a request, with vLLM's names. What each means is said where they are read.
 #[derive(Debug, Default)]
@@ -241,7 +240,7 @@ struct Reasoning {
     tokens: Option<usize>,
     /// The end of the text so far, as long as a marker.
     tail: Vec<u8>,
-    /// What comes next to end the reasoning.
+    /// The tokens that come next, to end the reasoning.
     closing: VecDeque<u32>,
 }
 

@@ -112,7 +112,7 @@ mod tests {
     fn parameters_of_the_file_stand_in_for_the_usual_ones() {
         let (_folder, gguf) = gguf(|writer| {
             for (key, value) in [("temp", 0.6_f32), ("top_p", 0.8), ("penalty_repeat", 1.05)] {
-                writer.add(&format!("general.sampling.{key}"), value).unwrap();
+                writer.add(format!("general.sampling.{key}"), value).unwrap();
             }
             writer.add("general.sampling.top_k", 20).unwrap();
             writer.add("general.sampling.penalty_last_n", -1).unwrap();
@@ -120,10 +120,14 @@ mod tests {
         });
         let file = SamplingDefaults::of(&gguf);
         let filled = file.fill_in(SamplerConfig::default().with_top_p(0.5));
-        assert_eq!((filled.temperature, filled.top_k, filled.top_p), (0.6, 20, 0.5));
-        assert_eq!((filled.repeat_last_n, filled.repeat_penalty), (None, 1.05));
-        assert_eq!(filled.mirostat, Some(MirostatConfig::new(MirostatVersion::V2)));
-        assert_eq!(filled.min_p, SamplerConfig::default().min_p);
+        let expected = SamplerConfig::default()
+            .with_temperature(0.6)
+            .with_top_k(20)
+            .with_top_p(0.5)
+            .with_repeat_last_n(None)
+            .with_repeat_penalty(1.05)
+            .with_mirostat(MirostatConfig::new(MirostatVersion::V2));
+        assert_eq!(filled, expected);
     }
 
     #[test]

@@ -6,11 +6,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::api::conversation::note;
-use crate::error::ApiError;
+use crate::error::{ApiError, check_count};
 use crate::fields::TextOr;
 use crate::grammar::{Format, Structure};
 use crate::prompt::MAX_TOOLS;
-use crate::sampling::check_count;
 
 /// The fields of a request. Those of sampling that `OpenAI` has, too, are read apart.
 #[derive(Debug, Deserialize, JsonSchema)]

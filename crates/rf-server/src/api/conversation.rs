@@ -108,7 +108,7 @@ pub(crate) fn noted_text(content: Option<TextOr<Part>>) -> String {
     parts.iter().map(|part| part.readable().unwrap_or_else(|| note(&part.kind))).collect()
 }
 
-/// What stands for a part that a model of texts cannot read.
+/// The note that stands for a part that a model of texts cannot read.
 pub(crate) fn note(kind: &str) -> &'static str {
     match kind {
         _ if kind.contains("image") || kind.contains("screenshot") => "[image]",

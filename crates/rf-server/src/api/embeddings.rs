@@ -7,10 +7,9 @@ use rocmforge::engine::{Model, Normalization};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, Kind, check_count};
 use crate::fields::{PromptItem, TextOr};
 use crate::prompt::{beside, check_length};
-use crate::sampling::check_count;
 use crate::state::ServedEmbedder;
 
 /// The texts of a request, and how long their vectors are to be.

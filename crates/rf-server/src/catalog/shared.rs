@@ -11,8 +11,8 @@ use crate::entry::{ModelKind, ModelLoader};
 use crate::error::ApiError;
 use crate::generator::Generator;
 use crate::keep_alive::KeepAlive;
+use crate::longest_token::LongestToken;
 use crate::metrics::Metrics;
-use crate::prompt::LongestToken;
 use crate::settings::ModelSettings;
 use rocmforge::ModelDetails;
 

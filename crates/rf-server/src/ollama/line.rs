@@ -6,9 +6,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Form;
 use crate::api::logprobs::{ScoredToken, WithAlternatives};
 use crate::api::parsed_arguments;
+
+/// True if the text is the content of a message, or stands alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Chat,
+    Text,
+}
 
 /// An object with a part of an answer, or with all of it.
 #[derive(Serialize, JsonSchema)]

@@ -246,8 +246,8 @@ mod tests {
         assert!(options.template.is_some());
         let base = SamplerConfig::default().with_top_p(0.5).with_top_k(7);
         let sampling = options.sampling(&base);
-        assert_eq!((sampling.temperature, sampling.top_k, sampling.top_p), (0.25, 20, 0.5));
-        assert_eq!(sampling.repeat_last_n, None);
+        let expected = base.clone().with_temperature(0.25).with_top_k(20).with_repeat_last_n(None);
+        assert_eq!(sampling, expected);
         let config = parse("").unwrap();
         assert_eq!(config.of("b").sampling(&base), base);
     }

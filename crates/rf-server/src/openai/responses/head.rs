@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::input::push;
 use super::items::Item;
-use super::store::{Owner, StoredResponse};
+use super::store::{Owner, StoredItem, StoredResponse};
 use super::tools::OfferedTools;
 use crate::access::unique;
 use crate::api::{NoFields, NoItems, is_cut_off};
@@ -213,11 +213,15 @@ impl Head {
             let mut messages = messages.clone();
             let answer = response.output.iter().cloned().filter_map(Item::into_message);
             answer.for_each(|message| push(&mut messages, message));
+            let stored = |item: &Item| StoredItem {
+                id: item.id().to_owned(),
+                message: item.clone().into_message(),
+            };
             app.responses().insert(StoredResponse {
                 id: self.id.clone(),
                 owner: *owner,
                 messages,
-                items: response.output.clone(),
+                items: response.output.iter().map(stored).collect(),
                 // Serialisation of our own types fails only for maps whose keys are no strings.
                 json: serde_json::to_string(&response).unwrap_or_default(),
             });

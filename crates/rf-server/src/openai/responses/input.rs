@@ -129,7 +129,7 @@ impl ItemReader<'_> {
             let message = "the item is not stored any more: send the item itself";
             ApiError::field(format!("{path}.id"), message).of_kind(Kind::NotFound)
         })?;
-        Ok(item.into_message())
+        Ok(item.message)
     }
 }
 

@@ -8,8 +8,6 @@ use axum::http::header::AUTHORIZATION;
 use rocmforge::messages::Message;
 use sha2::{Digest, Sha256};
 
-use super::items::Item;
-
 /// The most responses. The oldest one is dropped for a new one.
 const MAX_RESPONSES: usize = 512;
 /// The most bytes of all responses with their conversations.
@@ -39,8 +37,16 @@ pub(super) struct StoredResponse {
     pub(super) owner: Owner,
     /// The messages of the request, without its instructions, and the answer.
     pub(super) messages: Vec<Message>,
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<StoredItem>,
     pub(super) json: String,
+}
+
+/// An item of an answer.
+#[derive(Clone, Debug)]
+pub(super) struct StoredItem {
+    pub(super) id: String,
+    /// The message of the item; `None` for one that is no part of a later prompt.
+    pub(super) message: Option<Message>,
 }
 
 impl Owner {
@@ -92,10 +98,10 @@ impl ResponseStore {
     }
 
     /// An item of an answer to this client.
-    pub(super) fn item(&self, owner: Owner, id: &str) -> Option<Item> {
+    pub(super) fn item(&self, owner: Owner, id: &str) -> Option<StoredItem> {
         let stored = self.lock();
         let own = stored.responses.iter().rev().filter(|response| response.owner == owner);
-        own.flat_map(|response| &response.items).find(|item| item.id() == id).cloned()
+        own.flat_map(|response| &response.items).find(|item| item.id == id).cloned()
     }
 
     /// Drops a response of this client. Returns true if there was one.
@@ -126,7 +132,7 @@ mod tests {
             id: id.to_owned(),
             owner: owner(key),
             messages: vec![Message::new("user", text)],
-            items: vec![Item::message(format!("msg_{id}"), Some(text.to_owned()), "completed")],
+            items: vec![StoredItem { id: format!("msg_{id}"), message: None }],
             json: text.to_owned(),
         }
     }

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use rocmforge::messages::Tool;
 use serde_json::{Map, Value, json};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, check_count};
 use crate::prompt::{MAX_TOOLS, tool};
-use crate::sampling::check_count;
 
 /// The functions that the model may call, and what each of them is for the client.
 #[derive(Debug, Default)]
