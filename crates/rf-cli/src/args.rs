@@ -373,7 +373,7 @@ pub(crate) struct TemplateArgs {
 }
 
 /// The chat template instead of a model's, and the variables of templates.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TemplateChoice {
     source: Option<String>,
     variables: BTreeMap<String, serde_json::Value>,
@@ -390,30 +390,20 @@ impl TemplateChoice {
     }
 }
 
+impl TemplateChoice {
+    /// A template by its name, its file, or itself.
+    pub(crate) fn of(given: &str) -> Result<Self> {
+        Ok(Self { source: Some(template_source(given)?), variables: BTreeMap::new() })
+    }
+}
+
 impl TemplateArgs {
     pub(crate) fn choice(&self) -> Result<TemplateChoice> {
         Ok(TemplateChoice { source: self.source()?, variables: self.variables()? })
     }
 
     fn source(&self) -> Result<Option<String>> {
-        let Some(given) = &self.chat_template else { return Ok(None) };
-        if let Ok(template) = ChatTemplate::builtin(given) {
-            return Ok(Some(template.source().to_owned()));
-        }
-        let path = Path::new(given);
-        if path.exists() {
-            return sources::file_text(path).map(Some);
-        }
-        // As in llama.cpp, the template itself.
-        if given.contains("{{") || given.contains("{%") {
-            return Ok(Some(given.clone()));
-        }
-        let names: Vec<_> = ChatTemplate::builtin_names().collect();
-        Err(bad_input!(
-            "--chat-template {} names neither a file nor a built-in template: the templates are {}",
-            terminal::shown(given),
-            names.join(", ")
-        ))
+        self.chat_template.as_deref().map(template_source).transpose()
     }
 
     fn variables(&self) -> Result<BTreeMap<String, serde_json::Value>> {
@@ -425,6 +415,27 @@ impl TemplateArgs {
             )
         })
     }
+}
+
+/// The source of a template, of which `given` is the name, the file, or the text.
+fn template_source(given: &str) -> Result<String> {
+    if let Ok(template) = ChatTemplate::builtin(given) {
+        return Ok(template.source().to_owned());
+    }
+    let path = Path::new(given);
+    if path.exists() {
+        return sources::file_text(path);
+    }
+    // As in llama.cpp, the template itself.
+    if given.contains("{{") || given.contains("{%") {
+        return Ok(given.to_owned());
+    }
+    let names: Vec<_> = ChatTemplate::builtin_names().collect();
+    Err(bad_input!(
+        "--chat-template {} names neither a file nor a built-in template: the templates are {}",
+        terminal::shown(given),
+        names.join(", ")
+    ))
 }
 
 /// The form of the output.

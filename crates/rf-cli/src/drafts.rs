@@ -55,6 +55,14 @@ impl DraftArgs {
         self.model_draft.is_some() || self.hf_repo_draft.is_some()
     }
 
+    /// The flags with another source of drafts, if there is one, and without a draft model.
+    pub(crate) fn with_mode(&self, mode: Option<Mode>) -> Self {
+        match mode {
+            Some(spec) => Self { spec, model_draft: None, hf_repo_draft: None, ..self.clone() },
+            None => self.clone(),
+        }
+    }
+
     /// Checks the flags, and adds the drafts to the options of a model.
     pub(crate) fn add_to(&self, loader: Loader) -> Result<Loader> {
         if self.draft_max == 0 {

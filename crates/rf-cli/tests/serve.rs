@@ -286,3 +286,29 @@ error: cannot read the folder missing: No such file or directory (os error 2): c
 "#]]
     );
 }
+
+#[test]
+fn a_model_has_the_options_of_its_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = std::fs::read(program::demo_model()).unwrap();
+    for name in ["fox.gguf", "owl.gguf"] {
+        std::fs::write(folder.path().join(name), &demo).unwrap();
+    }
+    let config = "[models.owl]\ncontext = 128\naliases = [\"gpt-*\"]\npreload = true\n\
+                  [models.owl.sampling]\nmin_p = 0.25\n";
+    std::fs::write(folder.path().join("models.toml"), config).unwrap();
+    let arguments = ["serve", "--models", ".", "--models-config", "models.toml"];
+    let server = Serve::start(folder.path(), &arguments[1..]);
+    let body = BODY.replacen('{', r#"{"model":"gpt-9","#, 1);
+    let answer = rest(server.send(&request("/v1/completions", &body)));
+    assert!(answer.contains(r#""model":"owl""#), "{answer}");
+    let props = rest(server.send(&request("/props?model=owl", "")));
+    assert!(props.contains(r#""n_ctx":128"#) && props.contains(r#""min_p":0.25"#), "{props}");
+    assert_eq!(server.terminate().0, Some(0));
+
+    std::fs::write(folder.path().join("models.toml"), "[models.owl]\ncontexts = 1\n").unwrap();
+    let finished = program::finish(folder.path(), &arguments);
+    assert_eq!(finished.code, Some(2));
+    let expected = "error: models.toml, line 2, column 1: unknown field";
+    assert!(finished.stderr.contains(expected), "{}", finished.stderr);
+}

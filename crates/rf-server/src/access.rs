@@ -69,6 +69,8 @@ pub(crate) async fn observe(mut request: Request, next: Next) -> Response {
     let error = error.map(|error| error.summary());
     let path = if path.len() > MAX_PATH { "(a long path)" } else { path.as_str() };
     tracing::info!(request_id, %method, path, status, ms, error, "request");
+    // Anthropic's clients read their own name of it.
+    response.headers_mut().insert("request-id", id.0.clone());
     response.headers_mut().insert(HEADER, id.0);
     response
 }

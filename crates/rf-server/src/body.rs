@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::{ApiError, Kind};
+use crate::known_fields::{note_unknown, refuse_unsupported};
 use crate::state::App;
 
 /// The time for sending a body. A client that stops in the middle holds nothing but a socket.
@@ -73,6 +74,7 @@ impl FromRequest<Arc<App>> for Fields {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
         let limit = app.options().max_body_bytes;
+        let path = request.uri().path().to_owned();
         let body = tokio::time::timeout(TIMEOUT, to_bytes(request.into_body(), limit));
         let bytes = body.await.map_err(|_| {
             ApiError::new(Kind::Timeout, format!("the body did not arrive in {TIMEOUT:?}"))
@@ -84,11 +86,18 @@ impl FromRequest<Arc<App>> for Fields {
             }
             ApiError::invalid(format!("the body cannot be read: {error}"))
         })?;
-        if bytes.len() < LARGE_BODY {
-            return Self::parse(&bytes);
+        let parsed = if bytes.len() < LARGE_BODY {
+            Self::parse(&bytes)
+        } else {
+            let parsed = tokio::task::spawn_blocking(move || Self::parse(&bytes)).await;
+            parsed.map_err(|error| ApiError::internal(&error))?
+        };
+        let fields = parsed?;
+        if let Value::Object(fields) = &fields.0 {
+            refuse_unsupported(fields)?;
+            note_unknown(&path, fields);
         }
-        let parsed = tokio::task::spawn_blocking(move || Self::parse(&bytes)).await;
-        parsed.map_err(|error| ApiError::internal(&error))?
+        Ok(fields)
     }
 }
 

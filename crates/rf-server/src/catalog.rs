@@ -8,7 +8,8 @@
 mod loader;
 mod shared;
 
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
@@ -18,6 +19,7 @@ use crate::error::{ApiError, Error, Kind};
 use crate::generator::Generator;
 use crate::keep_alive::KeepAlive;
 use crate::metrics::Metrics;
+use crate::settings::ModelSettings;
 use rocmforge::ModelDetails;
 
 pub(crate) use self::shared::{Embedder, Lease, Leased, LoadedService, Status};
@@ -58,13 +60,15 @@ impl Catalog {
         keep_alive: KeepAlive,
     ) -> Result<Self, Error> {
         let (mut slots, mut states) = (Vec::<Slot>::new(), Vec::new());
+        let mut preloads = Vec::new();
         for entry in entries {
-            let ModelEntry { names, kind, details, origin } = entry;
-            let is_taken = |name: &&String| slots.iter().any(|slot| slot.names.contains(name));
-            if let Some(name) = names.iter().find(is_taken) {
-                return Err(Error::DuplicateModel(name.clone()));
+            let ModelEntry { id, kind, details, origin, settings, is_preloaded } = entry;
+            if is_preloaded && matches!(origin, Origin::Loader(_)) {
+                preloads.push(slots.len());
             }
-            let mut slot = Slot { names, kind, details, loader: None, metrics: OnceLock::new() };
+            let settings = RwLock::new(Arc::new(settings));
+            let metrics = OnceLock::new();
+            let mut slot = Slot { id, settings, kind, details, loader: None, metrics };
             states.push(match origin {
                 Origin::Loader(loader) => {
                     slot.loader = Some(loader);
@@ -74,8 +78,15 @@ impl Catalog {
             });
             slots.push(slot);
         }
+        check_names(slots.iter().map(|slot| (slot.id.as_str(), slot.settings())))?;
+        for &index in &preloads {
+            states[index] = State::Loading { waiters: Vec::new() };
+        }
         let is_static = slots.iter().all(|slot| slot.loader.is_none());
-        let inner = Mutex::new(Inner::new(states));
+        let mut inner = Inner::new(states);
+        inner.queue.extend(&preloads);
+        inner.preloads = preloads;
+        let inner = Mutex::new(inner);
         let shared = Shared { slots, budget_bytes, keep_alive, inner, changed: Condvar::new() };
         let shared = Arc::new(shared);
         if !is_static {
@@ -94,7 +105,7 @@ impl Catalog {
         keep_alive: Option<KeepAlive>,
     ) -> Result<Leased, ApiError> {
         let index = self.find(name, kind)?;
-        let keep_alive = keep_alive.unwrap_or(self.shared.keep_alive);
+        let keep_alive = keep_alive.unwrap_or_else(|| self.keep_alive(index));
         let receiver = {
             let mut inner = self.shared.lock();
             let inner = &mut *inner;
@@ -127,9 +138,10 @@ impl Catalog {
         kind: ModelKind,
     ) -> Result<Leased, ApiError> {
         let index = self.find(name, kind)?;
+        let keep_alive = self.keep_alive(index);
         let mut inner = self.shared.lock();
         if let State::Loaded(loaded) = &mut inner.states[index] {
-            return Ok(Leased::new(&self.shared, index, loaded, self.shared.keep_alive));
+            return Ok(Leased::new(&self.shared, index, loaded, keep_alive));
         }
         let message = format!("the model `{}` is not loaded", self.shared.slots[index].id());
         Err(ApiError::new(Kind::Unavailable, message))
@@ -149,6 +161,24 @@ impl Catalog {
         Ok(slot.id())
     }
 
+    fn keep_alive(&self, index: usize) -> KeepAlive {
+        self.shared.slots[index].settings().keep_alive.unwrap_or(self.shared.keep_alive)
+    }
+
+    /// Sets the settings of models by their names; all of them or none.
+    pub(crate) fn renew(&self, settings: Vec<(String, ModelSettings)>) -> Result<(), Error> {
+        let slots = &self.shared.slots;
+        let new: HashMap<String, Arc<ModelSettings>> =
+            settings.into_iter().map(|(id, settings)| (id, Arc::new(settings))).collect();
+        let of = |slot: &Slot| new.get(&slot.id).map_or_else(|| slot.settings(), Arc::clone);
+        check_names(slots.iter().map(|slot| (slot.id.as_str(), of(slot))))?;
+        for slot in slots {
+            let settings = of(slot);
+            *slot.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+        }
+        Ok(())
+    }
+
     /// Lists the models in order.
     pub(crate) fn list(&self) -> Vec<Listed<'_>> {
         let statuses: Vec<_> = self.shared.lock().states.iter().map(State::status).collect();
@@ -164,31 +194,53 @@ impl Catalog {
 
     /// The facts about a model of any kind.
     pub(crate) fn details(&self, name: Option<&str>) -> Result<(&str, &ModelDetails), ApiError> {
-        let slot = self.shared.slots.iter().find(|slot| slot.is_named(name));
-        let slot = slot.ok_or_else(|| self.unknown(name))?;
+        let slot = self.slot(name)?;
         Ok((slot.id(), &slot.details))
     }
 
+    /// The kind of a model.
+    pub(crate) fn kind(&self, name: Option<&str>) -> Result<ModelKind, ApiError> {
+        Ok(self.slot(name)?.kind)
+    }
+
+    fn slot(&self, name: Option<&str>) -> Result<&Slot, ApiError> {
+        let index = self.shared.named(name, |_| true).ok_or_else(|| self.unknown(name))?;
+        Ok(&self.shared.slots[index])
+    }
+
     fn find(&self, name: Option<&str>, kind: ModelKind) -> Result<usize, ApiError> {
-        let slots = &self.shared.slots;
-        if let Some(index) = slots.iter().position(|s| s.kind == kind && s.is_named(name)) {
+        if let Some(index) = self.shared.named(name, |slot| slot.kind == kind) {
             return Ok(index);
         }
-        let Some(other) = slots.iter().find(|slot| slot.is_named(name)) else {
-            return Err(self.unknown(name));
-        };
+        let other = self.slot(name)?;
         let does = match other.kind {
-            ModelKind::Text => "it generates text: it makes no embeddings",
-            ModelKind::Embeddings => "it makes embeddings: it generates no text",
+            ModelKind::Text => "generates text: send it to /v1/chat/completions",
+            ModelKind::Embeddings => "makes embeddings: send texts to /v1/embeddings",
+            ModelKind::Scores => "scores documents: send them to /v1/rerank",
         };
-        let message = format!("the model `{}`: {does}", other.id());
-        Err(ApiError::new(Kind::NotSupported, message))
+        Err(ApiError::field("model", format!("`{}` {does}", other.id())))
     }
 
     fn unknown(&self, name: Option<&str>) -> ApiError {
         let ids: Vec<_> = self.shared.slots.iter().map(Slot::id).collect();
         ApiError::unknown_model(name.unwrap_or_default(), &ids)
     }
+}
+
+/// Checks that no two models have the same name.
+fn check_names<'a>(
+    models: impl Iterator<Item = (&'a str, Arc<ModelSettings>)>,
+) -> Result<(), Error> {
+    let mut owners = HashMap::new();
+    for (index, (id, settings)) in models.enumerate() {
+        for name in [id].into_iter().chain(settings.aliases.iter().map(String::as_str)) {
+            // A model may have a name twice.
+            if *owners.entry(name.to_owned()).or_insert(index) != index {
+                return Err(Error::DuplicateModel(name.to_owned()));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Ends the thread. A model that it loads right now is dropped by it.

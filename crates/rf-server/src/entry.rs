@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use rocmforge::{Model, ModelDetails};
 
+use crate::error::LoadError;
+use crate::settings::ModelSettings;
+
 /// The product of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelKind {
@@ -11,22 +14,29 @@ pub enum ModelKind {
     Text,
     /// Embeddings.
     Embeddings,
+    /// Scores of documents.
+    Scores,
 }
 
 impl ModelKind {
     /// The product of a model without further options.
     pub fn of(details: &ModelDetails) -> Self {
-        if details.generates { Self::Text } else { Self::Embeddings }
+        match details {
+            ModelDetails { reranks: true, .. } => Self::Scores,
+            ModelDetails { generates: true, .. } => Self::Text,
+            _ => Self::Embeddings,
+        }
     }
 
     /// The product of a loaded model.
     pub(crate) fn of_loaded(model: &Model) -> Self {
-        if model.handle().is_some() { Self::Text } else { Self::Embeddings }
+        match Self::of(&model.details()) {
+            Self::Scores => Self::Scores,
+            _ if model.handle().is_some() => Self::Text,
+            _ => Self::Embeddings,
+        }
     }
 }
-
-/// The reason why a model could not be loaded.
-pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Loads a model when a request needs it. Closures of the same signature implement it.
 pub trait ModelLoader: Send + Sync {
@@ -50,11 +60,14 @@ where
 
 /// A model that the server offers.
 pub struct ModelEntry {
-    /// The first one is the name in answers.
-    pub(crate) names: Vec<String>,
+    /// The name in answers.
+    pub(crate) id: String,
     pub(crate) kind: ModelKind,
     pub(crate) details: ModelDetails,
     pub(crate) origin: Origin,
+    pub(crate) settings: ModelSettings,
+    /// True if the model is loaded when the server starts.
+    pub(crate) is_preloaded: bool,
 }
 
 /// How the server comes by a model.
@@ -69,10 +82,12 @@ impl ModelEntry {
     /// A model that is loaded, and is never unloaded.
     pub fn loaded(name: impl Into<String>, model: Model) -> Self {
         Self {
-            names: vec![name.into()],
+            id: name.into(),
             kind: ModelKind::of_loaded(&model),
             details: model.details(),
             origin: Origin::Loaded(model),
+            settings: ModelSettings::default(),
+            is_preloaded: false,
         }
     }
 
@@ -84,13 +99,28 @@ impl ModelEntry {
         loader: impl ModelLoader + 'static,
     ) -> Self {
         let origin = Origin::Loader(Arc::new(loader));
-        Self { names: vec![name.into()], kind, details, origin }
+        let (id, settings) = (name.into(), ModelSettings::default());
+        Self { id, kind, details, origin, settings, is_preloaded: false }
     }
 
-    /// Another name that requests may use.
+    /// Another name that requests may use. In it a `*` stands for any text.
     #[must_use]
     pub fn with_alias(mut self, name: impl Into<String>) -> Self {
-        self.names.push(name.into());
+        self.settings.aliases.push(name.into());
+        self
+    }
+
+    /// Sets the settings, and with them all aliases.
+    #[must_use]
+    pub fn with_settings(mut self, settings: ModelSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Loads the model when the server starts, if it is loaded on demand.
+    #[must_use]
+    pub fn preloaded(mut self) -> Self {
+        self.is_preloaded = true;
         self
     }
 }

@@ -31,6 +31,9 @@ pub enum Error {
     DuplicateModel(String),
 }
 
+/// The reason why a model could not be loaded, or the settings of models could not be read.
+pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
+
 /// The kind of a request's error, which determines status and type in every API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -142,11 +145,26 @@ pub(crate) struct ApiError {
     /// The field, such as `messages[0].content`.
     pub(crate) param: Option<String>,
     code: Option<&'static str>,
+    /// Tokens of a prompt that is too long, and those of the context.
+    tokens: Option<(usize, usize)>,
 }
 
 impl ApiError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), param: None, code: kind.openai_code() }
+        let code = kind.openai_code();
+        Self { kind, message: message.into(), param: None, code, tokens: None }
+    }
+
+    /// A prompt that is too long. Agents make theirs shorter if the message is that of the server
+    /// that they know, so it has the words of Anthropic, llama.cpp and `OpenAI`.
+    pub(crate) fn prompt_too_long(prompt_tokens: usize, most_tokens: usize) -> Self {
+        let message = format!(
+            "prompt is too long: {prompt_tokens} tokens > {most_tokens} maximum; the request \
+             exceeds the available context size: the maximum context length is {most_tokens} \
+             tokens; use a shorter prompt, or a larger context and KV cache"
+        );
+        let tokens = Some((prompt_tokens, most_tokens));
+        Self { tokens, ..Self::new(Kind::ContextExceeded, message) }
     }
 
     /// A request that cannot be answered as it is.
@@ -160,6 +178,16 @@ impl ApiError {
         let mut error = Self::invalid(format!("`{name}`: {message}"));
         error.param = Some(name);
         error
+    }
+
+    /// The error with another kind.
+    pub(crate) fn of_kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// The error with this code for programs.
+    pub(crate) fn with_code(self, code: &'static str) -> Self {
+        Self { code: Some(code), ..self }
     }
 
     pub(crate) fn unknown_model(name: &str, known: &[&str]) -> Self {
@@ -207,6 +235,8 @@ impl ApiError {
                     kind: self.kind.openai_type(),
                     param: self.param.as_deref(),
                     code: self.code,
+                    n_prompt_tokens: self.tokens.map(|(prompt, _)| prompt),
+                    n_ctx: self.tokens.map(|(_, most)| most),
                 },
             },
             Api::Anthropic => ErrorBody::Anthropic {
@@ -234,6 +264,14 @@ impl ApiError {
     }
 }
 
+/// Refuses a list with more than `most` entries.
+pub(crate) fn check_count(name: &'static str, count: usize, most: usize) -> Result<(), ApiError> {
+    if count > most {
+        return Err(ApiError::field(name, format!("{count} entries; the maximum is {most}")));
+    }
+    Ok(())
+}
+
 /// The body of an error, in the form of each API.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
@@ -259,6 +297,12 @@ pub(crate) struct OpenAiError<'a> {
     /// The field, such as `messages[0].content`.
     param: Option<&'a str>,
     code: Option<&'static str>,
+    /// Tokens of a prompt that is too long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_prompt_tokens: Option<usize>,
+    /// Tokens of the context that the prompt is too long for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_ctx: Option<usize>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

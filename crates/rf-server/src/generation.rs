@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use rocmforge::engine::StopReason;
 use rocmforge::engine::scheduler::{RequestError, SubmitError};
 use rocmforge::grammar::Constraint;
-use rocmforge::messages::{ChatPrompt, Prompt};
+use rocmforge::messages::{ChatPrompt, Delta, Prompt};
 use rocmforge::{Error, Observer};
 
 use crate::access::RequestId;
@@ -26,18 +26,20 @@ pub(crate) struct Job {
     pub(crate) chat: Option<Prompt>,
     /// The structure that the answer must have.
     pub(crate) constraint: Option<Box<dyn Constraint>>,
+    /// True if the answer may have one call only.
+    single_call: bool,
 }
 
 impl Job {
     /// The continuation of a text.
     pub(crate) fn text(prompt: Vec<u32>, params: Params) -> Self {
-        Self { prompt, params, chat: None, constraint: None }
+        Self { prompt, params, chat: None, constraint: None, single_call: false }
     }
 
     /// The answer to a conversation.
     pub(crate) fn chat(prompt: ChatPrompt, mut params: Params) -> Self {
         params.options.rendered_tokens = prompt.rendered_tokens;
-        Self { prompt: prompt.ids, params, chat: Some(prompt.prompt), constraint: None }
+        Self { chat: Some(prompt.prompt), ..Self::text(prompt.ids, params) }
     }
 
     /// Adds the structure that the answer must have. Compiling it ends no later than the request
@@ -47,6 +49,7 @@ impl Job {
         structure: Structure,
         model: &Arc<ServedModel>,
     ) -> Result<Self, ApiError> {
+        self.single_call = structure.single_call();
         if structure.is_free(self.chat.as_ref()) {
             return Ok(self);
         }
@@ -59,7 +62,8 @@ impl Job {
     }
 
     fn into_job(self, model: &ServedModel) -> rocmforge::Job {
-        let Self { prompt, params, chat, constraint } = self;
+        let Self { prompt, params, chat, constraint, .. } = self;
+        let constraint = params.token_rules.constraint(model.model(), chat.as_ref(), constraint);
         let mut meter = RequestMeter::new(Arc::clone(model.metrics()), &params);
         let observer: Observer = Box::new(move |event| meter.event(event));
         let mut job = rocmforge::Job::text(prompt, params.options);
@@ -79,6 +83,8 @@ impl Job {
 pub(crate) struct Generation {
     running: rocmforge::Generation,
     request_id: RequestId,
+    /// True if calls after the first one are left out.
+    single_call: bool,
     /// It stays loaded until the end.
     _model: Arc<ServedModel>,
 }
@@ -90,12 +96,13 @@ impl Generation {
         jobs: Vec<Job>,
         request_id: RequestId,
     ) -> Result<Self, ApiError> {
+        let single_call = jobs.iter().any(|job| job.single_call);
         let jobs = jobs.into_iter().map(|job| job.into_job(model)).collect();
         let running = model.loaded_model().submit(jobs).map_err(|error| {
             model.metrics().count_rejected();
             ApiError::from(error)
         })?;
-        Ok(Self { running, request_id, _model: Arc::clone(model) })
+        Ok(Self { running, request_id, single_call, _model: Arc::clone(model) })
     }
 
     /// The next update; `None` after the last one. Without `wants_tokens`, the tokens of a choice
@@ -105,7 +112,14 @@ impl Generation {
         cx: &mut Context<'_>,
         wants_tokens: bool,
     ) -> Poll<Option<Update>> {
-        let update = self.running.poll_update(cx, wants_tokens);
+        let update = loop {
+            match self.running.poll_update(cx, wants_tokens) {
+                // A model that may call what it likes does not know of the limit.
+                Poll::Ready(Some(Update::Delta { delta, .. }))
+                    if self.single_call && is_later_call(&delta) => {}
+                update => break update,
+            }
+        };
         if let Poll::Ready(Some(Update::Finished { reason: StopReason::ConstraintLimit, .. })) =
             update
         {
@@ -135,6 +149,16 @@ impl Drop for Generation {
     }
 }
 
+/// Returns true for a part of a call after the first one.
+fn is_later_call(delta: &Delta) -> bool {
+    match delta {
+        Delta::CallStart { index, .. }
+        | Delta::CallArguments { index, .. }
+        | Delta::CallEnd { index, .. } => *index > 0,
+        Delta::Content(_) | Delta::Reasoning(_) => false,
+    }
+}
+
 /// Why a request was refused, or failed while it ran.
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
@@ -145,7 +169,9 @@ impl From<Error> for ApiError {
             Error::Submit(SubmitError::ShuttingDown) | Error::ShuttingDown => {
                 return Self::new(Kind::Unavailable, "the server is shutting down");
             }
-            Error::Submit(SubmitError::PromptTooLong { .. }) => Kind::ContextExceeded,
+            Error::Submit(SubmitError::PromptTooLong { prompt_tokens, most_tokens }) => {
+                return Self::prompt_too_long(*prompt_tokens, *most_tokens);
+            }
             Error::TooSlow { .. } => Kind::Timeout,
             Error::Submit(_)
             // Biases and constraints of the request may rule out every token.

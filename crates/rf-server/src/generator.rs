@@ -1,6 +1,6 @@
 //! A loaded model that generates text.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use rocmforge::engine::Model;
@@ -8,6 +8,7 @@ use rocmforge::engine::scheduler::Handle;
 use rocmforge::grammar::GrammarCompiler;
 
 use crate::error::{ApiError, Kind};
+use crate::longest_token::LongestToken;
 use crate::metrics::Metrics;
 
 /// A loaded model that generates text.
@@ -17,8 +18,7 @@ pub(crate) struct Generator {
     model: rocmforge::Model,
     handle: Handle,
     metrics: Arc<Metrics>,
-    /// Bytes of the longest token of the vocabulary.
-    longest_token: OnceLock<usize>,
+    longest_token: LongestToken,
     loaded: SystemTime,
     started: Instant,
 }
@@ -37,9 +37,6 @@ pub(crate) struct Load {
     pub(crate) generated_tokens_per_second: f64,
 }
 
-/// Vocabularies whose tokens are single characters have short tokens only.
-const MIN_TOKEN_BYTES: usize = 8;
-
 impl Generator {
     pub(crate) fn new(
         id: &str,
@@ -52,7 +49,7 @@ impl Generator {
             model,
             handle,
             metrics,
-            longest_token: OnceLock::new(),
+            longest_token: LongestToken::default(),
             loaded: SystemTime::now(),
             started: Instant::now(),
         }
@@ -89,13 +86,8 @@ impl Generator {
 
     /// The most bytes that a prompt within the context can have.
     pub(crate) fn longest_prompt_bytes(&self) -> usize {
-        let longest = self.longest_token.get_or_init(|| {
-            let tokenizer = self.model().tokenizer();
-            let pieces = (0..tokenizer.vocab_size()).filter_map(|id| tokenizer.piece(id).ok());
-            // Normalisation may shorten a text, but not to a third.
-            pieces.map(|piece| piece.len()).max().unwrap_or(0).max(MIN_TOKEN_BYTES) * 3
-        });
-        self.handle.max_sequence_tokens().saturating_mul(*longest)
+        let most_tokens = self.handle.max_sequence_tokens();
+        self.longest_token.text_bytes(self.model().tokenizer(), most_tokens)
     }
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {

@@ -61,8 +61,9 @@ struct TextFields {
     format: Option<Format>,
 }
 
+/// The format of an answer: text, an object, or what fits a schema.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Format {
+pub(crate) struct Format {
     #[serde(rename = "type")]
     kind: String,
     json_schema: Option<Schema>,
@@ -96,10 +97,12 @@ impl GrammarFields {
         let single_call = self.parallel_tool_calls == Some(false);
         let mut grammars = Vec::new();
         if let Some(format) = self.response_format {
-            grammars.extend(format.grammar()?.map(|grammar| ("response_format", grammar)));
+            let field = "response_format";
+            grammars.extend(format.grammar(field)?.map(|grammar| (field, grammar)));
         }
         if let Some(format) = self.text.and_then(|text| text.format) {
-            grammars.extend(format.grammar()?.map(|grammar| ("text.format", grammar)));
+            let field = "text.format";
+            grammars.extend(format.grammar(field)?.map(|grammar| (field, grammar)));
         }
         if let Some(grammar) = self.grammar.filter(|grammar| !grammar.is_empty()) {
             grammars.push(("grammar", Grammar::of_text(&grammar)));
@@ -117,17 +120,19 @@ impl GrammarFields {
 }
 
 impl Format {
-    fn grammar(self) -> Result<Option<Grammar>, ApiError> {
+    /// The grammar. `field` is that of the format, for errors.
+    fn grammar(self, field: &str) -> Result<Option<Grammar>, ApiError> {
         let schema = self.json_schema.and_then(|schema| schema.schema).or(self.schema);
         match (self.kind.as_str(), schema) {
             ("text", _) => Ok(None),
             ("json_object" | "json_schema", Some(schema)) => Ok(Some(Grammar::JsonSchema(schema))),
             ("json_object", None) => Ok(Some(Grammar::JsonObject)),
             ("json_schema", None) => {
-                Err(ApiError::field("response_format.json_schema.schema", "expected a schema"))
+                let place = if field == "response_format" { "json_schema." } else { "" };
+                Err(ApiError::field(format!("{field}.{place}schema"), "expected a schema"))
             }
             _ => Err(ApiError::field(
-                "response_format.type",
+                format!("{field}.type"),
                 "expected text, json_object or json_schema",
             )),
         }
@@ -170,6 +175,22 @@ impl Structure {
             Some(_) => return Err(ApiError::field("format", "expected \"json\" or a schema")),
         };
         Ok(Self { grammar: Some(("format", grammar)), single_call: false })
+    }
+
+    /// The format of an answer, which `field` asks for.
+    pub(crate) fn of_format(field: &'static str, format: Option<Format>) -> Result<Self, ApiError> {
+        let grammar = format.map_or(Ok(None), |format| format.grammar(field))?;
+        Ok(Self { grammar: grammar.map(|grammar| (field, grammar)), single_call: false })
+    }
+
+    /// Allows one call at most.
+    pub(crate) fn with_single_call(self, single_call: bool) -> Self {
+        Self { single_call, ..self }
+    }
+
+    /// Returns true if the answer may have one call at most.
+    pub(crate) fn single_call(&self) -> bool {
+        self.single_call
     }
 
     /// Returns true if no constraint is needed, with this prompt or without one.

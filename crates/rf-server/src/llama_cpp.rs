@@ -2,6 +2,7 @@
 
 pub(crate) mod completion;
 pub(crate) mod load;
+pub(crate) mod models;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use rocmforge::engine::Model;
 use rocmforge::engine::{DecodeOptions, EncodeOptions};
 use rocmforge::messages::Conversation;
 use schemars::JsonSchema;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -21,7 +23,7 @@ use crate::api::conversation::ConversationFields;
 use crate::api::logprobs::piece;
 use crate::body::Fields;
 use crate::error::ApiError;
-use crate::prompt::{beside, chat_prompt, rendered};
+use crate::prompt::{beside, chat_prompt, check_length, rendered};
 use crate::sampling::SamplingFields;
 use crate::state::App;
 
@@ -31,7 +33,9 @@ pub(crate) struct TokenizeFields {
     model: Option<String>,
     content: Option<String>,
     prompt: Option<String>,
-    messages: Option<Value>,
+    /// A conversation, whose fields are read apart.
+    #[schemars(with = "Option<Value>")]
+    messages: Option<IgnoredAny>,
     add_special: Option<bool>,
     add_special_tokens: Option<bool>,
     parse_special: Option<bool>,
@@ -80,10 +84,14 @@ pub(crate) async fn tokenize(
     let tokenize: TokenizeFields = fields.read()?;
     let model = app.model(tokenize.model.as_deref()).await?;
     let most = model.handle().max_sequence_tokens();
+    let most_bytes = model.longest_prompt_bytes();
+    let texts = tokenize.content.iter().chain(&tokenize.prompt);
+    texts.into_iter().try_for_each(|text| check_length(text, most_bytes))?;
     let conversation = match &tokenize.messages {
         Some(_) => Some(fields.read::<ConversationFields>()?.conversation()?),
         None => None,
     };
+    let most = (most, most_bytes);
     beside(model.model(), move |model| tokenize.answer(model, conversation, most)).await.map(Json)
 }
 
@@ -92,7 +100,7 @@ impl TokenizeFields {
         self,
         model: &Model,
         conversation: Option<Conversation>,
-        max_model_len: usize,
+        (max_model_len, most_bytes): (usize, usize),
     ) -> Result<Tokenized, ApiError> {
         let tokenizer = model.tokenizer();
         let options = EncodeOptions::PLAIN.with_parse_special(self.parse_special.unwrap_or(true));
@@ -114,7 +122,7 @@ impl TokenizeFields {
                 let add_special = self.add_special_tokens.unwrap_or(true);
                 tokenizer.encode(&prompt, options.with_add_special(add_special))
             }
-            (None, Some(conversation)) => chat_prompt(model, &conversation, usize::MAX)?.ids,
+            (None, Some(conversation)) => chat_prompt(model, &conversation, most_bytes)?.ids,
             (None, None) => {
                 return Err(ApiError::invalid("expected `content`, `prompt` or `messages`"));
             }
@@ -249,7 +257,7 @@ pub(crate) async fn props(
     let tokenizer = model.tokenizer();
     let text =
         |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default().to_owned();
-    let defaults = SamplingFields::default().params(model, &app.options().sampling)?;
+    let defaults = SamplingFields::default().params(model, served.sampling())?;
     Ok(Json(Props {
         default_generation_settings: GenerationSettings {
             n_ctx: served.handle().max_sequence_tokens(),

@@ -1,6 +1,8 @@
 //! The API of Ollama: answers and models.
 
 pub(crate) mod embed;
+pub(crate) mod embeddings;
+pub(crate) mod line;
 pub(crate) mod models;
 
 use std::sync::Arc;
@@ -9,25 +11,26 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use chrono::{SecondsFormat, Utc};
 use rocmforge::engine::{Model, StopReason, Timings};
-use rocmforge::messages::{Answer, AnswerCall, Conversation, Delta, Message, MessageCall};
+use rocmforge::messages::{Answer, Conversation, Delta, Message, MessageCall};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
+use self::line::{Form, Line, LineToken, Totals, line};
 use crate::access::RequestId;
 use crate::answer::Answers;
-use crate::api::{is_cut_off, parsed_arguments};
+use crate::api::is_cut_off;
+use crate::api::logprobs::{WithAlternatives, with_alternatives};
 use crate::body::Fields;
 use crate::entry::ModelKind;
 use crate::error::{Api, ApiError};
-use crate::generation::{Generation, Job, Update, Usage};
+use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
 use crate::grammar::Structure;
 use crate::infill;
 use crate::keep_alive::KeepAlive;
 use crate::prompt::{beside, chat_prompt, check_length, rendered, tools};
-use crate::sampling::{Params, SamplingFields};
+use crate::sampling::{Params, SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel};
 use crate::stream::{self, Encoder, Frames, Framing};
 
@@ -38,18 +41,29 @@ pub(crate) struct CommonFields {
     model: Option<String>,
     options: Option<SamplingFields>,
     stream: Option<bool>,
-    think: Option<Value>,
+    think: Option<Think>,
     format: Option<Value>,
+    /// True if the tokens come with their log probabilities.
+    logprobs: Option<bool>,
+    /// Alternatives of each token.
+    top_logprobs: Option<usize>,
     /// A duration such as `5m`, or seconds.
     #[schemars(with = "Option<Value>")]
     keep_alive: Option<KeepAlive>,
 }
 
+/// Whether to reason, or how much.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected true, false or an effort")]
+enum Think {
+    Flag(bool),
+    Effort(String),
+}
+
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "OllamaChatFields")]
 pub(crate) struct ChatFields {
-    #[serde(default)]
-    messages: Vec<InputMessage>,
+    messages: Option<Vec<InputMessage>>,
     tools: Option<Vec<Value>>,
 }
 
@@ -57,13 +71,10 @@ pub(crate) struct ChatFields {
 #[schemars(rename = "OllamaMessage")]
 struct InputMessage {
     role: String,
-    #[serde(default)]
-    content: String,
+    content: Option<String>,
     thinking: Option<String>,
-    #[serde(default)]
-    images: Vec<String>,
-    #[serde(default)]
-    tool_calls: Vec<InputCall>,
+    images: Option<Vec<String>>,
+    tool_calls: Option<Vec<InputCall>>,
     tool_name: Option<String>,
 }
 
@@ -81,13 +92,11 @@ struct InputFunction {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct GenerateFields {
-    #[serde(default)]
-    prompt: String,
+    prompt: Option<String>,
     suffix: Option<String>,
     system: Option<String>,
     raw: Option<bool>,
-    #[serde(default)]
-    images: Vec<String>,
+    images: Option<Vec<String>>,
 }
 
 /// `POST /api/chat`.
@@ -97,12 +106,13 @@ pub(crate) async fn chat(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     let ChatFields { messages, tools: functions } = fields.read()?;
+    let messages = messages.unwrap_or_default();
     if messages.is_empty() {
         return Request::load(&app, &fields, Form::Chat).await;
     }
     let request = Request::read(&app, &fields, Form::Chat).await?;
     let message = |(index, message): (usize, InputMessage)| {
-        refuse_images(&message.images, &format!("messages[{index}].images"))?;
+        refuse_images(message.images, &format!("messages[{index}].images"))?;
         let call = |call: InputCall| MessageCall {
             id: String::new(),
             name: call.function.name,
@@ -110,14 +120,14 @@ pub(crate) async fn chat(
         };
         Ok(Message {
             reasoning: message.thinking,
-            tool_calls: message.tool_calls.into_iter().map(call).collect(),
+            tool_calls: message.tool_calls.into_iter().flatten().map(call).collect(),
             name: message.tool_name,
-            ..Message::new(message.role, message.content)
+            ..Message::new(message.role, message.content.unwrap_or_default())
         })
     };
     let messages =
         messages.into_iter().enumerate().map(message).collect::<Result<_, ApiError>>()?;
-    let tools = tools(functions)?;
+    let tools = tools(functions.as_deref())?;
     let reasoning_effort = request.effort();
     let conversation = Conversation::default()
         .with_messages(messages)
@@ -135,25 +145,26 @@ pub(crate) async fn generate(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     let generate: GenerateFields = fields.read()?;
-    refuse_images(&generate.images, "images")?;
-    if generate.prompt.is_empty() {
+    refuse_images(generate.images, "images")?;
+    let prompt = generate.prompt.unwrap_or_default();
+    if prompt.is_empty() {
         return Request::load(&app, &fields, Form::Text).await;
     }
     let request = Request::read(&app, &fields, Form::Text).await?;
     let reasoning_effort = request.effort();
     let params = request.params.clone();
     let most = request.model.longest_prompt_bytes();
-    check_length(&generate.prompt, most)?;
+    check_length(&prompt, most)?;
     let job = beside(request.model.model(), move |model: &Model| {
         if let Some(suffix) = generate.suffix.filter(|suffix| !suffix.is_empty()) {
-            let ids = infill::ids(model, &generate.prompt, &suffix, &[])?;
+            let ids = infill::ids(model, &prompt, &suffix, &[])?;
             return Ok(Job::text(ids, params));
         }
         if generate.raw.unwrap_or(false) || model.chat_template().is_none() {
-            return Ok(Job::text(model.text_ids(&generate.prompt), params));
+            return Ok(Job::text(model.text_ids(&prompt), params));
         }
         let system = generate.system.map(|text| Message::new("system", text));
-        let user = Message::new("user", generate.prompt);
+        let user = Message::new("user", prompt);
         let messages = system.into_iter().chain([user]).collect();
         let conversation =
             Conversation::default().with_messages(messages).with_reasoning_effort(reasoning_effort);
@@ -163,15 +174,11 @@ pub(crate) async fn generate(
     request.answer(job, request_id).await
 }
 
-fn refuse_images(images: &[String], path: &str) -> Result<(), ApiError> {
-    if images.is_empty() { Ok(()) } else { Err(ApiError::field(path, "the model reads text only")) }
-}
-
-/// True if the text is the content of a message, or stands alone.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Chat,
-    Text,
+fn refuse_images(images: Option<Vec<String>>, path: &str) -> Result<(), ApiError> {
+    match images.unwrap_or_default().as_slice() {
+        [] => Ok(()),
+        _ => Err(ApiError::field(path, "the model reads text only")),
+    }
 }
 
 /// A request, apart from its prompt.
@@ -179,7 +186,7 @@ struct Request {
     model: Arc<ServedModel>,
     params: Params,
     stream: bool,
-    think: Option<Value>,
+    think: Option<Think>,
     format: Option<Value>,
     form: Form,
     arrival: Instant,
@@ -196,7 +203,9 @@ impl Request {
         let mut sampling = common.options.take().unwrap_or_default();
         // One answer is all that the format has room for.
         (sampling.n, sampling.n_cmpl) = (None, None);
-        let params = sampling.params(model.model(), &app.options().sampling)?;
+        let mut params = sampling.params(model.model(), model.sampling())?;
+        let top = check_logprobs("top_logprobs", common.top_logprobs.unwrap_or(0))?;
+        params.logprobs = common.logprobs.unwrap_or(false).then_some(top);
         let stream = common.stream.unwrap_or(true);
         let CommonFields { think, format, .. } = common;
         Ok(Self { model, params, stream, think, format, form, arrival, load_ns })
@@ -205,9 +214,9 @@ impl Request {
     /// The effort of reasoning.
     fn effort(&self) -> Option<String> {
         match &self.think {
-            Some(Value::Bool(false)) => Some("none".to_owned()),
-            Some(Value::String(effort)) => Some(effort.clone()),
-            _ => None,
+            Some(Think::Flag(false)) => Some("none".to_owned()),
+            Some(Think::Effort(effort)) => Some(effort.clone()),
+            Some(Think::Flag(true)) | None => None,
         }
     }
 
@@ -222,7 +231,8 @@ impl Request {
         let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
         let choice = choices.pop().unwrap_or_default();
         let end = choice.end.map(|end| (end.reason, end.timings));
-        Ok(Json(self.last(choice.answer, end, usage)).into_response())
+        let logprobs = self.logprobs(&choice.logprobs);
+        Ok(Json(Line { logprobs, ..self.last(choice.answer, end, usage) }).into_response())
     }
 
     /// Answers a request without a prompt: it loads the model, or unloads it if that is to stay for
@@ -245,6 +255,11 @@ impl Request {
         line(self.model.id(), self.form, answer)
     }
 
+    fn logprobs(&self, found: &[TokenLogprob]) -> Option<Vec<WithAlternatives<LineToken>>> {
+        let tokenizer = self.model.model().tokenizer();
+        (!found.is_empty()).then(|| with_alternatives(tokenizer, found))
+    }
+
     /// The last object, with counts and times.
     fn last(&self, answer: Answer, end: Option<(StopReason, Timings)>, usage: Usage) -> Line {
         let (reason, timings) = end.unwrap_or((StopReason::Eog, Timings::default()));
@@ -264,107 +279,9 @@ impl Request {
     }
 }
 
-/// An object with a part of an answer, or with all of it.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Line {
-    model: String,
-    created_at: String,
-    #[serde(flatten)]
-    content: LineContent,
-    done: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    done_reason: Option<&'static str>,
-    #[serde(flatten)]
-    totals: Option<Totals>,
-}
-
-#[derive(Serialize, JsonSchema)]
-#[serde(untagged)]
-enum LineContent {
-    Chat {
-        message: LineMessage,
-    },
-    Text {
-        response: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        thinking: Option<String>,
-    },
-}
-
-#[derive(Serialize, JsonSchema)]
-struct LineMessage {
-    role: &'static str,
-    content: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_calls: Option<Vec<LineCall>>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct LineCall {
-    id: String,
-    function: LineFunction,
-}
-
-/// Arguments are an object here, not text.
-#[derive(Serialize, JsonSchema)]
-struct LineFunction {
-    name: String,
-    arguments: Value,
-}
-
-/// Counts, and times in nanoseconds.
-#[derive(Serialize, JsonSchema)]
-struct Totals {
-    total_duration: u64,
-    load_duration: u64,
-    prompt_eval_count: usize,
-    prompt_eval_duration: u64,
-    eval_count: usize,
-    eval_duration: u64,
-}
-
-impl From<AnswerCall> for LineCall {
-    fn from(AnswerCall { id, name, arguments, .. }: AnswerCall) -> Self {
-        let arguments = parsed_arguments(&arguments);
-        Self { id, function: LineFunction { name, arguments } }
-    }
-}
-
-/// An object with a part of an answer.
-fn line(model: &str, form: Form, Answer { content, reasoning, calls }: Answer) -> Line {
-    let thinking = (!reasoning.is_empty()).then_some(reasoning);
-    let content = match form {
-        Form::Text => LineContent::Text { response: content, thinking },
-        Form::Chat => LineContent::Chat {
-            message: LineMessage {
-                role: "assistant",
-                content,
-                thinking,
-                tool_calls: (!calls.is_empty())
-                    .then(|| calls.into_iter().map(LineCall::from).collect()),
-            },
-        },
-    };
-    Line {
-        model: model.to_owned(),
-        created_at: timestamp(),
-        content,
-        done: false,
-        done_reason: None,
-        totals: None,
-    }
-}
-
 /// The time since `start`, in nanoseconds.
 fn nanoseconds(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// The time now, as Ollama writes it.
-fn timestamp() -> String {
-    Utc::now().to_rfc3339_opts(SecondsFormat::Nanos, true)
 }
 
 /// The stream of an answer: one object per line.
@@ -378,10 +295,15 @@ struct Lines {
 impl Encoder for Lines {
     fn encode(&mut self, update: Update, out: &mut Frames) {
         match update {
-            Update::Delta { delta: delta @ (Delta::Content(_) | Delta::Reasoning(_)), .. } => {
+            Update::Delta {
+                delta: delta @ (Delta::Content(_) | Delta::Reasoning(_)),
+                logprobs,
+                ..
+            } => {
                 let mut answer = Answer::default();
                 answer.extend([delta]);
-                out.json(&self.request.line(answer));
+                let logprobs = self.request.logprobs(&logprobs);
+                out.json(&Line { logprobs, ..self.request.line(answer) });
             }
             Update::Delta { delta, .. } => {
                 let is_whole = matches!(delta, Delta::CallEnd { complete: true, .. });

@@ -1,7 +1,7 @@
 //! The description of all routes: an `OpenAPI` 3.1 document, made from the types of requests and
 //! responses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema, json_schema};
@@ -158,6 +158,22 @@ fn generators() -> (SchemaGenerator, SchemaGenerator) {
 }
 
 impl Operation {
+    /// The names of the fields that the body of a request may have.
+    pub(crate) fn field_names(&self) -> HashSet<String> {
+        let (mut requests, _) = generators();
+        let mut names = HashSet::new();
+        for schema in &self.takes {
+            let schema = schema(&mut requests);
+            // The schema of a type is a reference to its definition.
+            let name = schema.get("$ref").and_then(Value::as_str);
+            let name = name.and_then(|reference| reference.rsplit('/').next());
+            let definition = name.and_then(|name| requests.definitions().get(name));
+            let properties = definition.and_then(|schema| schema["properties"].as_object());
+            names.extend(properties.into_iter().flat_map(Map::keys).cloned());
+        }
+        names
+    }
+
     fn describe(
         &self,
         path: &str,

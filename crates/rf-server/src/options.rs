@@ -6,6 +6,7 @@ use rocmforge::engine::sampling::SamplerConfig;
 
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
+use crate::settings::SettingsSource;
 
 /// Options of the server.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct ServerOptions {
     pub allowed_hosts: Vec<String>,
     /// Sampling of requests that set no parameters.
     pub sampling: SamplerConfig,
+    /// The source of settings of single models, when they are read again.
+    pub settings: Option<SettingsSource>,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// Memory for the models that are loaded on demand, in bytes of their memory plans. A model is
@@ -41,6 +44,7 @@ impl Default for ServerOptions {
             cors_origins: Vec::new(),
             allowed_hosts: Vec::new(),
             sampling: SamplerConfig::default(),
+            settings: None,
             max_body_bytes: 32 << 20,
             memory_budget_bytes: None,
             keep_alive: KeepAlive::FOREVER,

@@ -6,7 +6,7 @@ use rocmforge::engine::Model;
 use rocmforge::messages::{ChatPrompt, Conversation, Tool};
 use serde_json::Value;
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, Kind, check_count};
 use crate::fields::{PromptItem, TextOr};
 use crate::state::ServedModel;
 
@@ -41,8 +41,8 @@ pub(crate) fn check_length(text: &str, most: usize) -> Result<(), ApiError> {
         return Ok(());
     }
     let message = format!(
-        "the prompt is too long for the context: it has {} bytes and there is room for {most}; use \
-         a shorter prompt, or a larger context and KV cache",
+        "prompt is too long for the context: {} bytes > {most} maximum; it exceeds the available \
+         context size: use a shorter prompt, or a larger context and KV cache",
         text.len()
     );
     Err(ApiError::new(Kind::ContextExceeded, message))
@@ -88,17 +88,24 @@ fn chat_error(error: &rocmforge::messages::Error) -> ApiError {
     ApiError::field(field, error)
 }
 
+/// The most tools of a request.
+pub(crate) const MAX_TOOLS: usize = 1024;
+
 /// Reads the tools of a request.
-pub(crate) fn tools(tools: Option<Vec<Value>>) -> Result<Vec<Tool>, ApiError> {
-    let tool = |(index, tool): (usize, Value)| {
-        Tool::from_json(&tool).map_err(|error| match error {
-            rocmforge::messages::Error::Tool { path, problem } => {
-                ApiError::field(format!("tools[{index}].{path}"), problem)
-            }
-            error => chat_error(&error),
-        })
-    };
-    tools.unwrap_or_default().into_iter().enumerate().map(tool).collect()
+pub(crate) fn tools(tools: Option<&[Value]>) -> Result<Vec<Tool>, ApiError> {
+    check_count("tools", tools.map_or(0, <[_]>::len), MAX_TOOLS)?;
+    let tools = tools.unwrap_or_default().iter().enumerate();
+    tools.map(|(index, value)| tool(value, &format!("tools[{index}]."))).collect()
+}
+
+/// Reads a tool. `path` is that of its fields, for errors.
+pub(crate) fn tool(tool: &Value, path: &str) -> Result<Tool, ApiError> {
+    Tool::from_json(tool).map_err(|error| match error {
+        rocmforge::messages::Error::Tool { path: field, problem } => {
+            ApiError::field(format!("{path}{field}"), problem)
+        }
+        error => chat_error(&error),
+    })
 }
 
 /// Reads `tool_choice` in the form of `OpenAI`.

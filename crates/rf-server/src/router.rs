@@ -9,7 +9,7 @@ use axum::http::Method;
 use axum::http::header::{HeaderName, HeaderValue};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Json, Router};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,21 +24,29 @@ use crate::auth::require_key;
 use crate::error::{ApiError, Error, Kind};
 use crate::grammar::GrammarFields;
 use crate::guard::refuse_foreign_pages;
+use crate::known_fields::{KnownFields, set_known};
 use crate::llama_cpp::load::LoadReport;
 use crate::openapi::{Document, EVENTS, LINES, Operation, document};
 use crate::page::page;
 use crate::sampling::SamplingFields;
 use crate::state::App;
-use crate::{anthropic, llama_cpp, metrics, ollama, openai};
+use crate::{anthropic, llama_cpp, metrics, ollama, openai, rerank};
 
 /// Builds the router with the routes of the server.
 pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
+    set_known(known_fields);
     let routes = routes()
         .into_iter()
         .fold(Router::new(), |router, route| router.route(route.path, route.handler))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed);
     with_layers(routes, app)
+}
+
+/// The fields of the requests of all routes.
+pub(crate) fn known_fields() -> KnownFields {
+    let routes = routes().into_iter();
+    routes.map(|route| (route.path, route.operation.field_names())).collect()
 }
 
 /// A row of the table of routes.
@@ -65,6 +73,14 @@ impl Route {
     {
         Self { path, method: "post", handler: post(handler), operation }
     }
+
+    fn delete<H, T>(path: &'static str, handler: H, operation: Operation) -> Self
+    where
+        H: Handler<T, Arc<App>>,
+        T: 'static,
+    {
+        Self { path, method: "delete", handler: delete(handler), operation }
+    }
 }
 
 /// The table: every route with what it takes and answers, so that the document has all of them.
@@ -74,6 +90,7 @@ pub(crate) fn routes() -> Vec<Route> {
     routes.extend(anthropic_routes());
     routes.extend(llama_cpp_routes());
     routes.extend(ollama_routes());
+    routes.extend(reranking_routes());
     routes
 }
 
@@ -113,15 +130,26 @@ fn openai_routes() -> Vec<Route> {
         .takes::<responses::ResponsesFields>()
         .takes::<SamplingFields>()
         .takes::<GrammarFields>();
-    let list = Operation::json::<models::ModelList>("All models");
-    let one = Operation::json::<models::ModelJson>("One model");
+    let tokens = Operation::json::<responses::InputTokens>("Counts the tokens of a conversation")
+        .takes::<responses::ResponsesFields>();
+    let counted = Operation::json::<responses::InputTokens>("Counts the tokens of a conversation")
+        .takes::<llama_cpp::ModelQuery>()
+        .takes::<ConversationFields>();
+    let stored = Operation::json::<responses::head::ResponseJson<'_>>("A stored response");
+    let deleted = Operation::json::<responses::DeletedResponse>("Deletes a stored response");
+    let list = Operation::json::<models::ModelListing>("All models");
+    let one = Operation::json::<models::AnyModel>("One model");
     vec![
         Route::get("/v1/models", models::list, list),
         Route::get("/v1/models/{*id}", models::one, one),
         Route::post("/v1/chat/completions", chat::chat, chat_operation),
+        Route::post("/v1/chat/completions/input_tokens", chat::input_tokens, counted),
         Route::post("/v1/completions", completions::completions, text),
         Route::post("/v1/embeddings", embeddings::embeddings, embedding),
         Route::post("/v1/responses", responses::responses, response),
+        Route::post("/v1/responses/input_tokens", responses::input_tokens, tokens),
+        Route::get("/v1/responses/{id}", responses::one, stored),
+        Route::delete("/v1/responses/{id}", responses::delete, deleted),
     ]
 }
 
@@ -141,7 +169,7 @@ fn anthropic_routes() -> Vec<Route> {
 }
 
 fn llama_cpp_routes() -> Vec<Route> {
-    use llama_cpp::{completion, load};
+    use llama_cpp::{completion, load, models};
 
     let answer = |summary| {
         Operation::json::<completion::CompletionJson<'_>>(summary)
@@ -159,6 +187,8 @@ fn llama_cpp_routes() -> Vec<Route> {
         .takes::<llama_cpp::ModelQuery>()
         .takes::<ConversationFields>();
     let props = Operation::json::<llama_cpp::Props>("Properties of a loaded model");
+    let list = Operation::json::<openai::models::ModelListing>("All models");
+    let change = |summary| Operation::json::<models::Done>(summary).takes::<models::NamedModel>();
     let slots = Operation::json::<Vec<load::Slot>>("The sequences that a loaded model can run");
     vec![
         Route::post("/completion", completion::completion, text),
@@ -166,13 +196,17 @@ fn llama_cpp_routes() -> Vec<Route> {
         Route::post("/tokenize", llama_cpp::tokenize, tokenize),
         Route::post("/detokenize", llama_cpp::detokenize, detokenize),
         Route::post("/apply-template", llama_cpp::apply_template, template),
+        Route::get("/models", openai::models::list, list),
+        Route::post("/models/load", models::load, change("Loads a model")),
+        Route::post("/models/unload", models::unload, change("Unloads a model")),
         Route::get("/props", llama_cpp::props, props.query(&["model"])),
         Route::get("/slots", load::slots, slots.query(&["model", "fail_on_no_slot"])),
     ]
 }
 
 fn ollama_routes() -> Vec<Route> {
-    use ollama::{Line, embed, models};
+    use ollama::line::Line;
+    use ollama::{embed, embeddings, models};
 
     let answer = |summary| {
         Operation::json::<Line>(summary).streams::<Line>(LINES).takes::<ollama::CommonFields>()
@@ -182,6 +216,8 @@ fn ollama_routes() -> Vec<Route> {
     let embedding = Operation::json::<embed::EmbedAnswer>("Makes vectors of texts")
         .takes::<embed::EmbedFields>()
         .takes::<EmbeddingFields>();
+    let old = Operation::json::<embeddings::EmbeddingAnswer>("Makes the vector of a text")
+        .takes::<embeddings::PromptFields>();
     let show = Operation::json::<models::ShownModel>("What is known of a model from its file")
         .takes::<models::ShowFields>();
     let version = Operation::json::<models::Version>("The version of the API");
@@ -189,11 +225,25 @@ fn ollama_routes() -> Vec<Route> {
         Route::post("/api/chat", ollama::chat, chat),
         Route::post("/api/generate", ollama::generate, generate),
         Route::post("/api/embed", embed::embed, embedding),
+        Route::post("/api/embeddings", embeddings::embeddings, old),
         Route::get("/api/tags", models::tags, Operation::json::<models::Models>("All models")),
         Route::post("/api/show", models::show, show),
         Route::get("/api/ps", models::ps, Operation::json::<models::Models>("Loaded models")),
         Route::get("/api/version", models::version, version),
     ]
+}
+
+fn reranking_routes() -> Vec<Route> {
+    use rerank::{Ranking, RerankFields, ScoreFields, ScoreList, rerank, score};
+
+    let route = |path| {
+        let ranking = Operation::json::<Ranking>("Orders documents by their relevance");
+        Route::post(path, rerank, ranking.takes::<RerankFields>())
+    };
+    let scores = Operation::json::<ScoreList>("Scores pairs of texts").takes::<ScoreFields>();
+    let mut routes: Vec<_> = ["/v1/rerank", "/rerank", "/v2/rerank"].map(route).into();
+    routes.push(Route::post("/score", score, scores));
+    routes
 }
 
 /// The document of all routes.
@@ -238,7 +288,7 @@ fn cors(origins: &[String]) -> Result<Option<CorsLayer>, Error> {
     };
     let layer = CorsLayer::new()
         .allow_origin(origin)
-        .allow_methods([Method::GET, Method::POST])
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers([HeaderName::from_static("x-request-id")]);
     Ok(Some(layer))

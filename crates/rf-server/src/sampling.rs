@@ -9,8 +9,9 @@ use rocmforge::engine::{GenerateOptions, Model};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, check_count};
 use crate::fields::{BiasedToken, LogitBias, TextOr};
+use crate::token_rules::{TokenRuleFields, TokenRules};
 
 /// The fields of a request. What is absent has the default of the server.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -51,6 +52,17 @@ pub(crate) struct SamplingFields {
     pub(crate) n: Option<usize>,
     pub(crate) n_cmpl: Option<usize>,
     pub(crate) priority: Option<i32>,
+    /// Tokens that end the answer.
+    pub(crate) stop_token_ids: Option<Vec<u32>>,
+    /// The answer does not end on its own before it has this many tokens.
+    pub(crate) min_tokens: Option<usize>,
+    /// Texts that the answer must not have.
+    pub(crate) bad_words: Option<Vec<String>>,
+    /// The only tokens that the answer may have.
+    pub(crate) allowed_token_ids: Option<Vec<u32>>,
+    /// The most tokens of reasoning, after which the content begins.
+    #[serde(alias = "reasoning_budget", alias = "thinking_budget_tokens")]
+    pub(crate) thinking_token_budget: Option<i64>,
 }
 
 /// Parameters of a generation.
@@ -65,19 +77,26 @@ pub(crate) struct Params {
     pub(crate) prompt_logprobs: Option<usize>,
     /// The prefix cache is used if true.
     pub(crate) use_prefix_cache: bool,
+    pub(crate) token_rules: TokenRules,
 }
 
 /// The largest number of stop strings.
 const MAX_STOP_STRINGS: usize = 64;
 /// The longest stop string, in bytes.
 const MAX_STOP_BYTES: usize = 1024;
+/// The most strings that end repetitions, each of which is looked for in all tokens.
+const MAX_BREAKERS: usize = 64;
+/// The longest string that ends repetitions, in bytes.
+const MAX_BREAKER_BYTES: usize = 256;
+/// The most samplers of a chain.
+const MAX_SAMPLERS: usize = 32;
 /// Most alternatives per token; vLLM has the same limit.
 pub(crate) const MAX_LOGPROBS: usize = 20;
 
 impl SamplingFields {
     /// The parameters for `model`, where `defaults` are those of the server.
     pub(crate) fn params(
-        self,
+        mut self,
         model: &Model,
         defaults: &SamplerConfig,
     ) -> Result<Params, ApiError> {
@@ -93,21 +112,23 @@ impl SamplingFields {
         if !(1..=most).contains(&num_choices) {
             return Err(ApiError::field("n", format!("expected 1 to {most} choices")));
         }
+        let breakers = self.dry_sequence_breakers.iter().flatten();
+        check_count("dry_sequence_breakers", breakers.clone().count(), MAX_BREAKERS)?;
+        check_bytes("dry_sequence_breakers", breakers, MAX_BREAKER_BYTES)?;
+        check_count("samplers", self.samplers.as_ref().map_or(0, Vec::len), MAX_SAMPLERS)?;
         let dry = self.dry(model, &defaults.dry);
         let (mirostat, samplers) = (self.mirostat(defaults)?, self.samplers(defaults)?);
         let stop = self.stop.map(TextOr::into_vec).unwrap_or_default();
-        if stop.len() > MAX_STOP_STRINGS {
-            return Err(ApiError::field(
-                "stop",
-                format!("{} strings; the maximum is {MAX_STOP_STRINGS}", stop.len()),
-            ));
-        }
-        if let Some(index) = stop.iter().position(|stop| stop.len() > MAX_STOP_BYTES) {
-            return Err(ApiError::field(
-                "stop",
-                format!("string {} is longer than {MAX_STOP_BYTES} bytes", index + 1),
-            ));
-        }
+        check_count("stop", stop.len(), MAX_STOP_STRINGS)?;
+        check_bytes("stop", stop.iter(), MAX_STOP_BYTES)?;
+        let token_rules = TokenRuleFields {
+            stop_token_ids: self.stop_token_ids.take(),
+            min_tokens: self.min_tokens,
+            bad_words: self.bad_words.take(),
+            allowed_token_ids: self.allowed_token_ids.take(),
+            thinking_token_budget: self.thinking_token_budget,
+        };
+        let token_rules = token_rules.rules(model)?;
         let logit_bias = match self.logit_bias {
             Some(bias) => token_biases(bias, model)?,
             None => defaults.logit_bias.clone(),
@@ -153,6 +174,7 @@ impl SamplingFields {
             logprobs: None,
             prompt_logprobs: None,
             use_prefix_cache: true,
+            token_rules,
         })
     }
 }
@@ -203,6 +225,8 @@ impl SamplingFields {
 
 fn token_biases(bias: LogitBias, model: &Model) -> Result<Vec<(u32, f32)>, ApiError> {
     let tokenizer = model.tokenizer();
+    // Each bias is added for each token of the answer.
+    check_count("logit_bias", bias.0.len(), tokenizer.vocab_size() as usize)?;
     let mut biases = Vec::with_capacity(bias.0.len());
     for (token, bias) in bias.0 {
         match token {
@@ -219,6 +243,21 @@ fn token_biases(bias: LogitBias, model: &Model) -> Result<Vec<(u32, f32)>, ApiEr
         }
     }
     Ok(biases)
+}
+
+/// Refuses a list with a text of more than `most` bytes.
+fn check_bytes<'a>(
+    name: &'static str,
+    mut texts: impl Iterator<Item = &'a String>,
+    most: usize,
+) -> Result<(), ApiError> {
+    match texts.position(|text| text.len() > most) {
+        Some(index) => {
+            let message = format!("string {} is longer than {most} bytes", index + 1);
+            Err(ApiError::field(name, message))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Checks a number of alternatives per token.

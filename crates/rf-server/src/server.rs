@@ -17,6 +17,7 @@ use tokio::sync::{oneshot, watch};
 use crate::entry::ModelEntry;
 use crate::error::Error;
 use crate::options::ServerOptions;
+use crate::reload::Reloader;
 use crate::router::router;
 use crate::state::App;
 
@@ -98,6 +99,11 @@ impl Server {
     /// If the system does not tell it.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
         Ok(self.listener.local_addr()?)
+    }
+
+    /// A handle that renews the settings of the models while the server runs.
+    pub fn reloader(&self) -> Reloader {
+        Reloader::new(Arc::clone(&self.app))
     }
 
     /// Returns true if everyone in the network can use the server.

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rocmforge::SamplerConfig;
+
 use crate::catalog::{Catalog, Embedder, Lease, Leased, LoadedService};
 use crate::entry::{ModelEntry, ModelKind};
 use crate::error::{ApiError, Error};
 use crate::generator::Generator;
 use crate::keep_alive::KeepAlive;
+use crate::openai::responses::store::ResponseStore;
 use crate::options::ServerOptions;
 
 /// The state of the server.
@@ -17,6 +20,7 @@ use crate::options::ServerOptions;
 pub(crate) struct App {
     options: ServerOptions,
     catalog: Catalog,
+    responses: ResponseStore,
     draining: AtomicBool,
     /// True if only programs of this machine reach the server.
     is_local: AtomicBool,
@@ -27,10 +31,19 @@ pub(crate) struct App {
 pub(crate) struct ServedModel {
     // Dropped before the lease.
     generator: Arc<Generator>,
+    sampling: SamplerConfig,
     _lease: Lease,
 }
 
-/// A model that a request uses to make embeddings. Until it is dropped, the model stays loaded.
+impl ServedModel {
+    /// Sampling of requests that set no parameters.
+    pub(crate) fn sampling(&self) -> &SamplerConfig {
+        &self.sampling
+    }
+}
+
+/// A model that a request uses to make embeddings or scores. Until it is dropped, the model stays
+/// loaded.
 #[derive(Debug)]
 pub(crate) struct ServedEmbedder {
     id: String,
@@ -46,6 +59,11 @@ impl ServedEmbedder {
 
     pub(crate) fn model(&self) -> &rocmforge::Model {
         &self.embedder.model
+    }
+
+    /// The most bytes that a text within the context can have.
+    pub(crate) fn longest_text_bytes(&self) -> usize {
+        self.embedder.longest_text_bytes()
     }
 }
 
@@ -67,6 +85,7 @@ impl App {
         Ok(Self {
             options,
             catalog,
+            responses: ResponseStore::default(),
             draining: AtomicBool::new(false),
             is_local: AtomicBool::new(false),
         })
@@ -74,6 +93,11 @@ impl App {
 
     pub(crate) fn options(&self) -> &ServerOptions {
         &self.options
+    }
+
+    /// The latest answers of `/v1/responses`.
+    pub(crate) fn responses(&self) -> &ResponseStore {
+        &self.responses
     }
 
     pub(crate) fn catalog(&self) -> &Catalog {
@@ -91,12 +115,12 @@ impl App {
         name: Option<&str>,
         keep_alive: Option<KeepAlive>,
     ) -> Result<Arc<ServedModel>, ApiError> {
-        served(self.catalog.acquire(name, ModelKind::Text, keep_alive).await?)
+        self.served(self.catalog.acquire(name, ModelKind::Text, keep_alive).await?)
     }
 
     /// The model that a request names, to generate text, if it is loaded.
     pub(crate) fn loaded_model(&self, name: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
-        served(self.catalog.acquire_loaded(name, ModelKind::Text)?)
+        self.served(self.catalog.acquire_loaded(name, ModelKind::Text)?)
     }
 
     /// The model that a request names, to make embeddings. It is loaded if need be.
@@ -105,11 +129,40 @@ impl App {
         name: Option<&str>,
         keep_alive: Option<KeepAlive>,
     ) -> Result<ServedEmbedder, ApiError> {
-        let leased = self.catalog.acquire(name, ModelKind::Embeddings, keep_alive).await?;
-        let Leased { id, service, lease } = leased;
+        self.embedder_of(name, ModelKind::Embeddings, keep_alive).await
+    }
+
+    /// The model that a request names, to score documents. It is loaded if need be.
+    pub(crate) async fn reranker(
+        &self,
+        name: Option<&str>,
+        keep_alive: Option<KeepAlive>,
+    ) -> Result<ServedEmbedder, ApiError> {
+        self.embedder_of(name, ModelKind::Scores, keep_alive).await
+    }
+
+    async fn embedder_of(
+        &self,
+        name: Option<&str>,
+        kind: ModelKind,
+        keep_alive: Option<KeepAlive>,
+    ) -> Result<ServedEmbedder, ApiError> {
+        let leased = self.catalog.acquire(name, kind, keep_alive).await?;
+        let Leased { id, service, lease, .. } = leased;
         match service {
             LoadedService::Embed(embedder) => Ok(ServedEmbedder { id, embedder, _lease: lease }),
             LoadedService::Generate(_) => Err(wrong_kind(&id)),
+        }
+    }
+
+    fn served(&self, leased: Leased) -> Result<Arc<ServedModel>, ApiError> {
+        let Leased { id, service, settings, lease } = leased;
+        let sampling = settings.sampling.as_ref().unwrap_or(&self.options.sampling).clone();
+        match service {
+            LoadedService::Generate(generator) => {
+                Ok(Arc::new(ServedModel { generator, sampling, _lease: lease }))
+            }
+            LoadedService::Embed(_) => Err(wrong_kind(&id)),
         }
     }
 
@@ -131,16 +184,6 @@ impl App {
 
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
-    }
-}
-
-fn served(leased: Leased) -> Result<Arc<ServedModel>, ApiError> {
-    let Leased { id, service, lease } = leased;
-    match service {
-        LoadedService::Generate(generator) => {
-            Ok(Arc::new(ServedModel { generator, _lease: lease }))
-        }
-        LoadedService::Embed(_) => Err(wrong_kind(&id)),
     }
 }
 

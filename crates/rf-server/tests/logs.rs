@@ -43,6 +43,8 @@ fn bodies() -> Vec<Value> {
         json!({ "messages": user, "input": "x", "prompt": "x", "grammar": format!("root ::= {MARKER}") }),
         json!({ "messages": user, "input": "x", "prompt": "x", "format": { "type": MARKER } }),
         json!({ "model": MARKER }),
+        json!({ "messages": user, "prompt": "x", "input": "x", MARKER: MARKER, "metadata": 1 }),
+        json!({ "query": MARKER, "documents": MARKER, "text_1": [MARKER], "text_2": { MARKER: 1 } }),
         json!({ "system": { MARKER: 1 }, "instructions": [MARKER], "images": [MARKER] }),
         json!(MARKER),
     ];
@@ -86,6 +88,11 @@ fn the_log_never_has_text_of_a_request() {
         "/v1/completions",
         "/v1/embeddings",
         "/v1/responses",
+        "/v1/responses/input_tokens",
+        "/v1/chat/completions/input_tokens",
+        "/v1/rerank",
+        "/score",
+        "/models/load",
         "/v1/messages",
         "/v1/messages/count_tokens",
         "/completion",
@@ -96,6 +103,7 @@ fn the_log_never_has_text_of_a_request() {
         "/api/chat",
         "/api/generate",
         "/api/embed",
+        "/api/embeddings",
         "/api/show",
     ] {
         let mut refused = 0;
@@ -112,6 +120,8 @@ fn the_log_never_has_text_of_a_request() {
     }
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(text.contains("invalid_request_error in `messages`"), "{text}");
+    let named = "a field that is not known is ignored field=\"metadata\"";
+    assert_eq!(text.matches(named).count(), 1, "an unknown field is named once");
     let leak = text.lines().find(|line| line.contains(MARKER));
     assert_eq!(leak, None);
 }

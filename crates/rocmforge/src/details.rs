@@ -1,9 +1,10 @@
 //! Facts about a model file, whether the model is loaded or not.
 
 use rf_gguf::{Gguf, TensorInfo, Value as Metadatum, file_type_name};
-use rf_model::ModelConfig;
+use rf_model::{ModelConfig, Pooling};
 
 use crate::error::Error;
+use crate::sampling_defaults::SamplingDefaults;
 
 /// Facts from the metadata of a file, for lists of models.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct ModelDetails {
     pub architecture: String,
     /// True if the model generates text; false if it makes embeddings only.
     pub generates: bool,
+    /// True if the model scores documents: its pooling is rank.
+    pub reranks: bool,
     /// Number of weights.
     pub parameters: u64,
     /// The format of most weights.
@@ -33,6 +36,8 @@ pub struct ModelDetails {
     pub num_layers: usize,
     /// Number of tokens in the vocabulary.
     pub vocab_size: usize,
+    /// The parameters of sampling that the file recommends.
+    pub sampling: SamplingDefaults,
 }
 
 impl ModelDetails {
@@ -55,6 +60,7 @@ impl ModelDetails {
         Self {
             architecture: text("general.architecture"),
             generates: config.generates(),
+            reranks: config.pooling == Some(Pooling::Rank),
             parameters: gguf.tensors().iter().map(TensorInfo::elements).sum(),
             quantization: file_type.and_then(file_type_name).unwrap_or("unknown"),
             file_bytes: gguf.file_bytes(),
@@ -65,6 +71,7 @@ impl ModelDetails {
             hidden_size: config.hidden_size,
             num_layers: config.num_layers(),
             vocab_size: config.vocab_size,
+            sampling: SamplingDefaults::of(gguf),
         }
     }
 }

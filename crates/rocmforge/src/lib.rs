@@ -69,6 +69,7 @@ mod generation;
 mod load_event;
 mod loader;
 mod model;
+mod sampling_defaults;
 mod sizing;
 mod source;
 
@@ -88,6 +89,7 @@ pub use rf_chat::{Message, Tool, ToolChoice};
 pub use rf_engine::sampling::SamplerConfig;
 pub use rf_engine::{GenerateOptions, Pooling, StopReason, Timings};
 pub use rf_grammar::Grammar;
+pub use sampling_defaults::SamplingDefaults;
 /// The crate whose derive describes the types that [`Chat::generate`] returns.
 #[cfg(feature = "schema")]
 pub use schemars;

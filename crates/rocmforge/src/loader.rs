@@ -14,6 +14,7 @@ use crate::drafts::{Drafts, OpenDrafts, mtp_heads};
 use crate::error::Error;
 use crate::load_event::LoadEvent;
 use crate::model::{DEMO_TEMPERATURE, Model};
+use crate::sampling_defaults::SamplingDefaults;
 use crate::sizing::{Purpose, Sizes, TextSizes};
 use crate::source::Source;
 
@@ -479,9 +480,11 @@ impl LoadedModel {
     /// If a limit of the scheduler is 0, or the thread cannot be started.
     pub fn start(self) -> Result<Model, Error> {
         let Loader { source, sampler, scheduler, .. } = self.loader;
-        let default = || match source {
-            Source::Demo => SamplerConfig::default().with_temperature(DEMO_TEMPERATURE),
-            _ => SamplerConfig::default(),
+        let default = || {
+            if source == Source::Demo {
+                return SamplerConfig::default().with_temperature(DEMO_TEMPERATURE);
+            }
+            SamplingDefaults::of(self.engine.model().gguf()).fill_in(SamplerConfig::default())
         };
         let requests = (scheduler, sampler.unwrap_or_else(default));
         Model::new(self.engine, self.speculation, self.layers, requests)

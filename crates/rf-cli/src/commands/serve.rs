@@ -1,8 +1,10 @@
 //! `rf-cli serve`: models behind an HTTP server.
 
+mod config;
 mod models;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -134,6 +136,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         Some(bytes) => Some(bytes),
         None => placement.available_memory_bytes()?,
     };
+    let names: Vec<String> = files.iter().map(|file| file.names[0].clone()).collect();
     let settings = Settings {
         template: arguments.template.choice()?,
         placement,
@@ -145,9 +148,11 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         scheduler: arguments.scheduling.options(),
         drafts: arguments.drafts.clone(),
         is_single: files.len() == 1,
+        sampling: options.sampling.clone(),
+        config: Arc::new(arguments.models.config(names.clone())?),
     };
-    let names: Vec<String> = files.iter().map(|file| file.names[0].clone()).collect();
-    let models = models::entries(files, settings, arguments.models.is_unloaded())?;
+    let (models, source) = models::entries(files, settings, arguments.models.is_unloaded())?;
+    options.settings = Some(source);
     let network = &arguments.network;
     let server = Server::bind((&network.host, network.port), models, options)?;
     if server.is_open() {
@@ -188,6 +193,7 @@ impl ServeArgs {
             max_body_bytes: self.network.max_body_bytes,
             drain_timeout: Duration::from_secs(self.network.drain_timeout),
             memory_budget_bytes: None,
+            settings: None,
             keep_alive: self.models.keep_alive.unwrap_or_default(),
         })
     }

@@ -249,7 +249,7 @@ pub(super) const ROWS: &[FlagRow] = &[
     row("serve", "--models-preset --models-max --models-autoload --no-models-autoload --tags",
         Refused("models are loaded on demand: bound their memory with --memory-budget")),
     row("serve", "--rerank --reranking --pooling",
-        Refused("use `rf-cli rerank`; embeddings use the pooling of the file")),
+        Refused("leave it out: the pooling of the file decides, and a reranker is served at /v1/rerank")),
     row("serve", "--grammar --grammar-file -j --json-schema -jf --json-schema-file",
         Refused("clients send the schema or grammar with each request")),
     row("run serve", "--embd-gemma-default --fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec --fim-qwen-14b-spec --fim-qwen-30b-default --gpt-oss-20b-default --gpt-oss-120b-default --vision-gemma-4b-default --vision-gemma-12b-default",

@@ -5,21 +5,26 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::error::ApiError;
+use crate::api::conversation::note;
+use crate::error::{ApiError, check_count};
 use crate::fields::TextOr;
+use crate::grammar::{Format, Structure};
+use crate::prompt::MAX_TOOLS;
 
 /// The fields of a request. Those of sampling that `OpenAI` has, too, are read apart.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct MessagesFields {
     pub(super) model: Option<String>,
-    #[serde(default)]
-    messages: Vec<InputMessage>,
+    messages: Option<Vec<InputMessage>>,
     system: Option<TextOr<Block>>,
     pub(super) stop_sequences: Option<Vec<String>>,
     pub(super) stream: Option<bool>,
     tools: Option<Vec<ToolDefinition>>,
     tool_choice: Option<Choose>,
     thinking: Option<Thinking>,
+    output_config: Option<OutputConfig>,
+    /// The format under the name that it had before `output_config`.
+    output_format: Option<Format>,
 }
 
 /// A tool; those of Anthropic's own servers have a type and no schema.
@@ -35,21 +40,33 @@ struct Choose {
     #[serde(rename = "type")]
     kind: String,
     name: Option<String>,
+    disable_parallel_tool_use: Option<bool>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Thinking {
     #[serde(rename = "type")]
     kind: String,
+    /// The most tokens of reasoning.
+    budget_tokens: Option<i64>,
+}
+
+/// The form of the answer.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct OutputConfig {
+    format: Option<Format>,
+    /// The effort of reasoning.
+    effort: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct InputMessage {
     role: String,
-    content: TextOr<Block>,
+    content: Option<TextOr<Block>>,
 }
 
-/// A part of a message.
+/// A part of a message. Blocks of other types have fields of other types, so that some are read
+/// only for the type that they belong to.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "InputBlock")]
 struct Block {
@@ -57,33 +74,61 @@ struct Block {
     kind: String,
     text: Option<String>,
     thinking: Option<String>,
-    /// The result of a tool.
-    content: Option<TextOr<Self>>,
+    /// The result of a tool or of a search.
+    #[schemars(with = "Option<TextOr<Self>>")]
+    content: Option<Value>,
     tool_use_id: Option<String>,
     /// The id of a call, which its result repeats.
     id: Option<String>,
     name: Option<String>,
     input: Option<Value>,
+    /// The data of an image or a document.
+    source: Option<Value>,
+    title: Option<Value>,
+    /// The tool that a search of tools found.
+    tool_name: Option<String>,
 }
 
 impl MessagesFields {
+    /// The structure that the answer must have.
+    pub(super) fn structure(&mut self) -> Result<Structure, ApiError> {
+        let config = self.output_config.as_mut().and_then(|config| config.format.take());
+        let structure = match config {
+            Some(format) => Structure::of_format("output_config.format", Some(format)),
+            None => Structure::of_format("output_format", self.output_format.take()),
+        };
+        let choice = self.tool_choice.as_ref();
+        let is_single = choice.and_then(|choice| choice.disable_parallel_tool_use);
+        Ok(structure?.with_single_call(is_single.unwrap_or(false)))
+    }
+
+    /// The most tokens of reasoning.
+    pub(super) fn reasoning_budget(&self) -> Option<i64> {
+        let thinking = self.thinking.as_ref().filter(|thinking| thinking.kind != "disabled");
+        thinking?.budget_tokens
+    }
+
     pub(super) fn conversation(self) -> Result<Conversation, ApiError> {
-        if self.messages.is_empty() {
+        let tools = self.tools.unwrap_or_default();
+        check_count("tools", tools.len(), MAX_TOOLS)?;
+        let given = self.messages.unwrap_or_default();
+        if given.is_empty() {
             return Err(ApiError::field("messages", "expected at least one message"));
         }
         let mut messages = Vec::new();
         let system = match self.system {
             None => String::new(),
             Some(TextOr::Text(text)) => without_billing_line(&text).to_owned(),
-            Some(TextOr::List(blocks)) => text_of(blocks, "system")?,
+            Some(TextOr::List(blocks)) => texts_of(&blocks),
         };
         if !system.is_empty() {
             messages.push(Message::new("system", system));
         }
-        for (index, message) in self.messages.into_iter().enumerate() {
+        for (index, message) in given.into_iter().enumerate() {
             match message.content {
-                TextOr::Text(text) => messages.push(Message::new(message.role, text)),
-                TextOr::List(blocks) => {
+                None => messages.push(Message::new(message.role, "")),
+                Some(TextOr::Text(text)) => messages.push(Message::new(message.role, text)),
+                Some(TextOr::List(blocks)) => {
                     let path = format!("messages[{index}].content");
                     add_blocks(message.role, blocks, &path, &mut messages)?;
                 }
@@ -94,11 +139,12 @@ impl MessagesFields {
             .last()
             .is_some_and(|message| message.role == "assistant" && message.tool_calls.is_empty());
         let is_off = self.thinking.is_some_and(|thinking| thinking.kind == "disabled");
+        let effort = self.output_config.and_then(|config| config.effort);
         Ok(Conversation::default()
             .with_messages(messages)
-            .with_tools(self.tools.unwrap_or_default().into_iter().filter_map(tool).collect())
+            .with_tools(tools.into_iter().filter_map(tool).collect())
             .with_tool_choice(self.tool_choice.map_or(Ok(ToolChoice::Auto), tool_choice)?)
-            .with_reasoning_effort(is_off.then(|| "none".to_owned()))
+            .with_reasoning_effort(if is_off { Some("none".to_owned()) } else { effort })
             .with_continue_final_message(continue_final_message))
     }
 }
@@ -119,7 +165,8 @@ fn tool_choice(choice: Choose) -> Result<ToolChoice, ApiError> {
     }
 }
 
-/// Adds the message of blocks, after a message for each result of a tool among them.
+/// Adds the message of blocks, after a message for each result of a tool among them. Blocks that
+/// are not known are left out, because agents send them again in each later turn.
 fn add_blocks(
     role: String,
     blocks: Vec<Block>,
@@ -134,14 +181,9 @@ fn add_blocks(
         match block.kind.as_str() {
             "tool_result" => {
                 has_result = true;
-                let content = match block.content {
-                    None => String::new(),
-                    Some(TextOr::Text(text)) => text,
-                    Some(TextOr::List(blocks)) => text_of(blocks, &format!("{path}.content"))?,
-                };
                 messages.push(Message {
                     tool_call_id: block.tool_use_id,
-                    ..Message::new("tool", content)
+                    ..Message::new("tool", result_text(block.content))
                 });
             }
             "tool_use" => message.tool_calls.push(MessageCall {
@@ -150,9 +192,15 @@ fn add_blocks(
                 arguments: block.input.unwrap_or_else(|| Value::Object(Map::new())),
             }),
             "thinking" => message.reasoning = block.thinking,
-            // Its text is a secret of the server that wrote it.
-            "redacted_thinking" => {}
-            _ => texts.push(text_of(vec![block], &path)?),
+            kind => match block.text() {
+                Some(text) if text.is_empty() => {}
+                Some(text) => texts.push(text),
+                None if matches!(kind, "image" | "document") && message.role == "user" => {
+                    let problem = format!("a block of type {kind:?} cannot be read: send text");
+                    return Err(ApiError::field(format!("{path}.type"), problem));
+                }
+                None => tracing::debug!("a block of a message is left out"),
+            },
         }
     }
     message.content = texts.join("\n");
@@ -163,24 +211,54 @@ fn add_blocks(
     Ok(())
 }
 
-/// The text of blocks, with a line break between them.
-fn text_of(blocks: Vec<Block>, path: &str) -> Result<String, ApiError> {
-    let mut texts = Vec::new();
-    for (index, block) in blocks.into_iter().enumerate() {
-        match (block.kind.as_str(), block.text) {
-            ("text", Some(text)) => {
-                let text = without_billing_line(&text);
-                if !text.is_empty() {
-                    texts.push(text.to_owned());
+impl Block {
+    /// The text of a block that a model of texts can read.
+    fn text(&self) -> Option<String> {
+        match self.kind.as_str() {
+            "text" => self.text.as_deref().map(|text| without_billing_line(text).to_owned()),
+            "document" => {
+                let source = self.source.as_ref()?;
+                let data = || source["data"].as_str().map(str::to_owned);
+                match source["type"].as_str()? {
+                    "text" => data(),
+                    "content" => blocks_of(Some(source["content"].clone())).map(text_of_content),
+                    _ => None,
                 }
             }
-            (kind, _) => {
-                let message = format!("a block of type {kind:?} cannot be read: send text");
-                return Err(ApiError::field(format!("{path}[{index}].type"), message));
+            "search_result" => {
+                let title = self.title.as_ref().and_then(Value::as_str).map(str::to_owned);
+                let found = blocks_of(self.content.clone()).map(text_of_content);
+                Some(title.into_iter().chain(found).collect::<Vec<_>>().join("\n"))
             }
+            "tool_reference" => self.tool_name.as_ref().map(|name| format!("[tool: {name}]")),
+            _ => None,
         }
     }
-    Ok(texts.join("\n"))
+}
+
+/// The result of a tool as text, with notes such as `[image]` instead of blocks that are no text.
+fn result_text(content: Option<Value>) -> String {
+    let Some(content) = content else { return String::new() };
+    // Any other JSON is shown as it is.
+    blocks_of(Some(content.clone())).map_or_else(|| content.to_string(), text_of_content)
+}
+
+fn blocks_of(content: Option<Value>) -> Option<TextOr<Block>> {
+    serde_json::from_value(content?).ok()
+}
+
+fn text_of_content(content: TextOr<Block>) -> String {
+    match content {
+        TextOr::Text(text) => text,
+        TextOr::List(blocks) => texts_of(&blocks),
+    }
+}
+
+/// The text of blocks, with a line break between them.
+fn texts_of(blocks: &[Block]) -> String {
+    let text = |block: &Block| block.text().unwrap_or_else(|| note(&block.kind).to_owned());
+    let texts = blocks.iter().map(text).filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// Claude Code begins the system prompt with a line that differs in every request. It is no part of

@@ -1,10 +1,13 @@
 //! Parts of answers.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rocmforge::engine::StopReason;
 use rocmforge::messages::{Answer, AnswerCall};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 use crate::api::{is_cut_off, parsed_arguments};
 use crate::generation::Usage;
@@ -46,7 +49,7 @@ struct MessageUsage {
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Block {
-    Thinking { thinking: String, signature: &'static str },
+    Thinking { thinking: String, signature: String },
     Text { text: String },
     ToolUse { id: String, name: String, input: Value },
 }
@@ -91,13 +94,36 @@ impl Block {
         Self::Text { text }
     }
 
+    /// Reasoning with its signature.
     pub(super) fn thinking(thinking: String) -> Self {
-        Self::Thinking { thinking, signature: "" }
+        let mut signature = Signature::default();
+        signature.update(&thinking);
+        Self::Thinking { thinking, signature: signature.finish() }
+    }
+
+    /// Reasoning that is streamed, with its signature at the end.
+    pub(super) fn begun_thinking() -> Self {
+        Self::Thinking { thinking: String::new(), signature: String::new() }
     }
 
     /// A call whose arguments follow.
     pub(super) fn tool_use(id: String, name: String) -> Self {
         Self::ToolUse { id, name, input: Value::Object(Map::new()) }
+    }
+}
+
+/// The signature of reasoning, without which clients drop the reasoning. It is the hash of the
+/// text: nobody has to be kept from changing it.
+#[derive(Default)]
+pub(super) struct Signature(Sha256);
+
+impl Signature {
+    pub(super) fn update(&mut self, thinking: &str) {
+        self.0.update(thinking);
+    }
+
+    pub(super) fn finish(self) -> String {
+        STANDARD.encode(self.0.finalize())
     }
 }
 

@@ -4,7 +4,7 @@ use rocmforge::messages::Delta;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::output::{Block, MessageJson, Stop, stop_reason};
+use super::output::{Block, MessageJson, Signature, Stop, stop_reason};
 use crate::error::{Api, ApiError};
 use crate::generation::Update;
 use crate::stream::{Encoder, Frames};
@@ -30,6 +30,8 @@ pub(crate) enum BlockDelta {
     Text { text: String },
     #[serde(rename = "thinking_delta")]
     Thinking { thinking: String },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: String },
     #[serde(rename = "input_json_delta")]
     InputJson { partial_json: String },
 }
@@ -65,6 +67,8 @@ pub(super) struct Events {
     open: Option<Kind>,
     /// Blocks that have been started.
     blocks: usize,
+    /// That of the reasoning so far, if the open block is reasoning.
+    signature: Signature,
     stop: Stop,
 }
 
@@ -77,7 +81,8 @@ enum Kind {
 
 impl Events {
     pub(super) fn new(id: String, model: String) -> Self {
-        Self { id, model, open: None, blocks: 0, stop: Stop::default() }
+        let (signature, stop) = (Signature::default(), Stop::default());
+        Self { id, model, open: None, blocks: 0, signature, stop }
     }
 
     /// Starts a block of this kind, unless one is open.
@@ -93,9 +98,12 @@ impl Events {
     }
 
     fn leave(&mut self, out: &mut Frames) {
-        if self.open.take().is_some() {
-            Event::ContentBlockStop { index: self.blocks - 1 }.send(out);
+        let Some(kind) = self.open.take() else { return };
+        if kind == Kind::Thinking {
+            let signature = std::mem::take(&mut self.signature).finish();
+            self.grow(BlockDelta::Signature { signature }, out);
         }
+        Event::ContentBlockStop { index: self.blocks - 1 }.send(out);
     }
 
     fn grow(&self, delta: BlockDelta, out: &mut Frames) {
@@ -110,7 +118,8 @@ impl Events {
                 self.grow(BlockDelta::Text { text }, out);
             }
             Delta::Reasoning(thinking) => {
-                self.enter(Kind::Thinking, Block::thinking(String::new()), out);
+                self.enter(Kind::Thinking, Block::begun_thinking(), out);
+                self.signature.update(&thinking);
                 self.grow(BlockDelta::Thinking { thinking }, out);
             }
             Delta::CallStart { id, name, .. } => {

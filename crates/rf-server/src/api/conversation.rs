@@ -14,8 +14,7 @@ use crate::prompt::{tool_choice, tools};
 /// The fields of a request that make its prompt.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ConversationFields {
-    #[serde(default)]
-    messages: Vec<ChatMessage>,
+    messages: Option<Vec<ChatMessage>>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
     reasoning_effort: Option<String>,
@@ -26,8 +25,8 @@ pub(crate) struct ConversationFields {
 impl ConversationFields {
     pub(crate) fn conversation(self) -> Result<Conversation, ApiError> {
         Ok(Conversation::default()
-            .with_messages(messages(self.messages)?)
-            .with_tools(tools(self.tools)?)
+            .with_messages(messages(self.messages.unwrap_or_default())?)
+            .with_tools(tools(self.tools.as_deref())?)
             .with_tool_choice(tool_choice(self.tool_choice.as_ref())?)
             .with_reasoning_effort(self.reasoning_effort)
             .with_variables(self.chat_template_kwargs.unwrap_or_default())
@@ -60,8 +59,7 @@ pub(crate) struct Part {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct ToolCall {
-    #[serde(default)]
-    id: String,
+    id: Option<String>,
     function: Function,
 }
 
@@ -82,24 +80,53 @@ pub(crate) fn arguments(arguments: Value) -> Value {
     }
 }
 
-/// The text of a content. `path` is that of the content, for errors.
-pub(crate) fn text(content: Option<TextOr<Part>>, path: &str) -> Result<String, ApiError> {
+/// The text of a content. `path` is that of the content, for errors. A part that is no text is
+/// refused where a user sends it; elsewhere it is noted, because agents send it in each later turn.
+pub(crate) fn text(
+    content: Option<TextOr<Part>>,
+    role: &str,
+    path: &str,
+) -> Result<String, ApiError> {
+    if role == "user"
+        && let Some(TextOr::List(parts)) = &content
+        && let Some(index) = parts.iter().position(|part| part.readable().is_none())
+    {
+        let kind = &parts[index].kind;
+        let message = format!("a part of type {kind:?} cannot be read: send text");
+        return Err(ApiError::field(format!("{path}[{index}].type"), message));
+    }
+    Ok(noted_text(content))
+}
+
+/// The text of a content, with notes such as `[image]` instead of parts that are no text.
+pub(crate) fn noted_text(content: Option<TextOr<Part>>) -> String {
     let parts = match content {
-        None => return Ok(String::new()),
-        Some(TextOr::Text(text)) => return Ok(text),
+        None => return String::new(),
+        Some(TextOr::Text(text)) => return text,
         Some(TextOr::List(parts)) => parts,
     };
-    let mut content = String::new();
-    for (index, part) in parts.into_iter().enumerate() {
-        match (part.kind.as_str(), part.text) {
-            ("text" | "input_text" | "output_text" | "refusal", Some(text)) => content += &text,
-            (kind, _) => {
-                let message = format!("a part of type {kind:?} cannot be read: send text");
-                return Err(ApiError::field(format!("{path}[{index}].type"), message));
-            }
+    parts.iter().map(|part| part.readable().unwrap_or_else(|| note(&part.kind))).collect()
+}
+
+/// The note that stands for a part that a model of texts cannot read.
+pub(crate) fn note(kind: &str) -> &'static str {
+    match kind {
+        _ if kind.contains("image") || kind.contains("screenshot") => "[image]",
+        _ if kind.contains("audio") => "[audio]",
+        _ if kind.contains("file") || kind.contains("document") => "[file]",
+        _ => "[no text]",
+    }
+}
+
+impl Part {
+    /// The text of the part, if it is text.
+    fn readable(&self) -> Option<&str> {
+        match self.kind.as_str() {
+            "text" | "input_text" | "output_text" => self.text.as_deref(),
+            "refusal" => self.text.as_deref().or_else(|| self.others.get("refusal")?.as_str()),
+            _ => None,
         }
     }
-    Ok(content)
 }
 
 /// A role as templates know it.
@@ -110,18 +137,21 @@ pub(crate) fn role(role: &str) -> &str {
 fn messages(messages: Vec<ChatMessage>) -> Result<Vec<Message>, ApiError> {
     let message = |(index, message): (usize, ChatMessage)| {
         let call = |call: ToolCall| MessageCall {
-            id: call.id,
+            id: call.id.unwrap_or_default(),
             name: call.function.name,
             arguments: arguments(call.function.arguments),
         };
         let parts = match &message.content {
-            Some(TextOr::List(parts)) => parts.iter().map(|part| json!(part)).collect(),
+            // A template would make a mark for an image of a part that is one.
+            Some(TextOr::List(parts)) if parts.iter().all(|part| part.readable().is_some()) => {
+                parts.iter().map(|part| json!(part)).collect()
+            }
             _ => Vec::new(),
         };
         Ok(Message {
             parts,
             role: role(&message.role).to_owned(),
-            content: text(message.content, &format!("messages[{index}].content"))?,
+            content: text(message.content, &message.role, &format!("messages[{index}].content"))?,
             reasoning: message.reasoning_content.or(message.reasoning),
             tool_calls: message.tool_calls.unwrap_or_default().into_iter().map(call).collect(),
             tool_call_id: message.tool_call_id,

@@ -7,9 +7,9 @@ use rocmforge::engine::{Model, Normalization};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, Kind, check_count};
 use crate::fields::{PromptItem, TextOr};
-use crate::prompt::beside;
+use crate::prompt::{beside, check_length};
 use crate::state::ServedEmbedder;
 
 /// The texts of a request, and how long their vectors are to be.
@@ -17,6 +17,12 @@ use crate::state::ServedEmbedder;
 pub(crate) struct EmbeddingFields {
     input: Option<TextOr<PromptItem>>,
     dimensions: Option<usize>,
+}
+
+impl EmbeddingFields {
+    pub(crate) fn of_text(text: String) -> Self {
+        Self { input: Some(TextOr::Text(text)), dimensions: None }
+    }
 }
 
 /// A vector. JSON has the numbers with the digits of an `f64`.
@@ -54,9 +60,8 @@ pub(crate) async fn embed(
     truncate: bool,
 ) -> Result<Embedded, ApiError> {
     let EmbeddingFields { input, dimensions } = fields;
-    let most = embedder.model().context_tokens();
-    let texts = beside(embedder.model().file(), move |model| texts(model, input, most, truncate));
-    let texts = texts.await?;
+    let limits = TextLimits::of(embedder, truncate);
+    let texts = beside(embedder.model().file(), move |model| texts(model, input, limits)).await?;
     let tokens = texts.iter().map(Vec::len).sum();
     let mut vectors = embedder.model().embed_ids_async(texts).await?;
     for vector in &mut vectors {
@@ -73,25 +78,54 @@ pub(crate) async fn embed(
     Ok(Embedded { vectors, tokens })
 }
 
+/// The most texts of a request: all that it has are computed before the next request.
+pub(crate) const MAX_TEXTS: usize = 2048;
+
+/// The longest text, and what becomes of those that are longer.
+#[derive(Clone, Copy)]
+struct TextLimits {
+    tokens: usize,
+    bytes: usize,
+    truncate: bool,
+}
+
+impl TextLimits {
+    fn of(embedder: &ServedEmbedder, truncate: bool) -> Self {
+        let (tokens, bytes) = (embedder.model().context_tokens(), embedder.longest_text_bytes());
+        Self { tokens, bytes, truncate }
+    }
+
+    /// The ids of a text. Of a text that cannot fit, only the part that may is tokenized.
+    fn encode(self, model: &Model, mut text: &str) -> Result<Vec<u32>, ApiError> {
+        if self.truncate {
+            text = &text[..text.floor_char_boundary(self.bytes)];
+        }
+        check_length(text, self.bytes)?;
+        Ok(model.tokenizer().encode(text, EncodeOptions::PROMPT))
+    }
+}
+
 /// The ids of each text.
 fn texts(
     model: &Model,
     input: Option<TextOr<PromptItem>>,
-    most_tokens: usize,
-    truncate: bool,
+    limits: TextLimits,
 ) -> Result<Vec<Vec<u32>>, ApiError> {
-    let encode = |text: &str| model.tokenizer().encode(text, EncodeOptions::PROMPT);
+    let encode = |text: &str| limits.encode(model, text);
     let mut texts = match input {
         None => return Err(ApiError::field("input", "expected a text or token ids")),
-        Some(TextOr::Text(text)) => vec![encode(&text)],
+        Some(TextOr::Text(text)) => vec![encode(&text)?],
         Some(TextOr::List(items)) => {
+            if !matches!(items.first(), Some(PromptItem::Id(_))) {
+                check_count("input", items.len(), MAX_TEXTS)?;
+            }
             let mut ids = Vec::new();
             let mut texts = Vec::new();
             for item in items {
                 match item {
                     PromptItem::Id(id) => ids.push(id),
                     PromptItem::Ids(ids) => texts.push(ids),
-                    PromptItem::Text(text) => texts.push(encode(&text)),
+                    PromptItem::Text(text) => texts.push(encode(&text)?),
                 }
             }
             if !ids.is_empty() {
@@ -100,22 +134,20 @@ fn texts(
             texts
         }
     };
-    if texts.is_empty() {
-        return Err(ApiError::field("input", "the list is empty"));
-    }
     let vocab_size = model.tokenizer().vocab_size();
     for (index, text) in texts.iter_mut().enumerate() {
-        if truncate {
-            text.truncate(most_tokens);
+        if limits.truncate {
+            text.truncate(limits.tokens);
         }
         let problem = if text.is_empty() {
             "the text has no tokens".to_owned()
         } else if let Some(id) = text.iter().find(|id| **id >= vocab_size) {
             format!("token {id} is not in the vocabulary of {vocab_size}")
-        } else if text.len() > most_tokens {
+        } else if text.len() > limits.tokens {
             let message = format!(
-                "text {index} has {} tokens and there is room for {most_tokens}: split it",
-                text.len()
+                "text {index} has {} tokens and there is room for {}: split it",
+                text.len(),
+                limits.tokens
             );
             return Err(ApiError::new(Kind::ContextExceeded, message));
         } else {

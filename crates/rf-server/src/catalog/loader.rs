@@ -70,10 +70,13 @@ impl Shared {
 
     /// Returns true if a request still waits for the model. If none does, it stays unloaded.
     fn is_wanted(&self, index: usize) -> bool {
-        let state = &mut self.lock().states[index];
+        let mut inner = self.lock();
+        let preload = inner.preloads.iter().position(|preload| *preload == index);
+        let is_preload = preload.is_some_and(|at| inner.preloads.swap_remove(at) == index);
+        let state = &mut inner.states[index];
         let State::Loading { waiters } = state else { return false };
         waiters.retain(|waiter| !waiter.reply.is_closed());
-        let is_wanted = !waiters.is_empty();
+        let is_wanted = is_preload || !waiters.is_empty();
         if !is_wanted {
             *state = State::Unloaded { failure: None };
         }
@@ -82,8 +85,8 @@ impl Shared {
 
     fn publish(self: &Arc<Self>, index: usize, service: LoadedService, bytes: u64) {
         let mut loaded = Loaded::new(service, bytes);
-        loaded.expires =
-            self.keep_alive.duration().and_then(|time| loaded.last_used.checked_add(time));
+        let keep_alive = self.slots[index].settings().keep_alive.unwrap_or(self.keep_alive);
+        loaded.expires = keep_alive.duration().and_then(|time| loaded.last_used.checked_add(time));
         let mut inner = self.lock();
         let waiters = inner.states[index].take_waiters();
         let leases: Vec<_> = waiters

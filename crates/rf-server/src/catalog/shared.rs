@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
 use tokio::sync::oneshot;
@@ -11,7 +11,9 @@ use crate::entry::{ModelKind, ModelLoader};
 use crate::error::ApiError;
 use crate::generator::Generator;
 use crate::keep_alive::KeepAlive;
+use crate::longest_token::LongestToken;
 use crate::metrics::Metrics;
+use crate::settings::ModelSettings;
 use rocmforge::ModelDetails;
 
 /// The state that requests and the thread share.
@@ -27,7 +29,8 @@ pub(super) struct Shared {
 
 /// A model, loaded or not.
 pub(super) struct Slot {
-    pub(super) names: Vec<String>,
+    pub(super) id: String,
+    pub(super) settings: RwLock<Arc<ModelSettings>>,
     pub(super) kind: ModelKind,
     pub(super) details: ModelDetails,
     /// `None` for a model that is never unloaded.
@@ -42,6 +45,8 @@ pub(super) struct Inner {
     pub(super) states: Vec<State>,
     /// Slots in state [`State::Loading`], the next one first.
     pub(super) queue: VecDeque<usize>,
+    /// Slots of the queue that are loaded also if no request waits for them.
+    pub(super) preloads: Vec<usize>,
     /// The server has ended.
     pub(super) is_closed: bool,
 }
@@ -81,11 +86,24 @@ pub(crate) enum LoadedService {
     Embed(Embedder),
 }
 
-/// A loaded model that makes embeddings.
+/// A loaded model that makes embeddings or scores.
 #[derive(Clone, Debug)]
 pub(crate) struct Embedder {
     pub(crate) model: rocmforge::Model,
+    longest_token: Arc<LongestToken>,
     loaded: SystemTime,
+}
+
+impl Embedder {
+    fn new(model: rocmforge::Model) -> Self {
+        Self { model, longest_token: Arc::default(), loaded: SystemTime::now() }
+    }
+
+    /// The most bytes that a text within the context can have.
+    pub(crate) fn longest_text_bytes(&self) -> usize {
+        let most_tokens = self.model.context_tokens();
+        self.longest_token.text_bytes(self.model.file().tokenizer(), most_tokens)
+    }
 }
 
 /// A request that waits for a model.
@@ -115,6 +133,7 @@ pub(crate) enum Status {
 pub(crate) struct Leased {
     pub(crate) id: String,
     pub(crate) service: LoadedService,
+    pub(crate) settings: Arc<ModelSettings>,
     pub(crate) lease: Lease,
 }
 
@@ -131,6 +150,21 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The first model that a request means, among those that `is_eligible`. A name comes before
+    /// any pattern.
+    pub(super) fn named(
+        &self,
+        name: Option<&str>,
+        is_eligible: impl Fn(&Slot) -> bool,
+    ) -> Option<usize> {
+        let position = |means: &dyn Fn(&Slot) -> bool| {
+            self.slots.iter().position(|slot| is_eligible(slot) && means(slot))
+        };
+        position(&|slot| slot.is_named(name)).or_else(|| position(&|slot| slot.is_pattern_of(name)))
+    }
+}
+
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.slots.iter().map(Slot::id)).finish()
@@ -139,7 +173,11 @@ impl fmt::Debug for Shared {
 
 impl Slot {
     pub(super) fn id(&self) -> &str {
-        self.names.first().map_or("", String::as_str)
+        &self.id
+    }
+
+    pub(super) fn settings(&self) -> Arc<ModelSettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns true if a request means this model. No name means any, and names of Ollama may end
@@ -147,13 +185,35 @@ impl Slot {
     pub(super) fn is_named(&self, name: Option<&str>) -> bool {
         let Some(name) = name.filter(|name| !name.is_empty()) else { return true };
         let short = name.strip_suffix(":latest").unwrap_or(name);
-        self.names.iter().any(|own| own == name || own == short)
+        let is_own = |own: &String| own == name || own == short;
+        is_own(&self.id) || self.settings().aliases.iter().any(is_own)
     }
+
+    /// Returns true if one of the names is a pattern, such as `gpt-*`, that a request's name fits.
+    fn is_pattern_of(&self, name: Option<&str>) -> bool {
+        let Some(name) = name else { return false };
+        let settings = self.settings();
+        let mut patterns = settings.aliases.iter().filter(|alias| alias.contains('*'));
+        patterns.any(|pattern| fits(pattern, name))
+    }
+}
+
+/// Returns true if `name` fits `pattern`, in which a `*` stands for any text.
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
 }
 
 impl Inner {
     pub(super) fn new(states: Vec<State>) -> Self {
-        Self { states, queue: VecDeque::new(), is_closed: false }
+        Self { states, queue: VecDeque::new(), preloads: Vec::new(), is_closed: false }
     }
 }
 
@@ -200,7 +260,7 @@ impl Slot {
     /// Prepares a loaded model for its users.
     pub(super) fn service(&self, model: rocmforge::Model) -> LoadedService {
         let Some(handle) = model.handle().cloned() else {
-            return LoadedService::Embed(Embedder { model, loaded: SystemTime::now() });
+            return LoadedService::Embed(Embedder::new(model));
         };
         let context_tokens = handle.max_sequence_tokens();
         let metrics = self.metrics.get_or_init(|| Arc::new(Metrics::new(context_tokens)));
@@ -238,6 +298,7 @@ impl Leased {
         Self {
             id: shared.slots[slot].id().to_owned(),
             service: loaded.service.clone(),
+            settings: shared.slots[slot].settings(),
             lease: Lease { shared: Arc::clone(shared), slot, keep_alive },
         }
     }
@@ -262,5 +323,29 @@ impl Drop for Lease {
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_of_a_pattern_stands_for_any_text() {
+        for (pattern, name, expected) in [
+            ("*", "", true),
+            ("*", "any", true),
+            ("gpt-*", "gpt-4o-mini", true),
+            ("gpt-*", "gpt", false),
+            ("claude-*-4*", "claude-sonnet-4-5", true),
+            ("claude-*-4*", "claude-4", false),
+            ("*-small", "text-embedding-3-small", true),
+            ("*-small", "small", false),
+            ("a*a", "a", false),
+            ("plain", "plain", true),
+            ("plain", "plainer", false),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
     }
 }

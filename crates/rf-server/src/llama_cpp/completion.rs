@@ -76,8 +76,7 @@ pub(crate) struct InfillFields {
     input_prefix: Option<String>,
     input_suffix: Option<String>,
     prompt: Option<String>,
-    #[serde(default)]
-    input_extra: Vec<InputExtra>,
+    input_extra: Option<Vec<InputExtra>>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -99,7 +98,7 @@ pub(crate) async fn infill(
             name: extra.filename.unwrap_or_else(|| "tmp".to_owned()),
             text: extra.text,
         };
-        let files: Vec<_> = infill.input_extra.into_iter().map(file).collect();
+        let files: Vec<_> = infill.input_extra.into_iter().flatten().map(file).collect();
         let prefix = infill.input_prefix.unwrap_or_default() + &infill.prompt.unwrap_or_default();
         infill::ids(model, &prefix, &infill.input_suffix.unwrap_or_default(), &files)
     });
@@ -112,7 +111,7 @@ async fn common(app: &App, fields: &Fields) -> Result<(Arc<ServedModel>, Params,
     let completion: CompletionFields = fields.read()?;
     let model = app.model(completion.model.as_deref()).await?;
     let sampling: SamplingFields = fields.read()?;
-    let mut params = sampling.params(model.model(), &app.options().sampling)?;
+    let mut params = sampling.params(model.model(), model.sampling())?;
     if params.num_choices > 1 {
         return Err(ApiError::field("n", "use /v1/completions for more than one choice"));
     }
@@ -138,10 +137,11 @@ async fn answer(
     let Some(end) = choice.end else {
         return Err(ApiError::internal(&"a generation ended without a choice"));
     };
+    let ended = Ended { reason: end.reason, stop_string: choice.stop_string, timings: end.timings };
     let body = CompletionJson {
         content: choice.answer.content,
         completion_probabilities: probabilities(model, &choice.logprobs),
-        ..CompletionJson::last(model, end.reason, &end.timings, usage)
+        ..CompletionJson::last(model, &ended, usage)
     };
     Ok(Json(body).into_response())
 }
@@ -168,6 +168,8 @@ struct CompletionEnd<'a> {
     tokens_cached: usize,
     truncated: bool,
     stop_type: &'static str,
+    /// The stop string that ended the text; empty if none did.
+    stopping_word: &'a str,
     timings: TimingsJson,
 }
 
@@ -185,6 +187,13 @@ impl From<ScoredToken> for ProbableToken {
     }
 }
 
+/// The end of a text.
+struct Ended {
+    reason: StopReason,
+    stop_string: Option<String>,
+    timings: Timings,
+}
+
 impl<'a> CompletionJson<'a> {
     /// A part of a text.
     fn part(content: String) -> Self {
@@ -192,8 +201,9 @@ impl<'a> CompletionJson<'a> {
     }
 
     /// The last object of a stream, which has no text.
-    fn last(model: &'a ServedModel, reason: StopReason, timings: &Timings, usage: Usage) -> Self {
-        let stop_type = match reason {
+    fn last(model: &'a ServedModel, ended: &'a Ended, usage: Usage) -> Self {
+        let Ended { reason, stop_string, timings } = ended;
+        let stop_type = match *reason {
             reason if is_cut_off(reason) => "limit",
             StopReason::StopString => "word",
             _ => "eos",
@@ -203,8 +213,9 @@ impl<'a> CompletionJson<'a> {
             tokens_predicted: timings.generated_tokens,
             tokens_evaluated: usage.prompt_tokens,
             tokens_cached: usage.cached_tokens,
-            truncated: reason == StopReason::ContextFull,
+            truncated: *reason == StopReason::ContextFull,
             stop_type,
+            stopping_word: stop_string.as_deref().unwrap_or_default(),
             timings: TimingsJson::from(timings),
         };
         Self { stop: true, end: Some(end), ..Self::part(String::new()) }
@@ -221,7 +232,7 @@ fn probabilities(
 /// The stream of a text.
 struct Lines {
     model: Arc<ServedModel>,
-    end: Option<(StopReason, Timings)>,
+    end: Option<Ended>,
 }
 
 impl Encoder for Lines {
@@ -235,10 +246,12 @@ impl Encoder for Lines {
                 });
             }
             // Texts have neither reasoning nor calls.
-            Update::Finished { reason, timings, .. } => self.end = Some((reason, timings)),
+            Update::Finished { reason, stop_string, timings, .. } => {
+                self.end = Some(Ended { reason, stop_string, timings });
+            }
             Update::Ended { usage } => {
-                if let Some((reason, timings)) = &self.end {
-                    out.json(&CompletionJson::last(&self.model, *reason, timings, usage));
+                if let Some(ended) = &self.end {
+                    out.json(&CompletionJson::last(&self.model, ended, usage));
                 }
             }
             Update::Failed(error) => out.json(&ApiError::from(error).body(Api::OpenAi)),

@@ -9,6 +9,7 @@ use rocmforge::messages::{Answer, AnswerCall, Delta};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::responses::InputTokens;
 use super::{Completion, StreamOptions, UsageJson, fail, finish_reason, includes_usage};
 use crate::access::{RequestId, unique};
 use crate::answer::{Answers, Choice};
@@ -45,7 +46,7 @@ pub(crate) async fn chat(
     let chat: ChatFields = fields.read()?;
     let model = app.model(chat.model.as_deref()).await?;
     let sampling: SamplingFields = fields.read()?;
-    let mut params = sampling.params(model.model(), &app.options().sampling)?;
+    let mut params = sampling.params(model.model(), model.sampling())?;
     params.logprobs = logprobs(&chat)?;
     params.use_prefix_cache = chat.cache_prompt.unwrap_or(true);
     let conversation = fields.read::<ConversationFields>()?.conversation()?;
@@ -61,6 +62,18 @@ pub(crate) async fn chat(
     }
     let answer = Answers::collect(generation).await?;
     Ok(Json(head.completion(answer)).into_response())
+}
+
+/// `POST /v1/chat/completions/input_tokens`.
+pub(crate) async fn input_tokens(
+    State(app): State<Arc<App>>,
+    fields: Fields,
+) -> Result<Json<InputTokens>, ApiError> {
+    let ChatFields { model, .. } = fields.read()?;
+    let model = app.model(model.as_deref()).await?;
+    let conversation = fields.read::<ConversationFields>()?.conversation()?;
+    let prompt = rendered(&model, conversation).await?;
+    Ok(Json(InputTokens::new(prompt.ids.len())))
 }
 
 fn logprobs(chat: &ChatFields) -> Result<Option<usize>, ApiError> {

@@ -56,7 +56,7 @@ pub(crate) async fn completions(
     let completion: CompletionFields = fields.read()?;
     let model = app.model(completion.model.as_deref()).await?;
     let sampling: SamplingFields = fields.read()?;
-    let mut params = sampling.params(model.model(), &app.options().sampling)?;
+    let mut params = sampling.params(model.model(), model.sampling())?;
     params.logprobs = match completion.logprobs {
         None | Some(Logprobs::Flag(false)) => None,
         Some(Logprobs::Flag(true)) => Some(1),

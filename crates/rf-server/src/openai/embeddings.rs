@@ -72,6 +72,9 @@ pub(crate) async fn embeddings(
     let format = encoding_format.unwrap_or(EncodingFormat::Float);
     let embedder = app.embedder(model.as_deref(), keep_alive).await?;
     let Embedded { vectors, tokens } = embed(&embedder, texts, false).await?;
+    if vectors.is_empty() {
+        return Err(ApiError::field("input", "the list is empty"));
+    }
     let entry = |(index, vector): (usize, Vector)| {
         let embedding = match format {
             EncodingFormat::Float => Encoded::Float(vector),

@@ -1,16 +1,18 @@
 //! `/v1/models`.
 
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
+use axum::http::HeaderMap;
+use chrono::{DateTime, SecondsFormat, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalog::{Listed, Status};
 use crate::error::ApiError;
+use crate::path::Id;
 use crate::state::{App, seconds_since_1970};
 
 /// The list of models.
@@ -51,33 +53,102 @@ struct ModelMeta {
     n_embd: usize,
 }
 
+/// The models in the form of `OpenAI`, or of Anthropic for its clients.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum ModelListing {
+    OpenAi(ModelList),
+    Anthropic(AnthropicModels),
+}
+
+/// A model in the form of `OpenAI`, or of Anthropic for its clients.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum AnyModel {
+    OpenAi(Box<ModelJson>),
+    Anthropic(AnthropicModel),
+}
+
+/// All models on one page.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct AnthropicModels {
+    data: Vec<AnthropicModel>,
+    has_more: bool,
+    first_id: Option<String>,
+    last_id: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct AnthropicModel {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    id: String,
+    display_name: String,
+    created_at: String,
+}
+
 /// `GET /v1/models`.
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<ModelList> {
-    Json(ModelList { object: "list", data: app.catalog().list().iter().map(entry).collect() })
+pub(crate) async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Json<ModelListing> {
+    let listed = app.catalog().list();
+    if !is_anthropic(&headers) {
+        let data = listed.iter().map(entry).collect();
+        return Json(ModelListing::OpenAi(ModelList { object: "list", data }));
+    }
+    let data: Vec<_> = listed.iter().map(anthropic_entry).collect();
+    let id = |model: Option<&AnthropicModel>| model.map(|model| model.id.clone());
+    let (first_id, last_id) = (id(data.first()), id(data.last()));
+    Json(ModelListing::Anthropic(AnthropicModels { data, has_more: false, first_id, last_id }))
 }
 
 /// `GET /v1/models/{id}`.
 pub(crate) async fn one(
     State(app): State<Arc<App>>,
-    id: Result<Path<String>, PathRejection>,
-) -> Result<Json<ModelJson>, ApiError> {
-    let Path(id) = id?;
+    Id(id): Id,
+    headers: HeaderMap,
+) -> Result<Json<AnyModel>, ApiError> {
     let (id, _) = app.catalog().details(Some(&id))?;
     let listed = app.catalog().list();
-    let found = listed.iter().find(|listed| listed.id == id).map(entry);
-    found.map(Json).ok_or_else(|| ApiError::internal(&"a model is not in its own list"))
+    let found = listed.iter().find(|listed| listed.id == id);
+    let found = found.ok_or_else(|| ApiError::internal(&"a model is not in its own list"))?;
+    Ok(Json(if is_anthropic(&headers) {
+        AnyModel::Anthropic(anthropic_entry(found))
+    } else {
+        AnyModel::OpenAi(Box::new(entry(found)))
+    }))
+}
+
+/// Returns true for a client of Anthropic's API, which has a list of models of the same path.
+fn is_anthropic(headers: &HeaderMap) -> bool {
+    headers.contains_key("anthropic-version")
+}
+
+fn created(model: &Listed<'_>) -> SystemTime {
+    match &model.status {
+        Status::Loaded { service, .. } => service.loaded(),
+        Status::Loading | Status::Unloaded { .. } => UNIX_EPOCH,
+    }
+}
+
+fn anthropic_entry(model: &Listed<'_>) -> AnthropicModel {
+    let created = DateTime::<Utc>::from(created(model));
+    AnthropicModel {
+        kind: "model",
+        id: model.id.to_owned(),
+        display_name: model.id.to_owned(),
+        created_at: created.to_rfc3339_opts(SecondsFormat::Secs, true),
+    }
 }
 
 fn entry(model: &Listed<'_>) -> ModelJson {
     let details = model.details;
-    let (created, context_tokens) = match &model.status {
-        Status::Loaded { service, .. } => (service.loaded(), service.context_tokens()),
-        Status::Loading | Status::Unloaded { .. } => (UNIX_EPOCH, details.context_length),
+    let context_tokens = match &model.status {
+        Status::Loaded { service, .. } => service.context_tokens(),
+        Status::Loading | Status::Unloaded { .. } => details.context_length,
     };
     ModelJson {
         id: model.id.to_owned(),
         object: "model",
-        created: seconds_since_1970(created),
+        created: seconds_since_1970(created(model)),
         owned_by: "rocmforge",
         max_model_len: context_tokens,
         status: ModelStatus::of(&model.status),

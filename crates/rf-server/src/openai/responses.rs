@@ -1,30 +1,39 @@
-//! `POST /v1/responses`, without stored responses: every request has its whole conversation.
+//! `/v1/responses`, with the latest responses in memory.
 
 pub(crate) mod head;
+mod input;
 mod items;
+pub(crate) mod store;
 pub(crate) mod stream;
+mod tools;
 
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use rocmforge::engine::StopReason;
 use rocmforge::messages::{Conversation, Message};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::head::Head;
+use self::head::{Head, Record};
+use self::input::ItemReader;
+use self::store::Owner;
+use self::tools::OfferedTools;
 use crate::access::RequestId;
 use crate::answer::Answers;
 use crate::api::is_cut_off;
 use crate::body::Fields;
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 use crate::fields::TextOr;
 use crate::generation::{Generation, Job};
 use crate::grammar::GrammarFields;
-use crate::prompt::{rendered, tool_choice, tools};
+use crate::path::Id;
+use crate::prompt::{rendered, tool_choice};
 use crate::sampling::SamplingFields;
 use crate::state::App;
 use crate::stream::{Framing, response};
@@ -33,9 +42,12 @@ use crate::stream::{Framing, response};
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ResponsesFields {
     model: Option<String>,
-    input: Option<TextOr<items::InputItem>>,
+    input: Option<TextOr<input::InputItem>>,
     instructions: Option<String>,
+    /// The response whose conversation this one continues.
     previous_response_id: Option<String>,
+    /// False if later requests do not refer to the response.
+    store: Option<bool>,
     stream: Option<bool>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
@@ -51,33 +63,23 @@ struct Reasoning {
 pub(crate) async fn responses(
     State(app): State<Arc<App>>,
     Extension(request_id): Extension<RequestId>,
+    headers: HeaderMap,
     fields: Fields,
 ) -> Result<Response, ApiError> {
-    let request: ResponsesFields = fields.read()?;
+    let mut request: ResponsesFields = fields.read()?;
     let model = app.model(request.model.as_deref()).await?;
     let sampling: SamplingFields = fields.read()?;
-    let params = sampling.params(model.model(), &app.options().sampling)?;
-    if request.previous_response_id.is_some() {
-        let message = "responses are not stored: send the whole conversation as `input`";
-        return Err(ApiError::field("previous_response_id", message));
-    }
-    let mut messages: Vec<_> =
-        request.instructions.iter().map(|text| Message::new("system", text)).collect();
-    messages.extend(match request.input {
-        None => return Err(ApiError::field("input", "expected a text or a list of items")),
-        Some(TextOr::Text(text)) => vec![Message::new("user", text)],
-        Some(TextOr::List(items)) => items::messages(items)?,
-    });
-    // The others are tools of OpenAI's own servers.
-    let is_function = |tool: &Value| tool["type"] == "function";
-    let functions = request.tools.map(|tools| tools.into_iter().filter(is_function).collect());
-    let conversation = Conversation::default()
-        .with_messages(messages)
-        .with_tools(tools(functions)?)
-        .with_tool_choice(tool_choice(request.tool_choice.as_ref())?)
-        .with_reasoning_effort(request.reasoning.and_then(|reasoning| reasoning.effort));
+    let params = sampling.params(model.model(), model.sampling())?;
+    let owner = Owner::of(&headers);
+    let messages = request.messages(&app, owner)?;
+    let tools = request.offered_tools()?;
+    let conversation = request.conversation(&messages, &tools)?;
     let prompt = rendered(&model, conversation).await?;
-    let head = Head::new(&model, request.instructions, params.options.max_tokens);
+    let record = request.store.unwrap_or(true).then(|| Record { app, owner, messages });
+    let head = Head::new(&model, request.instructions, params.options.max_tokens)
+        .with_previous(request.previous_response_id)
+        .with_tools(tools)
+        .with_record(record);
     let structure = fields.read::<GrammarFields>()?.structure()?;
     let job = Job::chat(prompt, params).with_structure(structure, &model).await?;
     let generation = Generation::submit(&model, vec![job], request_id)?;
@@ -87,6 +89,111 @@ pub(crate) async fn responses(
     let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
     let choice = choices.pop().unwrap_or_default();
     let reason = choice.end.map_or(StopReason::Eog, |end| end.reason);
-    let body = head.ended(items::output(choice.answer, is_cut_off(reason)), reason, usage);
-    Ok(Json(body).into_response())
+    let items = items::output(choice.answer, head.tools(), is_cut_off(reason));
+    Ok(Json(head.ended(items, reason, usage)).into_response())
+}
+
+/// The number of tokens of a conversation.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct InputTokens {
+    object: &'static str,
+    input_tokens: usize,
+}
+
+impl InputTokens {
+    pub(crate) fn new(input_tokens: usize) -> Self {
+        Self { object: "response.input_tokens", input_tokens }
+    }
+}
+
+/// `POST /v1/responses/input_tokens`.
+pub(crate) async fn input_tokens(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    fields: Fields,
+) -> Result<Json<InputTokens>, ApiError> {
+    let mut request: ResponsesFields = fields.read()?;
+    let model = app.model(request.model.as_deref()).await?;
+    let messages = request.messages(&app, Owner::of(&headers))?;
+    let conversation = request.conversation(&messages, &request.offered_tools()?)?;
+    let prompt = rendered(&model, conversation).await?;
+    Ok(Json(InputTokens::new(prompt.ids.len())))
+}
+
+/// `GET /v1/responses/{id}`.
+pub(crate) async fn one(
+    State(app): State<Arc<App>>,
+    Id(id): Id,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let stored = app.responses().response(Owner::of(&headers), &id).ok_or_else(not_stored)?;
+    Ok(([(CONTENT_TYPE, "application/json")], stored.json.clone()).into_response())
+}
+
+/// The answer to a request that deletes a response.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct DeletedResponse {
+    id: String,
+    object: &'static str,
+    deleted: bool,
+}
+
+/// `DELETE /v1/responses/{id}`.
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    Id(id): Id,
+    headers: HeaderMap,
+) -> Result<Json<DeletedResponse>, ApiError> {
+    if !app.responses().remove(Owner::of(&headers), &id) {
+        return Err(not_stored());
+    }
+    Ok(Json(DeletedResponse { id, object: "response", deleted: true }))
+}
+
+fn not_stored() -> ApiError {
+    ApiError::new(Kind::NotFound, "the response is not stored")
+}
+
+impl ResponsesFields {
+    /// The conversation so far, without the instructions.
+    fn messages(&mut self, app: &App, owner: Owner) -> Result<Vec<Message>, ApiError> {
+        let mut messages = match &self.previous_response_id {
+            None => Vec::new(),
+            Some(id) => {
+                let previous = app.responses().response(owner, id).ok_or_else(|| {
+                    let message = "the response is not stored any more: send the whole \
+                                   conversation as `input`";
+                    let error = ApiError::field("previous_response_id", message);
+                    error.of_kind(Kind::NotFound).with_code("previous_response_not_found")
+                })?;
+                previous.messages.clone()
+            }
+        };
+        match self.input.take() {
+            None => return Err(ApiError::field("input", "expected a text or a list of items")),
+            Some(TextOr::Text(text)) => messages.push(Message::new("user", text)),
+            Some(TextOr::List(items)) => {
+                ItemReader { store: app.responses(), owner }.add(items, &mut messages)?;
+            }
+        }
+        Ok(messages)
+    }
+
+    fn offered_tools(&self) -> Result<OfferedTools, ApiError> {
+        OfferedTools::of(self.tools.as_deref().unwrap_or_default())
+    }
+
+    fn conversation(
+        &self,
+        messages: &[Message],
+        tools: &OfferedTools,
+    ) -> Result<Conversation, ApiError> {
+        let instructions = self.instructions.iter().map(|text| Message::new("system", text));
+        let effort = self.reasoning.as_ref().and_then(|reasoning| reasoning.effort.clone());
+        Ok(Conversation::default()
+            .with_messages(instructions.chain(messages.iter().cloned()).collect())
+            .with_tools(tools.tools.clone())
+            .with_tool_choice(tool_choice(self.tool_choice.as_ref())?)
+            .with_reasoning_effort(effort))
+    }
 }

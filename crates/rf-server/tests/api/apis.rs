@@ -109,6 +109,16 @@ fn ollama_streams_lines_unless_told_otherwise() {
     let plain = json!({ "prompt": "Once", "max_tokens": 3 });
     let plain = server.post("/v1/completions", &plain).ok()["choices"][0]["text"].clone();
     assert_eq!(server.post("/api/generate", &body).ok()["response"], plain);
+    let body = json!({
+        "prompt": STORY, "options": { "num_predict": 3 }, "logprobs": true, "top_logprobs": 2,
+        "stream": false,
+    });
+    let logprobs = server.post("/api/generate", &body).ok()["logprobs"].clone();
+    let tokens: Vec<_> = logprobs.as_array().unwrap().iter().collect();
+    assert_eq!(tokens.len(), 3);
+    assert!(tokens.iter().all(|token| token["top_logprobs"].as_array().unwrap().len() == 2));
+    // A greedy token is the first of its alternatives.
+    assert_eq!(tokens[0]["token"], tokens[0]["top_logprobs"][0]["token"]);
     let load = server.post("/api/generate", &json!({ "model": "demo" })).ok();
     assert_eq!(load["done_reason"], "load");
     let body = json!({ "messages": user(), "options": { "temperature": "hot" } });
@@ -190,6 +200,14 @@ fn llama_cpp_completes_and_converts_text() {
     let probabilities = answer["completion_probabilities"].as_array().unwrap();
     assert_eq!(probabilities.len(), 8);
     assert_eq!(probabilities[0]["top_logprobs"].as_array().unwrap().len(), 2);
+    assert_eq!(answer["stopping_word"], "");
+    let word = &text.as_str().unwrap()[3..6];
+    for stream in [false, true] {
+        let body = json!({ "prompt": "Once upon", "n_predict": 8, "stop": ["zzz", word], "stream": stream });
+        let response = server.post("/completion", &body);
+        let ended = if stream { response.events().0.pop().unwrap() } else { response.ok() };
+        assert_eq!((&ended["stop_type"], &ended["stopping_word"]), (&json!("word"), &json!(word)));
+    }
     let body = json!({ "prompt": "Once upon", "n_predict": 8, "stream": true });
     let (chunks, _) = server.post("/completion", &body).events();
     let streamed: String = chunks.iter().map(|chunk| chunk["content"].as_str().unwrap()).collect();

@@ -32,6 +32,16 @@ fn embeddings_are_those_of_the_engine_with_length_one() {
 
     let ollama = server.post("/api/embed", &json!({ "model": "embedder", "input": texts })).ok();
     assert_eq!(ollama["embeddings"][1], answer["data"][1]["embedding"]);
+    let old = json!({ "model": "embedder", "prompt": texts[1] });
+    let old = server.post("/api/embeddings", &old).ok();
+    assert_eq!(old["embedding"], answer["data"][1]["embedding"]);
+    for (path, body, expected) in [
+        ("/api/embed", json!({ "input": [] }), json!([])),
+        ("/api/embeddings", json!({ "prompt": "" }), json!([])),
+    ] {
+        let answer = server.post(path, &body).ok();
+        assert_eq!(*answer.get("embeddings").unwrap_or(&answer["embedding"]), expected);
+    }
     let by_ids = json!({ "model": "embedder", "input": [ids[0]] });
     let by_ids = server.post("/v1/embeddings", &by_ids).ok();
     assert_eq!(by_ids["data"][0], answer["data"][0]);
@@ -51,9 +61,9 @@ fn each_model_does_what_it_is_for() {
     let server = server();
     assert_eq!(server.get("/v1/models").ok()["data"][1]["id"], "embedder");
     let wrong = json!({ "model": "demo", "input": "x", "prompt": "x" });
-    assert_eq!(server.post("/v1/embeddings", &wrong).status, 501);
+    assert_eq!(server.post("/v1/embeddings", &wrong).status, 400);
     let wrong = json!({ "model": "embedder", "prompt": "x" });
-    assert_eq!(server.post("/v1/completions", &wrong).status, 501);
+    assert_eq!(server.post("/v1/completions", &wrong).status, 400);
     for (input, field) in [
         (json!([]), "input"),
         (json!(""), "input[0]"),
@@ -68,4 +78,12 @@ fn each_model_does_what_it_is_for() {
     let long = server.post("/v1/embeddings", &json!({ "input": "word ".repeat(3000) }));
     assert_eq!(long.json()["error"]["code"], "context_length_exceeded");
     server.post("/api/embed", &json!({ "input": "word ".repeat(3000) })).ok();
+    // What cannot fit is refused by its bytes, or cut before it is tokenized.
+    let huge = json!({ "input": " ".repeat(4 << 20) });
+    let error = server.post("/v1/embeddings", &huge);
+    assert_eq!(error.json()["error"]["code"], "context_length_exceeded");
+    server.post("/api/embed", &huge).ok();
+    let many: Vec<_> = (0..2049).map(|_| "x").collect();
+    let error = server.post("/v1/embeddings", &json!({ "input": many }));
+    assert_eq!((error.status, &error.json()["error"]["param"]), (400, &json!("input")));
 }

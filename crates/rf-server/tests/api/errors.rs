@@ -224,8 +224,22 @@ fn a_prompt_that_cannot_fit_is_refused_and_a_long_answer_is_cut() {
     let response = server.post("/v1/completions", &body);
     assert_eq!(response.status, 400);
     assert_eq!(response.json()["error"]["type"], "exceed_context_size_error");
-    let message = response.json()["error"]["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("128"), "{message}");
+    // Agents shorten their conversation if they know the message.
+    let error = response.json()["error"].clone();
+    let tokens = error["n_prompt_tokens"].as_u64().unwrap();
+    assert_eq!(error["n_ctx"], 128);
+    let message = error["message"].as_str().unwrap();
+    for words in [
+        "exceeds the available context size".to_owned(),
+        "maximum context length is 128 tokens".to_owned(),
+        format!("prompt is too long: {tokens} tokens > 128 maximum"),
+    ] {
+        assert!(message.contains(&words), "{message}");
+    }
+    let messages = json!([{ "role": "user", "content": "word ".repeat(200) }]);
+    let body = json!({ "messages": messages, "max_tokens": 4 });
+    let error = server.post("/v1/messages", &body).json();
+    assert!(error["error"]["message"].as_str().unwrap().starts_with("prompt is too long: "));
     let body = json!({ "prompt": "Once upon", "max_tokens": 100_000, "ignore_eos": true });
     let answer = server.post("/v1/completions", &body).ok();
     assert_eq!(answer["choices"][0]["finish_reason"], "length");
@@ -276,4 +290,84 @@ fn unknown_fields_are_ignored_and_null_is_absent() {
     });
     let answer: Value = server.post("/v1/chat/completions", &body).ok();
     assert_eq!(answer["usage"]["completion_tokens"], 1);
+}
+
+#[test]
+fn fields_that_would_change_the_answer_are_refused_by_name() {
+    let server = TestServer::start();
+    let messages = json!([{ "role": "user", "content": "x" }]);
+    for (path, field, value) in [
+        ("/v1/chat/completions", "functions", json!([{ "name": "f" }])),
+        ("/v1/chat/completions", "modalities", json!(["text", "audio"])),
+        ("/v1/completions", "use_beam_search", json!(true)),
+        ("/v1/responses", "background", json!(true)),
+        ("/v1/messages", "mcp_servers", json!([{ "url": "x" }])),
+        ("/api/generate", "context", json!([1, 2])),
+        ("/v1/embeddings", "truncate_prompt_tokens", json!(8)),
+    ] {
+        let mut body = json!({ "messages": messages, "prompt": "x", "input": "x" });
+        body[field] = value;
+        let error = server.post(path, &body);
+        assert_eq!(error.status, 400, "{path} {field}: {}", error.text);
+        assert!(error.text.contains(&format!("`{field}`: it is not supported")), "{}", error.text);
+    }
+}
+
+/// Go's clients, and some of other languages, send null for what is empty.
+#[test]
+fn null_is_absent_in_every_message() {
+    let server = TestServer::start();
+    let messages = json!([
+        { "role": "assistant", "content": null, "tool_calls": null, "images": null, "name": null },
+        { "role": "user", "content": "x", "images": null },
+    ]);
+    for (path, body) in [
+        (
+            "/v1/chat/completions",
+            json!({ "messages": messages, "tools": null, "tool_choice": null }),
+        ),
+        ("/api/chat", json!({ "messages": messages, "options": null, "format": null })),
+        ("/api/generate", json!({ "prompt": "x", "images": null, "system": null, "raw": null })),
+        ("/v1/messages", json!({ "messages": messages, "tools": null, "thinking": null })),
+        (
+            "/v1/responses",
+            json!({ "input": [
+            { "role": "user", "content": "x", "id": null, "call_id": null },
+        ], "reasoning": null, "previous_response_id": null }),
+        ),
+        ("/infill", json!({ "input_prefix": "a", "input_suffix": "b", "input_extra": null })),
+    ] {
+        let mut body = body;
+        body["stream"] = json!(false);
+        body["max_tokens"] = json!(1);
+        body["options"] = json!({ "num_predict": 1, "seed": null });
+        let response = server.post(path, &body);
+        // The demo model has no tokens for gaps.
+        let expected = if path == "/infill" { 400 } else { 200 };
+        assert_eq!(response.status, expected, "{path}: {}", response.text);
+    }
+    for path in ["/api/chat", "/api/generate"] {
+        let load = server.post(path, &json!({ "messages": null, "prompt": null })).ok();
+        assert_eq!(load["done_reason"], "load");
+    }
+}
+
+#[test]
+fn every_list_of_a_request_has_a_limit() {
+    let server = TestServer::start();
+    let bias: serde_json::Map<String, Value> =
+        (0..10_000).map(|id| (id.to_string(), json!(1))).collect();
+    let tool = json!({ "type": "function", "function": { "name": "f" } });
+    for (field, value) in [
+        ("logit_bias", json!(bias)),
+        ("samplers", json!(vec!["top_k"; 33])),
+        ("dry_sequence_breakers", json!(vec!["x"; 65])),
+        ("dry_sequence_breakers", json!(["x".repeat(257)])),
+        ("tools", json!(vec![tool; 1025])),
+    ] {
+        let messages = json!([{ "role": "user", "content": "x" }]);
+        let body = json!({ "messages": messages, field: value });
+        let error = server.post("/v1/chat/completions", &body);
+        assert_eq!((error.status, &error.json()["error"]["param"]), (400, &json!(field)));
+    }
 }

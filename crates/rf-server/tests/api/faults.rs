@@ -162,7 +162,7 @@ fn ten_megabytes_are_answered_like_any_other_body() {
         ("/v1/completions", json!({ "prompt": vec![1; most / 3] }).to_string(), 413),
         ("/v1/completions", json!({ "prompt": "x", "stop": vec!["a"; most / 4] }).to_string(), 413),
         ("/v1/completions", deep, 413),
-        ("/tokenize", json!({ "content": text }).to_string(), 200),
+        ("/tokenize", json!({ "content": text }).to_string(), 400),
     ] {
         let response = server.send("POST", path, &[], &body);
         let start = &response.text[..response.text.len().min(300)];

@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::server::{Setup, TestServer, send, serving};
-use rf_server::{KeepAlive, LoadError, ModelEntry, ModelKind, ServerOptions};
+use rf_server::{
+    KeepAlive, LoadError, ModelEntry, ModelKind, ModelSettings, Server, ServerOptions,
+    SettingsSource,
+};
 use rocmforge::engine::scheduler::SchedulerOptions;
 use rocmforge::engine::{EngineOptions, Pooling};
 use rocmforge::gguf::Gguf;
-use rocmforge::{Model, ModelDetails};
+use rocmforge::{Model, ModelDetails, SamplerConfig};
 use serde_json::{Value, json};
 
 fn options() -> ServerOptions {
@@ -279,7 +282,7 @@ fn models_for_text_and_embeddings_share_the_server() {
     assert_eq!(answer["model"], "vectors");
     assert_eq!(statuses(&server), ["loaded", "loaded"]);
     // The wrong kind is refused without a load.
-    assert_eq!(server.post("/v1/completions", &body("other-name")).status, 501);
+    assert_eq!(server.post("/v1/completions", &body("other-name")).status, 400);
 }
 
 #[test]
@@ -293,4 +296,114 @@ fn a_list_of_states_loads_nothing() {
     assert_eq!(server.get("/props?model=a").status, 503);
     assert_eq!(server.get("/slots").status, 503);
     assert_eq!(loads.load(Relaxed), 0);
+}
+
+#[test]
+fn a_model_has_several_names_and_patterns() {
+    let (first, _) = model("a", 40, || ());
+    let (second, _) = model("b", 40, || ());
+    let models = vec![
+        first.with_alias("claude-*").with_alias("gpt-4o*"),
+        second.with_alias("gpt-4o-mini").with_alias("other"),
+    ];
+    let server = TestServer::of(models, options());
+    for (name, expected) in [
+        ("a", "a"),
+        ("claude-haiku-4-5", "a"),
+        ("gpt-4o", "a"),
+        ("gpt-4o-2024", "a"),
+        // A name comes before a pattern.
+        ("gpt-4o-mini", "b"),
+        ("other", "b"),
+    ] {
+        let answer = server.post("/v1/completions", &body(name)).ok();
+        assert_eq!(answer["model"], expected, "{name}");
+    }
+    for name in ["gpt-5", "claude", "others"] {
+        assert_eq!(server.post("/v1/completions", &body(name)).status, 404, "{name}");
+    }
+}
+
+#[test]
+fn models_are_loaded_and_unloaded_by_the_routes_of_llama_cpp() {
+    let (entries, loads): (Vec<_>, Vec<_>) =
+        ["a", "b"].map(|name| model(name, 40, || ())).into_iter().unzip();
+    let server = TestServer::of(entries, options());
+    assert_eq!(server.post("/models/load", &json!({ "model": "b" })).ok()["success"], true);
+    wait_for(&server, ["unloaded", "loaded"]);
+    let listed = server.get("/models").ok();
+    assert_eq!(listed["data"][1]["status"]["value"], "loaded");
+    server.post("/models/load", &json!({ "model": "b" })).ok();
+    assert_eq!(server.post("/models/unload", &json!({ "model": "b" })).ok()["success"], true);
+    wait_for(&server, ["unloaded", "unloaded"]);
+    assert_eq!(loads[1].load(Relaxed), 1);
+    for path in ["/models/load", "/models/unload"] {
+        assert_eq!(server.post(path, &json!({ "model": "c" })).status, 404);
+        let error = server.post(path, &json!({}));
+        assert_eq!((error.status, &error.json()["error"]["param"]), (400, &json!("model")));
+    }
+}
+
+#[test]
+fn clients_of_anthropic_get_the_list_in_their_form() {
+    let (entries, _): (Vec<_>, Vec<_>) =
+        ["a", "b"].map(|name| model(name, 40, || ())).into_iter().unzip();
+    let server = TestServer::of(entries, options());
+    let version = [("anthropic-version", "2023-06-01")];
+    let list = server.send("GET", "/v1/models", &version, "").ok();
+    assert_eq!((&list["first_id"], &list["last_id"]), (&json!("a"), &json!("b")));
+    assert_eq!(list["has_more"], false);
+    let one = server.send("GET", "/v1/models/b", &version, "");
+    assert!(!one.header("request-id").is_empty());
+    let one = one.ok();
+    assert_eq!(one, list["data"][1]);
+    assert_eq!((&one["type"], &one["display_name"]), (&json!("model"), &json!("b")));
+    assert_eq!(one["created_at"], "1970-01-01T00:00:00Z");
+    assert_eq!(server.get("/v1/models/b").ok()["object"], "model");
+}
+
+#[test]
+fn settings_of_a_model_are_renewed_while_the_server_runs() {
+    let sampled = |max: f32| ModelSettings {
+        aliases: vec!["first-*".to_owned()],
+        sampling: Some(SamplerConfig::greedy().with_min_p(max)),
+        keep_alive: None,
+    };
+    let (first, loads) = model("a", 40, || ());
+    let (second, _) = model("b", 40, || ());
+    let next: Arc<Mutex<Vec<(String, ModelSettings)>>> = Arc::default();
+    let source = Arc::clone(&next);
+    let read = move || {
+        let settings = source.lock().unwrap().clone();
+        if settings.is_empty() { Err("unreadable".into()) } else { Ok(settings) }
+    };
+    let options = ServerOptions { settings: Some(SettingsSource::new(read)), ..options() };
+    let models = vec![first.with_settings(sampled(0.25)).preloaded(), second];
+    let server = Server::bind(("127.0.0.1", 0), models, options).unwrap();
+    let reloader = server.reloader();
+    let server = TestServer::running(server);
+    wait_for(&server, ["loaded", "unloaded"]);
+    assert_eq!(loads.load(Relaxed), 1, "it is loaded without a request");
+    let min_p = || {
+        let props = server.get("/props?model=a").ok();
+        props["default_generation_settings"]["params"]["min_p"].clone()
+    };
+    assert_eq!(min_p(), 0.25);
+    let status = |name: &str| server.post("/v1/completions", &body(name)).status;
+    assert_eq!((status("first-x"), status("later")), (200, 404));
+
+    // What cannot be read, or gives two models one name, changes nothing.
+    reloader.reload().unwrap_err();
+    let settings = ModelSettings { aliases: vec!["later".to_owned()], ..sampled(0.5) };
+    let both = vec![("a".to_owned(), settings.clone()), ("b".to_owned(), settings.clone())];
+    *next.lock().unwrap() = both;
+    assert!(reloader.reload().unwrap_err().to_string().contains("later"));
+    assert_eq!((min_p(), status("later")), (json!(0.25), 404));
+
+    let keep_alive = Some(KeepAlive::from(Duration::from_millis(1)));
+    *next.lock().unwrap() = vec![("a".to_owned(), ModelSettings { keep_alive, ..settings })];
+    reloader.reload().unwrap();
+    assert_eq!(min_p(), 0.5);
+    assert_eq!((status("first-x"), status("later")), (404, 200));
+    wait_for(&server, ["unloaded", "unloaded"]);
 }

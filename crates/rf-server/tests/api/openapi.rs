@@ -10,15 +10,16 @@ fn the_document_has_every_route() {
     assert_eq!(document["openapi"], "3.1.0");
     let open = [("GET", "/"), ("GET", "/health"), ("GET", "/metrics"), ("GET", "/openapi.json")];
     let known = ROUTES.iter().chain(&open).filter(|(_, path)| *path != "/v1/unknown");
-    let mut count = 0;
-    for (method, path) in known {
+    for (method, path) in known.clone() {
         let path = path.replace("/demo", "/{id}");
         let operation = &document["paths"][&path][method.to_lowercase()];
         assert!(operation["responses"]["200"].is_object(), "{method} {path}");
         assert_eq!(operation["requestBody"].is_object(), *method == "POST", "{method} {path}");
-        count += 1;
     }
-    assert_eq!(document["paths"].as_object().unwrap().len(), count);
+    // The table of the tests has every operation.
+    let operations = document["paths"].as_object().unwrap().values();
+    let count: usize = operations.map(|path| path.as_object().unwrap().len()).sum();
+    assert_eq!(count, known.count());
 }
 
 #[test]

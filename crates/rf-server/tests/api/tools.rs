@@ -7,7 +7,7 @@ use crate::server::{Setup, TestServer};
 use rocmforge::engine::EngineOptions;
 use serde_json::{Value, json};
 
-fn start() -> TestServer {
+pub(crate) fn start() -> TestServer {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("fixed.gguf");
     answers::answers(|answers| fixed::write(&model, answers::TEMPLATE, answers)).unwrap();
@@ -22,7 +22,7 @@ fn parameters() -> Value {
     })
 }
 
-fn function() -> Value {
+pub(crate) fn function() -> Value {
     json!([{ "type": "function", "function": { "name": "weather", "parameters": parameters() } }])
 }
 

@@ -91,7 +91,11 @@ impl TestServer {
 
     /// A server of these models.
     pub(crate) fn of(models: Vec<ModelEntry>, options: ServerOptions) -> Self {
-        let server = Server::bind(("127.0.0.1", 0), models, options).unwrap();
+        Self::running(Server::bind(("127.0.0.1", 0), models, options).unwrap())
+    }
+
+    /// Runs a server.
+    pub(crate) fn running(server: Server) -> Self {
         let address = server.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use rf_server::{KeepAlive, LoadError, ModelEntry, ModelKind};
+use rf_server::{KeepAlive, LoadError, ModelEntry, ModelKind, ModelSettings, SettingsSource};
 use rocmforge::engine::scheduler::SchedulerOptions;
 use rocmforge::gguf::Gguf;
 use rocmforge::hub::ModelName;
-use rocmforge::{Loader, Model, ModelDetails};
+use rocmforge::{Loader, Model, ModelDetails, SamplerConfig, SamplingDefaults};
 
+use super::config::{ConfigFile, ModelOptions};
 use crate::args::{ComputeArgs, TemplateChoice};
 use crate::device::Placement;
 use crate::drafts::DraftArgs;
@@ -33,9 +34,9 @@ pub(super) struct ServedModelArgs {
     /// Serve all model files in DIR
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// Serve the model under NAME. Repeat it for further models, in their order [default: the name
-    /// of the file, which is always accepted]
-    #[arg(short, long, value_name = "NAME")]
+    /// Serve the model under each NAME, in which * stands for any text. Repeat the option for
+    /// further models, in their order [default: the name of the file, which is always accepted]
+    #[arg(short, long, value_name = "NAME[,NAME…]")]
     alias: Vec<String>,
     /// Limit the memory of all loaded models to GIB gibibytes, by unloading models [default: the
     /// free memory of the GPU, or of the machine, at the start]
@@ -50,6 +51,10 @@ pub(super) struct ServedModelArgs {
         help_heading = "Several models"
     )]
     pub(super) keep_alive: Option<KeepAlive>,
+    /// Take options of single models from FILE, in TOML: context, template, drafts, sampling,
+    /// aliases, keep-alive and preload
+    #[arg(long, value_name = "FILE", help_heading = "Several models")]
+    models_config: Option<PathBuf>,
 }
 
 /// A model to serve.
@@ -69,6 +74,11 @@ impl ServedModelArgs {
     /// Returns true if `--keep-alive` bounds the idle time of a model, also that of a single one.
     pub(super) fn is_unloaded(&self) -> bool {
         self.keep_alive.is_some_and(|keep_alive| keep_alive.duration().is_some())
+    }
+
+    /// The options of single models, which have these names.
+    pub(super) fn config(&self, names: Vec<String>) -> Result<ConfigFile> {
+        ConfigFile::read(self.models_config.clone(), names)
     }
 
     pub(super) fn memory_budget_bytes(&self) -> Result<Option<u64>> {
@@ -103,11 +113,7 @@ impl ServedModelArgs {
         let mut names = self.alias.iter().cloned();
         let file = |path: Option<PathBuf>| {
             let stem = path.as_deref().map_or_else(|| "demo".to_owned(), model_name);
-            let names = match names.next() {
-                Some(alias) if alias != stem => vec![alias, stem],
-                _ => vec![stem],
-            };
-            ModelFile { path, names }
+            ModelFile { path, names: names_of(names.next().as_deref(), stem) }
         };
         let mut files: Vec<_> = paths.into_iter().map(file).collect();
         // Of two files with the same name, aliases tell them apart.
@@ -119,6 +125,23 @@ impl ServedModelArgs {
         }
         Ok(files)
     }
+}
+
+/// The names of a model: those of its alias, and that of its file. The first one, which answers
+/// have, is no pattern.
+fn names_of(alias: Option<&str>, stem: String) -> Vec<String> {
+    let given = alias.into_iter().flat_map(|alias| alias.split(',')).map(str::trim);
+    let given = given.filter(|name| !name.is_empty()).map(str::to_owned);
+    let (patterns, mut names): (Vec<_>, Vec<_>) = given.partition(|name| name.contains('*'));
+    names.push(stem);
+    names.extend(patterns);
+    let mut unique = Vec::with_capacity(names.len());
+    for name in names {
+        if !unique.contains(&name) {
+            unique.push(name);
+        }
+    }
+    unique
 }
 
 /// The model files of a folder, by name. Those that hold no model that can be served are left out.
@@ -187,58 +210,105 @@ pub(super) struct Settings {
     pub(super) drafts: DraftArgs,
     /// True if the server has one model, which may use all memory.
     pub(super) is_single: bool,
+    /// Sampling of requests that set no parameters.
+    pub(super) sampling: SamplerConfig,
+    /// Options of single models.
+    pub(super) config: Arc<ConfigFile>,
 }
 
-/// The models of the server. A single one is loaded now and stays, unless it `is_unloaded` when
-/// nobody uses it.
+/// The models of the server, and what makes their settings. A single one is loaded now and stays,
+/// unless it `is_unloaded` when nobody uses it.
 pub(super) fn entries(
     files: Vec<ModelFile>,
     settings: Settings,
     is_unloaded: bool,
-) -> Result<Vec<ModelEntry>> {
-    if settings.is_single && !is_unloaded {
-        let loaded = |file: ModelFile| {
-            let model =
-                settings.load(&loading::ModelFile::of_path(file.path), false, &mut |_| ())?;
-            Ok(entry(file.names, |name| ModelEntry::loaded(name, model)))
-        };
-        return files.into_iter().map(loaded).collect();
-    }
+) -> Result<(Vec<ModelEntry>, SettingsSource)> {
+    let is_loaded = settings.is_single && !is_unloaded;
     let settings = Arc::new(settings);
-    let on_demand = |ModelFile { path, names }: ModelFile| {
-        // The header is all that a list of models needs.
+    let (mut entries, mut models) = (Vec::new(), Vec::new());
+    for ModelFile { path, names } in files {
+        let mut names = names.into_iter();
+        let name = names.next().unwrap_or_default();
         let file = loading::ModelFile::of_path(path);
-        let details = ModelDetails::of(&file.open()?)?;
-        let kind = if settings.embeds { ModelKind::Embeddings } else { ModelKind::of(&details) };
-        let settings = Arc::clone(&settings);
-        let load = move |make_room: &mut dyn FnMut(u64)| {
-            let loaded = settings.load(&file, true, make_room);
-            // A client sees the whole chain.
-            loaded.map_err(|error| LoadError::from(anyhow!("{error:#}")))
+        let (entry, sampling) = if is_loaded {
+            let model = settings.load(&name, &file, false, &mut |_| ())?;
+            let sampling = model.details().sampling;
+            (ModelEntry::loaded(&name, model), sampling)
+        } else {
+            on_demand(&name, file, &settings)?
         };
-        Ok(entry(names, |name| ModelEntry::on_demand(name, kind, details, load)))
-    };
-    files.into_iter().map(on_demand).collect()
+        let model = NamedModel { name, aliases: names.collect(), sampling };
+        let options = settings.config.of(&model.name);
+        let entry = entry.with_settings(model.settings(&options, &settings.sampling));
+        entries.push(if options.is_preloaded { entry.preloaded() } else { entry });
+        models.push(model);
+    }
+    let source = SettingsSource::new(move || {
+        settings.config.read_again()?;
+        let renewed = models.iter().map(|model| {
+            let options = settings.config.of(&model.name);
+            (model.name.clone(), model.settings(&options, &settings.sampling))
+        });
+        Ok(renewed.collect())
+    });
+    Ok((entries, source))
 }
 
-/// An entry with all names of a model.
-fn entry(names: Vec<String>, make: impl FnOnce(String) -> ModelEntry) -> ModelEntry {
-    let mut names = names.into_iter();
-    let entry = make(names.next().unwrap_or_default());
-    names.fold(entry, ModelEntry::with_alias)
+/// A model that is loaded when a request names it, and the parameters of sampling in its file.
+fn on_demand(
+    name: &str,
+    file: loading::ModelFile,
+    settings: &Arc<Settings>,
+) -> Result<(ModelEntry, SamplingDefaults)> {
+    // The header is all that a list of models needs.
+    let details = ModelDetails::of(&file.open()?)?;
+    let kind = match ModelKind::of(&details) {
+        ModelKind::Text if settings.embeds => ModelKind::Embeddings,
+        kind => kind,
+    };
+    let sampling = details.sampling.clone();
+    let (settings, own_name) = (Arc::clone(settings), name.to_owned());
+    let load = move |make_room: &mut dyn FnMut(u64)| {
+        let loaded = settings.load(&own_name, &file, true, make_room);
+        // A client sees the whole chain.
+        loaded.map_err(|error| LoadError::from(anyhow!("{error:#}")))
+    };
+    Ok((ModelEntry::on_demand(name, kind, details, load), sampling))
+}
+
+/// A model with what its settings are made of.
+struct NamedModel {
+    name: String,
+    /// Those of the command line.
+    aliases: Vec<String>,
+    /// The parameters of sampling in its file.
+    sampling: SamplingDefaults,
+}
+
+impl NamedModel {
+    fn settings(&self, options: &ModelOptions, sampling: &SamplerConfig) -> ModelSettings {
+        let aliases = self.aliases.iter().chain(&options.aliases).cloned().collect();
+        let sampling = options.sampling(&self.sampling.fill_in(sampling.clone()));
+        ModelSettings { aliases, sampling: Some(sampling), keep_alive: options.keep_alive }
+    }
 }
 
 impl Settings {
     /// Loads a model. Calls `make_room` with the bytes that it needs.
     fn load(
         &self,
+        name: &str,
         file: &loading::ModelFile,
         quiet: bool,
         make_room: &mut dyn FnMut(u64),
     ) -> Result<Model> {
-        let open = loading::open(self.loader(file)?)?;
-        loading::warn_of_context(open.model(), self.context);
-        self.drafts.note_heads(&open);
+        let options = self.config.of(name);
+        let context = options.context.or(self.context);
+        let drafts = self.drafts.with_mode(options.drafts);
+        let template = options.template.as_ref().unwrap_or(&self.template);
+        let open = loading::open(self.loader(file, context, &drafts, template)?)?;
+        loading::warn_of_context(open.model(), context);
+        drafts.note_heads(&open);
         if let Some(error) = open.model().chat_template_error() {
             terminal::warn(format_args!(
                 "{}, so chat requests fail: give another template with --chat-template",
@@ -248,11 +318,17 @@ impl Settings {
         Ok(loading::load(&open, &self.placement, quiet, make_room)?.start()?)
     }
 
-    fn loader(&self, file: &loading::ModelFile) -> Result<Loader> {
-        let mut loader = loading::sized(file.loader(), &self.compute, self.context)?
+    fn loader(
+        &self,
+        file: &loading::ModelFile,
+        context: Option<usize>,
+        drafts: &DraftArgs,
+        template: &TemplateChoice,
+    ) -> Result<Loader> {
+        let mut loader = loading::sized(file.loader(), &self.compute, context)?
             .scheduler(self.scheduler)
             .shares_memory(!self.is_single);
-        loader = self.drafts.add_to(self.template.add_to(loader))?;
+        loader = drafts.add_to(template.add_to(loader))?;
         if self.embeds {
             loader = loader.embeddings();
         }
@@ -269,6 +345,19 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_alias_is_several_names_of_which_a_pattern_is_not_the_first() {
+        for (alias, expected) in [
+            (None, vec!["m"]),
+            (Some("m"), vec!["m"]),
+            (Some("a"), vec!["a", "m"]),
+            (Some("gpt-*, a,b,a,"), vec!["a", "b", "m", "gpt-*"]),
+            (Some("*"), vec!["m", "*"]),
+        ] {
+            assert_eq!(names_of(alias, "m".to_owned()), expected, "{alias:?}");
+        }
+    }
 
     #[test]
     fn names_are_those_of_files_without_the_number_of_a_part() {

@@ -1,15 +1,21 @@
 //! The states of a response.
 
+use std::sync::Arc;
+
 use rocmforge::engine::StopReason;
+use rocmforge::messages::Message;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::input::push;
 use super::items::Item;
+use super::store::{Owner, StoredItem, StoredResponse};
+use super::tools::OfferedTools;
 use crate::access::unique;
 use crate::api::{NoFields, NoItems, is_cut_off};
 use crate::error::ApiError;
 use crate::generation::Usage;
-use crate::state::{ServedModel, now};
+use crate::state::{App, ServedModel, now};
 
 /// A response in one of its states.
 #[derive(Serialize, JsonSchema)]
@@ -26,7 +32,7 @@ pub(crate) struct ResponseJson<'a> {
     model: &'a str,
     output: Vec<Item>,
     parallel_tool_calls: bool,
-    previous_response_id: (),
+    previous_response_id: Option<&'a str>,
     reasoning: ReasoningSettings,
     store: bool,
     temperature: (),
@@ -108,6 +114,16 @@ pub(super) struct Head {
     model: String,
     instructions: Option<String>,
     max_tokens: Option<usize>,
+    previous: Option<String>,
+    tools: OfferedTools,
+    record: Option<Record>,
+}
+
+/// Where a response is stored, and the conversation that it ends.
+pub(super) struct Record {
+    pub(super) app: Arc<App>,
+    pub(super) owner: Owner,
+    pub(super) messages: Vec<Message>,
 }
 
 impl Head {
@@ -117,7 +133,35 @@ impl Head {
         max_tokens: Option<usize>,
     ) -> Self {
         let model = model.id().to_owned();
-        Self { id: unique("resp_"), created: now(), model, instructions, max_tokens }
+        Self {
+            id: unique("resp_"),
+            created: now(),
+            model,
+            instructions,
+            max_tokens,
+            previous: None,
+            tools: OfferedTools::default(),
+            record: None,
+        }
+    }
+
+    /// Names the response that this one continues.
+    pub(super) fn with_previous(self, previous: Option<String>) -> Self {
+        Self { previous, ..self }
+    }
+
+    /// Sets the tools that the answer may call.
+    pub(super) fn with_tools(self, tools: OfferedTools) -> Self {
+        Self { tools, ..self }
+    }
+
+    /// Stores the response at its end.
+    pub(super) fn with_record(self, record: Option<Record>) -> Self {
+        Self { record, ..self }
+    }
+
+    pub(super) fn tools(&self) -> &OfferedTools {
+        &self.tools
     }
 
     /// The response before its end.
@@ -134,9 +178,9 @@ impl Head {
             model: &self.model,
             output: Vec::new(),
             parallel_tool_calls: true,
-            previous_response_id: (),
+            previous_response_id: self.previous.as_deref(),
             reasoning: ReasoningSettings { effort: (), summary: () },
-            store: false,
+            store: self.record.is_some(),
             temperature: (),
             text: TextSettings { format: TextFormat { kind: "text" } },
             tool_choice: "auto",
@@ -149,7 +193,7 @@ impl Head {
         }
     }
 
-    /// The response at its end.
+    /// The response at its end, which is stored from now on.
     pub(super) fn ended(
         &self,
         output: Vec<Item>,
@@ -157,14 +201,32 @@ impl Head {
         usage: Usage,
     ) -> ResponseJson<'_> {
         let cut_off = is_cut_off(reason);
-        ResponseJson {
+        let response = ResponseJson {
             status: if cut_off { "incomplete" } else { "completed" },
             incomplete_details: cut_off
                 .then_some(IncompleteDetails { reason: "max_output_tokens" }),
             output,
             usage: Some(usage.into()),
             ..self.begun()
+        };
+        if let Some(Record { app, owner, messages }) = &self.record {
+            let mut messages = messages.clone();
+            let answer = response.output.iter().cloned().filter_map(Item::into_message);
+            answer.for_each(|message| push(&mut messages, message));
+            let stored = |item: &Item| StoredItem {
+                id: item.id().to_owned(),
+                message: item.clone().into_message(),
+            };
+            app.responses().insert(StoredResponse {
+                id: self.id.clone(),
+                owner: *owner,
+                messages,
+                items: response.output.iter().map(stored).collect(),
+                // Serialisation of our own types fails only for maps whose keys are no strings.
+                json: serde_json::to_string(&response).unwrap_or_default(),
+            });
         }
+        response
     }
 
     /// The response that ended with an error.

@@ -1,76 +1,16 @@
-//! Items: what goes into a response, and what comes out.
+//! The items of an answer.
 
 use rocmforge::messages::{Answer, AnswerCall, Message, MessageCall};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
+use super::tools::{Called, OfferedTools, text_argument};
 use crate::access::unique;
-use crate::api::NoItems;
-use crate::api::conversation::{self, Part, text};
-use crate::error::ApiError;
-use crate::fields::TextOr;
-
-/// A part of the conversation. Messages may come without a type.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct InputItem {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    role: Option<String>,
-    content: Option<TextOr<Part>>,
-    /// The id that a call and its result have in common.
-    call_id: Option<String>,
-    /// The name of the tool that is called.
-    name: Option<String>,
-    /// The arguments of a call.
-    arguments: Option<Value>,
-    /// The result of a call.
-    output: Option<TextOr<Part>>,
-}
-
-/// The messages of a conversation.
-pub(super) fn messages(items: Vec<InputItem>) -> Result<Vec<Message>, ApiError> {
-    let mut messages: Vec<Message> = Vec::new();
-    for (index, item) in items.into_iter().enumerate() {
-        let path = format!("input[{index}]");
-        match (item.kind.as_deref().unwrap_or("message"), item.role) {
-            ("message", Some(role)) => {
-                let content = text(item.content, &format!("{path}.content"))?;
-                messages.push(Message::new(conversation::role(&role), content));
-            }
-            ("message", None) => {
-                return Err(ApiError::field(format!("{path}.role"), "expected a string"));
-            }
-            ("function_call", _) => {
-                let call = MessageCall {
-                    id: item.call_id.unwrap_or_default(),
-                    name: item.name.unwrap_or_default(),
-                    arguments: conversation::arguments(item.arguments.unwrap_or_default()),
-                };
-                // Calls of one answer are items of their own.
-                match messages.last_mut().filter(|last| last.role == "assistant") {
-                    Some(last) => last.tool_calls.push(call),
-                    None => messages
-                        .push(Message { tool_calls: vec![call], ..Message::new("assistant", "") }),
-                }
-            }
-            ("function_call_output", _) => messages.push(Message {
-                tool_call_id: item.call_id,
-                ..Message::new("tool", text(item.output, &format!("{path}.output"))?)
-            }),
-            // What the model thought is not part of its next prompt.
-            ("reasoning", _) => {}
-            (kind, _) => {
-                let message = format!("an item of type {kind:?} cannot be read");
-                return Err(ApiError::field(format!("{path}.type"), message));
-            }
-        }
-    }
-    Ok(messages)
-}
+use crate::api::{NoItems, conversation};
 
 /// A part of an answer.
-#[derive(Clone, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Item {
     Message {
@@ -89,14 +29,27 @@ pub(super) enum Item {
         id: String,
         call_id: String,
         name: String,
+        /// The group of the tool, if it is in one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
         /// JSON as text.
         arguments: String,
+        status: &'static str,
+    },
+    CustomToolCall {
+        id: String,
+        call_id: String,
+        name: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
+        /// The text for the tool.
+        input: String,
         status: &'static str,
     },
 }
 
 /// The text of an item.
-#[derive(Clone, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum ContentPart {
     OutputText { text: String, annotations: NoItems, logprobs: NoItems },
@@ -123,8 +76,58 @@ impl Item {
     }
 }
 
+impl Item {
+    /// A call with the arguments that the model wrote.
+    pub(super) fn call(
+        (id, call_id): (String, String),
+        called: Called,
+        arguments: String,
+        status: &'static str,
+    ) -> Self {
+        let input = called.input(arguments);
+        let Called { name, namespace, is_custom } = called;
+        if is_custom {
+            return Self::CustomToolCall { id, call_id, name, namespace, input, status };
+        }
+        Self::FunctionCall { id, call_id, name, namespace, arguments: input, status }
+    }
+
+    pub(super) fn id(&self) -> &str {
+        match self {
+            Self::Message { id, .. }
+            | Self::Reasoning { id, .. }
+            | Self::FunctionCall { id, .. }
+            | Self::CustomToolCall { id, .. } => id,
+        }
+    }
+
+    /// The item as a message of a later prompt. What the model thought is not part of it.
+    pub(super) fn into_message(self) -> Option<Message> {
+        let (call_id, called, arguments) = match self {
+            Self::Reasoning { .. } => return None,
+            Self::Message { content, .. } => {
+                let text = |part: ContentPart| match part {
+                    ContentPart::OutputText { text, .. } => text,
+                    ContentPart::ReasoningText { .. } => String::new(),
+                };
+                let content: String = content.into_iter().map(text).collect();
+                return Some(Message::new("assistant", content));
+            }
+            Self::FunctionCall { call_id, name, namespace, arguments, .. } => {
+                let arguments = conversation::arguments(Value::String(arguments));
+                (call_id, Called { name, namespace, is_custom: false }, arguments)
+            }
+            Self::CustomToolCall { call_id, name, namespace, input, .. } => {
+                (call_id, Called { name, namespace, is_custom: true }, text_argument(input))
+            }
+        };
+        let call = MessageCall { id: call_id, name: called.offered_name(), arguments };
+        Some(Message { tool_calls: vec![call], ..Message::new("assistant", "") })
+    }
+}
+
 /// The items of an answer.
-pub(super) fn output(answer: Answer, is_cut_off: bool) -> Vec<Item> {
+pub(super) fn output(answer: Answer, tools: &OfferedTools, is_cut_off: bool) -> Vec<Item> {
     let status = if is_cut_off { "incomplete" } else { "completed" };
     let Answer { content, reasoning, calls } = answer;
     let mut items = Vec::new();
@@ -134,12 +137,8 @@ pub(super) fn output(answer: Answer, is_cut_off: bool) -> Vec<Item> {
     if !content.is_empty() || calls.is_empty() {
         items.push(Item::message(unique("msg_"), Some(content), status));
     }
-    let call = |AnswerCall { id, name, arguments, .. }| Item::FunctionCall {
-        id: unique("fc_"),
-        call_id: id,
-        name,
-        arguments,
-        status,
+    let call = |AnswerCall { id, name, arguments, .. }| {
+        Item::call((unique("fc_"), id), tools.called(&name), arguments, status)
     };
     items.extend(calls.into_iter().map(call));
     items

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::head::{Head, ResponseJson};
 use super::items::{ContentPart, Item};
+use super::tools::Called;
 use crate::access::unique;
 use crate::api::{NoItems, is_cut_off};
 use crate::generation::{Update, Usage};
@@ -33,7 +34,7 @@ struct OpenItem {
 enum Kind {
     Message,
     Reasoning,
-    Call { id: String, name: String },
+    Call { id: String, called: Called },
 }
 
 /// An event: its type and number, and the fields of its type.
@@ -82,6 +83,11 @@ enum EventFields<'a> {
         arguments: &'a str,
         name: &'a str,
     },
+    Input {
+        #[serde(flatten)]
+        place: Place<'a>,
+        input: &'a str,
+    },
 }
 
 /// The place of the open item, and of the part that it consists of.
@@ -100,9 +106,8 @@ impl OpenItem {
         match &self.kind {
             Kind::Message => Item::message(id, Some(text), status),
             Kind::Reasoning => Item::reasoning(id, Some(text), status),
-            Kind::Call { id: call_id, name } => {
-                let (call_id, name) = (call_id.clone(), name.clone());
-                Item::FunctionCall { id, call_id, name, arguments: text, status }
+            Kind::Call { id: call_id, called } => {
+                Item::call((id, call_id.clone()), called.clone(), text, status)
             }
         }
     }
@@ -129,9 +134,12 @@ impl OpenItem {
 
     /// The names of the events that fill the item and that have its whole text.
     fn growth(&self) -> (&'static str, &'static str) {
-        match self.kind {
+        match &self.kind {
             Kind::Message => ("response.output_text.delta", "response.output_text.done"),
             Kind::Reasoning => ("response.reasoning_text.delta", "response.reasoning_text.done"),
+            Kind::Call { called, .. } if called.is_custom => {
+                ("response.custom_tool_call_input.delta", "response.custom_tool_call_input.done")
+            }
             Kind::Call { .. } => {
                 ("response.function_call_arguments.delta", "response.function_call_arguments.done")
             }
@@ -141,6 +149,14 @@ impl OpenItem {
     fn place(&self, output_index: usize) -> Place<'_> {
         let has_parts = !matches!(self.kind, Kind::Call { .. });
         Place { item_id: &self.id, output_index, content_index: has_parts.then_some(0) }
+    }
+
+    /// The text for a tool that takes one. It is known when the arguments are whole.
+    fn custom_input(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Call { called, .. } if called.is_custom => Some(called.input(self.text.clone())),
+            _ => None,
+        }
     }
 
     /// Log probabilities are a field of texts only, and always empty.
@@ -193,6 +209,9 @@ impl Events {
     fn grow(&mut self, delta: &str, out: &mut Frames) {
         let Some(open) = &mut self.open else { return };
         open.text += delta;
+        if matches!(&open.kind, Kind::Call { called, .. } if called.is_custom) {
+            return;
+        }
         let (place, logprobs) = (open.place(self.output.len()), open.logprobs());
         let growth = EventFields::Growth { place, delta, logprobs };
         self.sequence.send(open.growth().0, growth, out);
@@ -201,9 +220,18 @@ impl Events {
     fn leave(&mut self, status: &'static str, out: &mut Frames) {
         let Some(open) = self.open.take() else { return };
         let output_index = self.output.len();
+        let input = open.custom_input();
+        if let Some(delta) = &input {
+            let place = open.place(output_index);
+            let growth = EventFields::Growth { place, delta, logprobs: None };
+            self.sequence.send(open.growth().0, growth, out);
+        }
         let (place, text) = (open.place(output_index), open.text.as_str());
         let whole = match &open.kind {
-            Kind::Call { name, .. } => EventFields::Arguments { place, arguments: text, name },
+            Kind::Call { called, .. } => match &input {
+                Some(input) => EventFields::Input { place, input },
+                None => EventFields::Arguments { place, arguments: text, name: &called.name },
+            },
             Kind::Message | Kind::Reasoning => {
                 EventFields::Text { place, text, logprobs: open.logprobs() }
             }
@@ -251,7 +279,10 @@ impl Encoder for Events {
                     self.enter(Kind::Reasoning, out);
                     self.grow(&text, out);
                 }
-                Delta::CallStart { id, name, .. } => self.enter(Kind::Call { id, name }, out),
+                Delta::CallStart { id, name, .. } => {
+                    let called = self.head.tools().called(&name);
+                    self.enter(Kind::Call { id, called }, out);
+                }
                 Delta::CallArguments { fragment, .. } => self.grow(&fragment, out),
                 Delta::CallEnd { complete, .. } => {
                     self.leave(if complete { "completed" } else { "incomplete" }, out);

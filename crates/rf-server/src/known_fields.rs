@@ -1,0 +1,148 @@
+//! Fields of requests that this server does not support, and those that it does not know.
+//!
+//! A field that would change the answer is refused, because an answer without it would be wrong
+//! without a word. Fields that are not known are ignored, as clients expect, and named in the log.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+
+use serde_json::{Map, Value, json};
+
+use crate::error::ApiError;
+
+/// Fields that would change the answer, with what to do instead.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("functions", "send `tools`"),
+    ("function_call", "send `tool_choice`"),
+    ("audio", "the answer is text"),
+    ("modalities", "the answer is text"),
+    ("web_search_options", "offer a tool"),
+    ("background", "stream the answer"),
+    ("conversation", "send `previous_response_id`"),
+    ("mcp_servers", "offer their tools"),
+    ("container", "leave it out"),
+    ("guided_json", "send `structured_outputs`"),
+    ("guided_regex", "send `structured_outputs`"),
+    ("guided_choice", "send `structured_outputs`"),
+    ("guided_grammar", "send `structured_outputs`"),
+    ("use_beam_search", "leave it out"),
+    ("length_penalty", "leave it out"),
+    ("include_stop_str_in_output", "leave it out"),
+    ("skip_special_tokens", "leave it out"),
+    ("prompt_embeds", "send a text or tokens"),
+    ("logits_processors", "leave it out"),
+    ("truncate_prompt_tokens", "send a shorter text"),
+    ("max_tokens_per_doc", "send shorter documents"),
+    ("prompt_logprobs", "send `echo` and `logprobs` to /v1/completions"),
+    ("chat_template", "start the server with --chat-template"),
+    ("image_data", "send text"),
+    ("multimodal_data", "send text"),
+    ("lora", "leave it out"),
+    ("post_sampling_probs", "leave it out"),
+    ("t_max_predict_ms", "send `max_tokens`"),
+    ("template", "start the server with --chat-template"),
+    ("context", "send the conversation to /api/chat"),
+];
+
+/// Refuses fields that would change the answer.
+pub(crate) fn refuse_unsupported(fields: &Map<String, Value>) -> Result<(), ApiError> {
+    for (name, instead) in UNSUPPORTED {
+        if fields.get(*name).is_some_and(|value| !changes_nothing(name, value)) {
+            return Err(ApiError::field(*name, format!("it is not supported: {instead}")));
+        }
+    }
+    Ok(())
+}
+
+/// Returns true for a value that is what happens without the field.
+fn changes_nothing(name: &str, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => *flag == (name == "skip_special_tokens"),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty() || *value == json!(["text"]),
+        Value::Object(map) => map.is_empty(),
+        Value::Number(number) => match name {
+            "length_penalty" => number.as_f64() == Some(1.0),
+            _ => number.as_f64().is_some_and(|number| number <= 0.0),
+        },
+    }
+}
+
+/// The fields that each route knows, by its path.
+pub(crate) type KnownFields = HashMap<&'static str, HashSet<String>>;
+
+static KNOWN: OnceLock<KnownFields> = OnceLock::new();
+
+/// Sets the fields that the routes know, which are the same for every server of the process.
+pub(crate) fn set_known(known: impl FnOnce() -> KnownFields) {
+    KNOWN.get_or_init(known);
+}
+
+/// The most names that are remembered, so that each is logged once.
+const MAX_NAMES: usize = 256;
+/// The longest name that is logged.
+const MAX_NAME_BYTES: usize = 40;
+
+/// Names the fields that a route does not know in the log, each once.
+pub(crate) fn note_unknown(path: &str, fields: &Map<String, Value>) {
+    static NOTED: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
+    if !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    let Some(known) = KNOWN.get().and_then(|known| known.get(path)) else { return };
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_unknown = |name: &&String| !known.contains(name.as_str()) && is_name(name);
+    for name in fields.keys().filter(is_unknown) {
+        if noted.len() < MAX_NAMES && noted.insert(name.clone()) {
+            tracing::debug!(field = name.as_str(), "a field that is not known is ignored");
+        }
+    }
+}
+
+/// Returns true for a text that can only be the name of a field. Others may be text of a request,
+/// which is never logged.
+fn is_name(name: &str) -> bool {
+    let is_letter = |c: u8| c.is_ascii_lowercase() || c == b'_';
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(fields: &Value) -> Option<String> {
+        refuse_unsupported(fields.as_object().unwrap()).err()?.param
+    }
+
+    #[test]
+    fn only_values_that_change_the_answer_are_refused() {
+        for fields in [
+            json!({ "functions": null, "audio": null, "background": false, "context": [] }),
+            json!({ "skip_special_tokens": true, "length_penalty": 1.0, "t_max_predict_ms": -1 }),
+            json!({ "modalities": ["text"], "template": "", "user": "me", "min_keep": 3 }),
+        ] {
+            assert_eq!(refused(&fields), None, "{fields}");
+        }
+        for (fields, name) in [
+            (json!({ "functions": [{ "name": "f" }] }), "functions"),
+            (json!({ "modalities": ["text", "audio"] }), "modalities"),
+            (json!({ "skip_special_tokens": false }), "skip_special_tokens"),
+            (json!({ "use_beam_search": true }), "use_beam_search"),
+            (json!({ "t_max_predict_ms": 100 }), "t_max_predict_ms"),
+        ] {
+            assert_eq!(refused(&fields).as_deref(), Some(name), "{fields}");
+        }
+    }
+
+    #[test]
+    fn routes_know_their_fields() {
+        let known = crate::router::known_fields();
+        let chat = &known["/v1/chat/completions"];
+        for field in ["messages", "tools", "temperature", "response_format", "stream"] {
+            assert!(chat.contains(field), "{field}");
+        }
+        assert!(!chat.contains("metadata"));
+        assert!(is_name("metadata") && !is_name("bank_pin_9471") && !is_name("My secret"));
+    }
+}

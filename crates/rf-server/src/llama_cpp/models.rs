@@ -1,0 +1,55 @@
+//! `POST /models/load` and `POST /models/unload` of llama.cpp's router.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::body::Fields;
+use crate::error::ApiError;
+use crate::state::App;
+
+/// The model to load or to unload.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct NamedModel {
+    model: Option<String>,
+}
+
+/// The request is carried out. The status of the model is in `/models`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Done {
+    success: bool,
+}
+
+impl NamedModel {
+    fn name(self) -> Result<String, ApiError> {
+        self.model.ok_or_else(|| ApiError::field("model", "expected the name of a model"))
+    }
+}
+
+/// Begins to load a model.
+pub(crate) async fn load(
+    State(app): State<Arc<App>>,
+    fields: Fields,
+) -> Result<Json<Done>, ApiError> {
+    let name = fields.read::<NamedModel>()?.name()?;
+    let kind = app.catalog().kind(Some(&name))?;
+    tokio::spawn(async move {
+        // The list of models has the reason of a failure.
+        drop(app.catalog().acquire(Some(&name), kind, None).await);
+    });
+    Ok(Json(Done { success: true }))
+}
+
+/// Unloads a model as soon as its running requests have ended.
+pub(crate) async fn unload(
+    State(app): State<Arc<App>>,
+    fields: Fields,
+) -> Result<Json<Done>, ApiError> {
+    let name = fields.read::<NamedModel>()?.name()?;
+    let kind = app.catalog().kind(Some(&name))?;
+    app.catalog().unload(Some(&name), kind)?;
+    Ok(Json(Done { success: true }))
+}

@@ -1,0 +1,165 @@
+//! The items of a request as messages. Agents replay whole conversations, so an item that is not
+//! known is left out: refused once, it would be refused in each later turn.
+
+use rocmforge::messages::{Message, MessageCall};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::store::{Owner, ResponseStore};
+use super::tools::{Called, text_argument};
+use crate::api::conversation::{self, Part};
+use crate::error::{ApiError, Kind};
+use crate::fields::TextOr;
+
+/// A part of the conversation. Messages may come without a type.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub(super) struct InputItem {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    /// The item of an earlier answer that a reference means.
+    id: Option<String>,
+    role: Option<String>,
+    /// The text of a message. Items that are left out may have another one.
+    #[schemars(with = "Option<TextOr<Part>>")]
+    content: Option<Value>,
+    /// The id that a call and its result have in common.
+    call_id: Option<String>,
+    /// The name of the tool that is called.
+    name: Option<String>,
+    /// The group of the tool that is called.
+    namespace: Option<String>,
+    /// The arguments of a call, as an object or as text with one.
+    arguments: Option<Value>,
+    /// The text for a custom tool.
+    #[schemars(with = "Option<String>")]
+    input: Option<Value>,
+    /// The command for a shell.
+    action: Option<Value>,
+    /// The result of a call: texts, or any JSON.
+    output: Option<Value>,
+}
+
+/// Reads the items of requests.
+pub(super) struct ItemReader<'a> {
+    pub(super) store: &'a ResponseStore,
+    pub(super) owner: Owner,
+}
+
+impl ItemReader<'_> {
+    /// Adds the messages of items to a conversation.
+    pub(super) fn add(
+        &self,
+        items: Vec<InputItem>,
+        messages: &mut Vec<Message>,
+    ) -> Result<(), ApiError> {
+        for (index, item) in items.into_iter().enumerate() {
+            let message = self.message(item, &format!("input[{index}]"))?;
+            if let Some(message) = message {
+                push(messages, message);
+            }
+        }
+        Ok(())
+    }
+
+    /// The message of an item; `None` for one that is no part of a prompt.
+    fn message(&self, item: InputItem, path: &str) -> Result<Option<Message>, ApiError> {
+        let call = |arguments: Value| MessageCall {
+            id: item.call_id.clone().unwrap_or_default(),
+            name: Called {
+                name: item.name.clone().unwrap_or_default(),
+                namespace: item.namespace.clone(),
+                is_custom: false,
+            }
+            .offered_name(),
+            arguments,
+        };
+        let answer = |call: MessageCall| {
+            Some(Message { tool_calls: vec![call], ..Message::new("assistant", "") })
+        };
+        let message = match item.kind.as_deref().unwrap_or("message") {
+            "message" => {
+                let role = item.role.as_deref();
+                let role = role
+                    .ok_or_else(|| ApiError::field(format!("{path}.role"), "expected a string"))?;
+                let content = parts(item.content, &format!("{path}.content"))?;
+                let content = conversation::text(content, role, &format!("{path}.content"))?;
+                Some(Message::new(conversation::role(role), content))
+            }
+            // The word of another agent to this one.
+            "agent_message" => {
+                let content = parts(item.content, &format!("{path}.content")).unwrap_or_default();
+                let content = conversation::noted_text(content);
+                (!content.is_empty()).then(|| Message::new("user", content))
+            }
+            "function_call" => {
+                let arguments = item.arguments.clone().unwrap_or_default();
+                answer(call(conversation::arguments(arguments)))
+            }
+            "custom_tool_call" => {
+                let input = item.input.as_ref().and_then(Value::as_str).unwrap_or_default();
+                answer(call(text_argument(input.to_owned())))
+            }
+            kind @ ("local_shell_call" | "shell_call") => {
+                let call = call(item.action.clone().unwrap_or_default());
+                let name = kind.trim_end_matches("_call").to_owned();
+                answer(MessageCall { name, ..call })
+            }
+            "function_call_output"
+            | "custom_tool_call_output"
+            | "local_shell_call_output"
+            | "shell_call_output" => {
+                let content = result_text(item.output);
+                Some(Message { tool_call_id: item.call_id, ..Message::new("tool", content) })
+            }
+            "item_reference" => self.referenced(item.id.as_deref(), path)?,
+            // What the model thought is not part of its next prompt, and the others tell of tools
+            // that ran elsewhere.
+            _ => {
+                tracing::debug!("an item of the input is left out");
+                None
+            }
+        };
+        Ok(message)
+    }
+
+    fn referenced(&self, id: Option<&str>, path: &str) -> Result<Option<Message>, ApiError> {
+        let item = id.and_then(|id| self.store.item(self.owner, id));
+        let item = item.ok_or_else(|| {
+            let message = "the item is not stored any more: send the item itself";
+            ApiError::field(format!("{path}.id"), message).of_kind(Kind::NotFound)
+        })?;
+        Ok(item.message)
+    }
+}
+
+/// Adds a message. Calls of one answer are items of their own, and one message.
+pub(super) fn push(messages: &mut Vec<Message>, message: Message) {
+    let is_call = !message.tool_calls.is_empty();
+    match messages.last_mut().filter(|last| is_call && last.role == "assistant") {
+        Some(last) => last.tool_calls.extend(message.tool_calls),
+        None => messages.push(message),
+    }
+}
+
+/// The content of a message.
+fn parts(content: Option<Value>, path: &str) -> Result<Option<TextOr<Part>>, ApiError> {
+    serde_path_to_error::deserialize(content.unwrap_or_default()).map_err(|error| {
+        match error.path().to_string().as_str() {
+            "." => ApiError::field(path, error.inner()),
+            inner => {
+                let separator = if inner.starts_with('[') { "" } else { "." };
+                ApiError::field(format!("{path}{separator}{inner}"), error.inner())
+            }
+        }
+    })
+}
+
+/// The result of a tool as text.
+fn result_text(output: Option<Value>) -> String {
+    let output = output.unwrap_or_default();
+    match serde_json::from_value::<Option<TextOr<Part>>>(output.clone()) {
+        Ok(parts) => conversation::noted_text(parts),
+        Err(_) => output.to_string(),
+    }
+}
