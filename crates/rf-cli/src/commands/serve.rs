@@ -98,6 +98,10 @@ struct SchedulingArgs {
     /// Compute at most N sequences at a time
     #[arg(long, visible_alias = "parallel", value_name = "N", default_value_t = SchedulerOptions::default().max_num_seqs)]
     max_num_seqs: usize,
+    /// Compute at most N sequences of one request at a time, of all its prompts and choices
+    /// [default: those of --max-num-seqs]
+    #[arg(long, value_name = "N")]
+    max_seqs_per_request: Option<usize>,
     /// Compute at most N tokens per step; at most those of a batch (-b, -ub)
     #[arg(long, value_name = "N", default_value_t = SchedulerOptions::default().max_batched_tokens)]
     max_num_batched_tokens: usize,
@@ -165,6 +169,7 @@ impl SchedulingArgs {
     fn options(&self) -> SchedulerOptions {
         SchedulerOptions::default()
             .with_max_num_seqs(self.max_num_seqs)
+            .with_max_seqs_per_request(self.max_seqs_per_request.unwrap_or(self.max_num_seqs))
             .with_max_batched_tokens(self.max_num_batched_tokens)
             .with_max_queued(self.max_queued)
             .with_prefix_cache(!self.no_prefix_cache)
