@@ -135,6 +135,21 @@ impl Catalog {
         Err(ApiError::new(Kind::Unavailable, message))
     }
 
+    /// The names of a model of this kind.
+    pub(crate) fn names(&self, name: Option<&str>, kind: ModelKind) -> Result<&[String], ApiError> {
+        Ok(&self.shared.slots[self.find(name, kind)?].names)
+    }
+
+    /// Returns true if a model can answer: one is loaded, or can be.
+    pub(crate) fn is_ready(&self) -> bool {
+        let inner = self.shared.lock();
+        !inner.is_closed
+            && inner
+                .states
+                .iter()
+                .any(|state| !matches!(state, State::Unloaded { failure: Some(_) }))
+    }
+
     /// Unloads a model of this kind as soon as its running requests have ended. Returns its name.
     pub(crate) fn unload(&self, name: Option<&str>, kind: ModelKind) -> Result<&str, ApiError> {
         let index = self.find(name, kind)?;

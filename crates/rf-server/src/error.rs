@@ -1,5 +1,7 @@
 //! Errors of requests, in the form of each API.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
@@ -66,7 +68,7 @@ impl Kind {
         }
     }
 
-    fn openai_type(self) -> &'static str {
+    pub(crate) fn openai_type(self) -> &'static str {
         match self {
             Self::InvalidRequest
             | Self::MethodNotAllowed
@@ -141,11 +143,20 @@ pub(crate) struct ApiError {
     /// The field, such as `messages[0].content`.
     pub(crate) param: Option<String>,
     code: Option<&'static str>,
+    /// The seconds after which the client may try again, if not the default ones.
+    retry_after: Option<u64>,
 }
 
 impl ApiError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), param: None, code: kind.openai_code() }
+        let (param, code, retry_after) = (None, kind.openai_code(), None);
+        Self { kind, message: message.into(), param, code, retry_after }
+    }
+
+    /// Sets the time after which the client may try again.
+    pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait.as_secs_f64().ceil() as u64);
+        self
     }
 
     /// A request that cannot be answered as it is.
@@ -222,7 +233,10 @@ impl ApiError {
         let headers = response.headers_mut();
         match self.kind {
             Kind::QueueFull | Kind::Unavailable => {
-                headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+                headers.insert(
+                    RETRY_AFTER,
+                    HeaderValue::from(self.retry_after.unwrap_or(RETRY_AFTER_SECONDS)),
+                );
             }
             Kind::Authentication => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -268,7 +282,7 @@ pub(crate) struct AnthropicError<'a> {
 }
 
 /// Requests leave the queue within about this time on a busy server.
-const RETRY_AFTER_SECONDS: &str = "1";
+const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// The response carries the error, and the outermost layer, which knows the API, gives it a body.
 impl IntoResponse for ApiError {

@@ -17,6 +17,7 @@
 //! - A request for a model that is not loaded waits for it, and no other request does.
 //! - A client that is gone frees its sequences before the next step of the engine.
 //! - No key and no text of a request is in the log.
+//! - Each request ends with one line of the log, when its response has been written.
 //! - Without a key, a server on a loopback address answers no foreign web page.
 //!
 //! ```no_run
@@ -57,15 +58,18 @@ mod openapi;
 mod options;
 mod page;
 mod prompt;
+mod record;
 mod router;
 mod sampling;
 mod server;
 mod state;
 mod stream;
+mod tls;
 
 pub use entry::{LoadError, ModelEntry, ModelKind, ModelLoader};
 pub use error::Error;
 pub use keep_alive::{InvalidDuration, KeepAlive};
-pub use keys::ApiKeys;
+pub use keys::{ApiKeys, KeyFileError};
 pub use options::ServerOptions;
-pub use server::Server;
+pub use server::{Control, Server};
+pub use tls::{Tls, TlsError};

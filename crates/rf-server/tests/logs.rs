@@ -112,6 +112,8 @@ fn the_log_never_has_text_of_a_request() {
     }
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(text.contains("invalid_request_error in `messages`"), "{text}");
+    assert!(text.contains("peer=127.0.0.1"), "{text}");
+    assert!(text.contains("model=\"demo\" status=200"), "{text}");
     let leak = text.lines().find(|line| line.contains(MARKER));
     assert_eq!(leak, None);
 }

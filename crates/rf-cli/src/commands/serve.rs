@@ -1,29 +1,32 @@
 //! `rf-cli serve`: models behind an HTTP server.
 
+mod access;
 mod models;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use rf_server::{ApiKeys, Server, ServerOptions};
+use rf_server::{Server, ServerOptions};
 use rocmforge::engine::sampling::SamplerConfig;
 use rocmforge::engine::scheduler::SchedulerOptions;
 
+use self::access::AccessArgs;
 use self::models::{ServedModelArgs, Settings};
 use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs, TemplateArgs};
 use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
-use crate::{demo, device, loading, logging, sources, terminal};
+use crate::logging::LogFormat;
+use crate::{demo, device, loading, logging, terminal};
 
 /// Arguments of `rf-cli serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Serves the APIs of OpenAI, Anthropic, Ollama and llama.cpp. Requests are computed together (continuous \
 batching), and equal beginnings of prompts only once (prefix cache). Several models are loaded when a request \
-names them, and unloaded where another one needs their memory. SIGTERM, SIGHUP and Ctrl-C let running requests end, a \
-second signal does not. One line per request is logged on stderr; RUST_LOG=rf_server=warn turns that off.
+names them, and unloaded where another one needs their memory. SIGTERM and Ctrl-C let running requests end, a \
+second signal does not. SIGHUP reads the files of keys and of the certificate again; without them it is as SIGTERM. \
+One line per request is logged on stderr; RUST_LOG=rf_server=warn turns that off.
 
 Examples:
   rf-cli serve                                     the demo model on http://127.0.0.1:8080
@@ -44,6 +47,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     network: NetworkArgs,
     #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
     scheduling: SchedulingArgs,
     #[command(flatten)]
     drafts: DraftArgs,
@@ -57,7 +62,7 @@ pub(crate) struct ServeArgs {
     compute: ComputeArgs,
 }
 
-/// The address of the server and the access to it.
+/// The address of the server and what it takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Network")]
 struct NetworkArgs {
@@ -67,15 +72,6 @@ struct NetworkArgs {
     /// Listen on this port; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     port: u16,
-    /// Require this key of clients (repeatable)
-    #[arg(long, value_name = "KEY", env = "ROCFORGE_API_KEY", hide_env_values = true)]
-    api_key: Vec<String>,
-    /// Require one of the keys in FILE, one per line
-    #[arg(long, value_name = "FILE")]
-    api_key_file: Option<PathBuf>,
-    /// Require a key for /metrics, too
-    #[arg(long)]
-    metrics_key: bool,
     /// Let web pages of this origin use the server; * for all (repeatable)
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<String>,
@@ -89,6 +85,9 @@ struct NetworkArgs {
     /// Give running requests this many seconds to end when the server stops
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     drain_timeout: u64,
+    /// Write the log in this form
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    log_format: LogFormat,
 }
 
 /// Arguments of the scheduler.
@@ -124,6 +123,7 @@ struct SchedulingArgs {
 
 /// Runs `rf-cli serve`.
 pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
+    logging::set_format(arguments.network.log_format);
     loading::check_context(arguments.ctx_size)?;
     let mut options = arguments.server_options()?;
     let files = arguments.models.files()?;
@@ -152,13 +152,21 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
     let names: Vec<String> = files.iter().map(|file| file.names[0].clone()).collect();
     let models = models::entries(files, settings, arguments.models.is_unloaded())?;
     let network = &arguments.network;
-    let server = Server::bind((&network.host, network.port), models, options)?;
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    let mut server = Server::bind((&network.host, network.port), models, options)?;
+    if let Some(reload) = arguments.access.reload() {
+        server = server.on_hangup(reload);
+    }
     if server.is_open() {
         terminal::warn(
             "everyone in the network can use this server: require a key with --api-key or --api-key-file",
         );
     }
-    terminal::note(format_args!("serving {} on http://{}", names.join(", "), server.local_addr()?));
+    terminal::note(format_args!(
+        "serving {} on {scheme}://{}",
+        names.join(", "),
+        server.local_addr()?
+    ));
     // Without the thread, the log is written as in every other command.
     let _log = logging::Queue::start().ok();
     server.run_until_signal()?;
@@ -184,8 +192,9 @@ impl ServeArgs {
             SamplerConfig::default().temperature
         };
         Ok(ServerOptions {
-            keys: self.network.keys()?,
-            metrics_key: self.network.metrics_key,
+            keys: self.access.keys()?,
+            tls: self.access.tls()?,
+            metrics_key: self.access.metrics_key,
             cors_origins: self.network.cors_origin.clone(),
             allowed_hosts: self.network.allowed_host.clone(),
             sampling: self.sampling.config(temperature)?,
@@ -194,26 +203,5 @@ impl ServeArgs {
             memory_budget_bytes: None,
             keep_alive: self.models.keep_alive.unwrap_or_default(),
         })
-    }
-}
-
-impl NetworkArgs {
-    fn keys(&self) -> Result<ApiKeys> {
-        let mut keys = self.api_key.clone();
-        if let Some(file) = &self.api_key_file {
-            let text = sources::file_text(file).context("cannot read the API keys")?;
-            let before = keys.len();
-            keys.extend(
-                text.lines().map(str::trim).filter(|key| !key.is_empty()).map(str::to_owned),
-            );
-            // Without this, a wrong file would open the server to everyone.
-            if keys.len() == before {
-                return Err(bad_input!("{} has no API key: write one per line", file.display()));
-            }
-        }
-        if keys.iter().any(String::is_empty) {
-            return Err(bad_input!("an API key is empty: leave --api-key out for none"));
-        }
-        Ok(ApiKeys::new(keys))
     }
 }

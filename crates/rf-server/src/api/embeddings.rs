@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::{ApiError, Kind};
 use crate::fields::{PromptItem, TextOr};
+use crate::generation::Usage;
 use crate::prompt::beside;
+use crate::record::Record;
 use crate::state::ServedEmbedder;
 
 /// The texts of a request, and how long their vectors are to be.
@@ -58,6 +60,11 @@ pub(crate) async fn embed(
     let texts = beside(embedder.model().file(), move |model| texts(model, input, most, truncate));
     let texts = texts.await?;
     let tokens = texts.iter().map(Vec::len).sum();
+    if let Some(record) = Record::current() {
+        let mut usage = Usage::default();
+        usage.prompt_tokens = tokens;
+        record.spend(usage);
+    }
     let mut vectors = embedder.model().embed_ids_async(texts).await?;
     for vector in &mut vectors {
         if let Some(dimensions) = dimensions {

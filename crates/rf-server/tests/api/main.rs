@@ -11,6 +11,7 @@ mod fixed;
 mod server;
 
 mod apis;
+mod clients;
 mod embeddings;
 mod errors;
 mod faults;
@@ -21,4 +22,5 @@ mod openapi;
 mod operation;
 mod page;
 mod structured;
+mod tls;
 mod tools;
