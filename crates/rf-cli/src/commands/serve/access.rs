@@ -25,10 +25,10 @@ pub(super) struct AccessArgs {
     pub(super) metrics_key: bool,
     /// Speak HTTPS with the certificates in FILE, in PEM format, that of the server first. SIGHUP
     /// reads them again
-    #[arg(long, visible_alias = "ssl-cert-file", value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The private key of the certificate, in PEM format
-    #[arg(long, visible_alias = "ssl-key-file", value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 }
 
