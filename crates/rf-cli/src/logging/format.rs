@@ -28,7 +28,7 @@ static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 /// From now on, lines have this form and the time.
 pub(crate) fn set_format(format: LogFormat) {
     // A process runs one command.
-    drop(FORMAT.set(format));
+    let _earlier: Result<(), LogFormat> = FORMAT.set(format);
 }
 
 /// One line per event: `warning: message field=value`, and `debug rf_engine: message field=value`

@@ -41,7 +41,7 @@ impl AccessArgs {
         let Some(file) = &self.api_key_file else { return Ok(ApiKeys::new(self.api_key.clone())) };
         let text = sources::file_text(file).context("cannot read the API keys")?;
         let text = text.trim_start_matches('\u{feff}');
-        let mut lines =
+        let lines =
             text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let is_toml = file.extension().is_some_and(|extension| extension == "toml")
             || lines.clone().next().is_some_and(|line| line.starts_with('['));
@@ -54,7 +54,7 @@ impl AccessArgs {
         if lines.clone().next().is_none() {
             return Err(bad_input!("{} has no API key: write one per line", file.display()));
         }
-        let keys = self.api_key.iter().map(String::as_str).chain(&mut lines);
+        let keys = self.api_key.iter().map(String::as_str).chain(lines);
         Ok(ApiKeys::new(keys.map(str::to_owned)))
     }
 
@@ -67,7 +67,7 @@ impl AccessArgs {
     }
 
     /// Reads the files again; `None` if there are none. What cannot be read stays as it is.
-    pub(super) fn reload(&self) -> Option<impl Fn(&Control) + Send + Sync + 'static> {
+    pub(super) fn reload(&self) -> Option<impl Fn(&Control) + Send + Sync + use<>> {
         if self.api_key_file.is_none() && self.tls_cert.is_none() {
             return None;
         }
