@@ -150,7 +150,7 @@ impl Generation {
                 let request_id = self.request_id.as_str();
                 tracing::warn!(request_id, "an answer ends at the limit of its grammar");
             }
-            _ => {}
+            Poll::Ready(_) => {}
         }
         update
     }

@@ -118,7 +118,7 @@ impl Entry {
             tokens_per_minute: at_least_one(self.tokens_per_minute)?,
             models: self.models,
             priority: self.priority,
-            expires: self.expires.map(time).transpose()?,
+            expires: self.expires.as_ref().map(time).transpose()?,
         };
         Ok(Key { digest, client: Arc::new(Client::new(self.name.into_inner(), limits)) })
     }
@@ -137,7 +137,7 @@ fn at_least_one<T: Default + PartialEq>(limit: Option<Spanned<T>>) -> Result<Opt
 }
 
 /// A time with its offset from UTC.
-fn time(expires: Spanned<Datetime>) -> Result<SystemTime, Problem> {
+fn time(expires: &Spanned<Datetime>) -> Result<SystemTime, Problem> {
     let span = expires.span();
     let expected = "expected a time with its zone, such as 2027-01-31T12:00:00Z";
     let Datetime { date: Some(_), time: Some(_), offset: Some(_) } = expires.get_ref() else {

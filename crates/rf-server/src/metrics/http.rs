@@ -24,6 +24,9 @@ struct Count {
     seconds: f64,
 }
 
+/// The end of the name of a sample, and its value.
+type Sample = (&'static str, fn(&Count) -> f64);
+
 impl HttpMetrics {
     /// Counts an answer. Without a route, all paths are one.
     pub(crate) fn count(
@@ -51,10 +54,7 @@ impl HttpMetrics {
     /// Writes the counts under the names that vLLM's server has.
     pub(super) fn write(&self, text: &mut String) {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut family = |name: &str,
-                          kind: &str,
-                          help: &str,
-                          samples: &[(&str, fn(&Count) -> f64)]| {
+        let mut family = |name: &str, kind: &str, help: &str, samples: &[Sample]| {
             // Writing to a string does not fail.
             let _: std::fmt::Result = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
             for (Answer { handler, method, status }, count) in &*counts {
