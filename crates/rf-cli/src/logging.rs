@@ -1,18 +1,19 @@
 //! Log events of the library crates on stderr, filtered by `RUST_LOG`.
 
+mod format;
 mod queue;
 
-use std::{env, fmt};
+use std::env;
 
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing::Subscriber;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Layer};
 
+use self::format::LineFormat;
+pub(crate) use self::format::{LogFormat, set_format};
 pub(crate) use self::queue::Queue;
-use crate::terminal::{self, Palette};
+use crate::terminal;
 
 /// The filter without `RUST_LOG`: warnings of our own crates, whose names share this prefix, and
 /// the requests of the server.
@@ -54,34 +55,4 @@ fn filter() -> Result<EnvFilter, Box<dyn std::error::Error>> {
     };
     let value = value.into_string().map_err(|_| "it is not valid UTF-8")?;
     Ok(EnvFilter::try_new(value)?)
-}
-
-/// One line per event: `warning: message field=value`, and `debug rf_engine: message field=value`
-/// below warnings. Spans are not shown.
-struct LineFormat;
-
-impl<S, N> FormatEvent<S, N> for LineFormat
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let palette = Palette::stderr();
-        let target = event.metadata().target();
-        match *event.metadata().level() {
-            Level::ERROR => write!(writer, "{} ", palette.red("error:"))?,
-            Level::WARN => write!(writer, "{} ", palette.yellow("warning:"))?,
-            level => {
-                let level = level.as_str().to_ascii_lowercase();
-                write!(writer, "{} ", palette.dim(format_args!("{level} {target}:")))?;
-            }
-        }
-        context.format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
-    }
 }

@@ -164,12 +164,16 @@ fn a_second_signal_ends_the_server_at_once() {
     drop(stream);
 }
 
-#[test]
-fn a_hangup_lets_an_answer_end() {
-    // As under nohup: the server, too, ignores it then.
+/// Returns true as under nohup: the server, too, ignores the signal then.
+fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    if ignored.is_some_and(|bits| u64::from_str_radix(bits.trim(), 16).unwrap() & 1 != 0) {
+    ignored.is_some_and(|bits| u64::from_str_radix(bits.trim(), 16).unwrap() & 1 != 0)
+}
+
+#[test]
+fn a_hangup_lets_an_answer_end() {
+    if ignores_hangup() {
         rf_testing::skip!("SIGHUP is ignored here");
         return;
     }
@@ -179,6 +183,56 @@ fn a_hangup_lets_an_answer_end() {
     server.signal("-HUP");
     assert_eq!(server.end().0, Some(0));
     assert!(rest(stream).contains("[DONE]"));
+}
+
+#[test]
+fn a_hangup_reads_the_keys_again() {
+    if ignores_hangup() {
+        rf_testing::skip!("SIGHUP is ignored here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys.toml");
+    let keys = |key: &str| format!("[[key]]\nname = \"alice\"\nkey = \"{key}\"\n");
+    std::fs::write(&file, keys("sk-first")).unwrap();
+    let arguments = ["--api-key-file", "keys.toml", "--log-format", "json"];
+    let server = Serve::start(folder.path(), &arguments);
+    let status = |key: &str| {
+        let key = format!("GET /v1/models HTTP/1.1\r\nx-api-key: {key}\r\n");
+        let request = request("/v1/models", "").replacen("GET /v1/models HTTP/1.1\r\n", &key, 1);
+        rest(server.send(&request))[9..12].to_owned()
+    };
+    let wait_for = |key: &str| {
+        let started = std::time::Instant::now();
+        while status(key) != "200" {
+            assert!(started.elapsed() < std::time::Duration::from_mins(1));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    assert_eq!((status("sk-first"), status("sk-second")), ("200".to_owned(), "401".to_owned()));
+    std::fs::write(&file, keys("sk-second")).unwrap();
+    server.signal("-HUP");
+    wait_for("sk-second");
+    assert_eq!(status("sk-first"), "401");
+    // A file with a mistake changes nothing.
+    std::fs::write(&file, keys("sk-third") + "max_requests = \"sk-fourth\"\n").unwrap();
+    server.signal("-HUP");
+    let started = std::time::Instant::now();
+    while started.elapsed() < std::time::Duration::from_millis(300) {
+        assert_eq!(status("sk-second"), "200");
+    }
+    let (code, log) = server.terminate();
+    assert_eq!(code, Some(0));
+    assert!(!log.contains("sk-"), "{log}");
+    let lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answered = |line: &&serde_json::Value| line["client"] == "alice" && line["status"] == 200;
+    let line = lines.iter().find(answered).unwrap();
+    assert_eq!((&line["path"], &line["message"]), (&"/v1/models".into(), &"request".into()));
+    assert!(line["time"].as_str().unwrap().ends_with('Z') && line["ms"].is_number(), "{line}");
+    let failed = lines.iter().find(|line| line["level"] == "error").unwrap();
+    let message = failed["message"].as_str().unwrap();
+    assert!(message.contains("line 4, column 16"), "{message}");
 }
 
 #[test]

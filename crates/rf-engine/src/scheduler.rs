@@ -16,7 +16,18 @@
 //!
 //! A sequence is a list of tokens of which the first ones are computed. There is no prefill phase:
 //! a step is one batch with a budget of tokens. Each sequence that decodes takes one token, and
-//! prompts fill the rest of the budget in chunks, in order of priority, then of arrival.
+//! prompts fill the rest of the budget in chunks: one half in order of priority, then of turn, and
+//! the other half the shortest rest of a prompt first. So neither a long prompt nor many short ones
+//! keep others from being computed, and each takes at most twice as long as in either order alone.
+//!
+//! # Turns
+//!
+//! Requests take turns, not their sequences. A *group* is a request with its choices, or several
+//! requests that were submitted together ([`Request::group`]). Of the groups that wait, the one
+//! with the fewest running sequences starts its next sequence, and of several the one that has
+//! waited longest since its last start. If there is no slot, or there are no pages, a group that
+//! runs at least two sequences more than it loses its last one. So a request starts in the next
+//! step unless as many groups as there are slots run, and then it waits for those before it only.
 //!
 //! Full pages enter the prefix cache as soon as they are computed. A new request waits while a
 //! running one computes its next page, because computing the page twice would take longer. The
@@ -29,12 +40,12 @@
 //!
 //! # When pages run out
 //!
-//! Waiting sequences start in order, while their tokens fit and every running sequence keeps a page
-//! to grow. Admission counts the pages of both groups: those of the whole sequence, and those that
+//! Waiting sequences start while their tokens fit and every running sequence keeps a page to grow. Admission counts the pages of both groups: those of the whole sequence, and those that
 //! its window spans with one step.
 //!
-//! If pages run out nevertheless, the last running sequence is *preempted*: it loses its KV pages,
-//! and keeps its tokens, sampler, decoder and constraint. Resuming it is a prefill over its own
+//! If pages run out nevertheless, a running sequence is *preempted*: it loses its KV pages, and
+//! keeps its tokens, sampler, decoder and constraint. It is one of the lowest priority, of the group
+//! with the most sequences, the last one. Resuming it is a prefill over its own
 //! tokens. A choice that starts late resumes the same way. The first sequence always advances,
 //! because a prompt that cannot fit alone is refused, and `max_tokens` is clamped unless the
 //! context shifts.
@@ -51,9 +62,10 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `step_scheduler.rs`, `step_scheduler/admission.rs` | plan, step, last events; the start of waiting sequences |
+//! | `step_scheduler.rs` | the step, last events |
+//! | `step_scheduler/plan.rs`, `step_scheduler/admission.rs` | the tokens of a step; the start of waiting sequences |
 //! | `step.rs` | one batch: masks, sampling, forced tokens |
-//! | `sequence.rs`, `waiting.rs` | sequences, their order, context shifts; those that wait |
+//! | `sequence.rs`, `waiting.rs` | sequences, their order, context shifts; those that wait, whose turn it is |
 //! | `submission.rs` | the check of a request, and its parts |
 //! | `drafter.rs` | the length of a draft for a sequence that runs alone |
 //! | `handle.rs`, `worker.rs` | the thread: messages, sinks, statistics |
@@ -114,7 +126,7 @@ pub use self::constraint::{Constraint, ConstraintError, TokenMask};
 pub use self::event::{Event, RequestError, Sink};
 pub use self::handle::Handle;
 pub use self::options::SchedulerOptions;
-pub use self::request::{Request, RequestId};
+pub use self::request::{GroupId, Request, RequestId};
 pub use self::stats::{FinishedCounts, SchedulerStats};
 pub use self::step_scheduler::StepScheduler;
 pub use self::submit_error::SubmitError;

@@ -1,15 +1,22 @@
-//! The outermost layer: request ids, the body of errors, and one line of log per request.
+//! The outermost layer: request ids, the body of errors, and the record of each request.
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::task::{Context, Poll};
 
-use axum::extract::Request;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
+use hyper::body::{Frame, SizeHint};
 
 use crate::error::{Api, ApiError};
+use crate::record::{Record, RecordGuard};
+use crate::state::App;
 
 /// The id of a request, in the response header `x-request-id` and in the log.
 #[derive(Clone, Debug)]
@@ -33,8 +40,6 @@ impl RequestId {
 
 const HEADER: &str = "x-request-id";
 const MAX_LENGTH: usize = 128;
-/// The longest path in the log, in bytes.
-const MAX_PATH: usize = 200;
 
 /// A new id: `prefix` and 24 hexadecimal digits. It is unique, not secret.
 pub(crate) fn unique(prefix: &str) -> String {
@@ -48,31 +53,66 @@ pub(crate) fn unique(prefix: &str) -> String {
     format!("{prefix}{:016x}{process:08x}", hasher.hash_one(COUNT.fetch_add(1, Relaxed)))
 }
 
-/// Gives the request an id, its error a body, and logs it.
-pub(crate) async fn observe(mut request: Request, next: Next) -> Response {
-    let started = Instant::now();
+/// Gives the request an id, its error a body, and a record that is logged at its end.
+pub(crate) async fn observe(
+    State(app): State<Arc<App>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let id = RequestId::of(request.headers());
     request.extensions_mut().insert(id.clone());
-    let method = request.method().clone();
-    let path = request.uri().path().to_owned();
-    let mut response = next.run(request).await;
+    let api = Api::of(request.uri().path());
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
+    let (method, path) = (request.method().clone(), request.uri().path());
+    let metrics = Arc::clone(app.http_metrics());
+    let record = Arc::new(Record::new(id.clone(), method, path, route, peer, metrics));
+    // If the client leaves before the response, the record ends here.
+    let guard = RecordGuard(Arc::clone(&record));
+    let mut response = record.serve(next.run(request)).await;
     let error = response.extensions_mut().remove::<ApiError>();
     if let Some(error) = &error {
         // Headers that other layers added, such as those of CORS, stay.
-        let (parts, body) = error.response(Api::of(&path)).into_parts();
+        let (parts, body) = error.response(api).into_parts();
         response.headers_mut().extend(parts.headers);
         *response.body_mut() = body;
     }
-    let ms = started.elapsed().as_secs_f64() * 1e3;
-    let (status, request_id) = (response.status().as_u16(), id.as_str());
-    // The message may quote the request, which is none of the log's business.
-    let error = error.map(|error| error.summary());
-    let path = if path.len() > MAX_PATH { "(a long path)" } else { path.as_str() };
-    tracing::info!(request_id, %method, path, status, ms, error, "request");
+    record.respond(response.status(), error.as_ref());
     // Anthropic's clients read their own name of it.
     response.headers_mut().insert("request-id", id.0.clone());
     response.headers_mut().insert(HEADER, id.0);
-    response
+    response.map(|body| Body::new(RecordedBody { body, _guard: guard }))
+}
+
+/// The address of the client, or of the gateway before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerAddress(pub(crate) IpAddr);
+
+/// A body with whose end the record of its request ends.
+struct RecordedBody {
+    // Dropped first: a stream notes its end in the record.
+    body: Body,
+    _guard: RecordGuard,
+}
+
+impl HttpBody for RecordedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 #[cfg(test)]

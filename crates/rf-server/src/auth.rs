@@ -1,6 +1,7 @@
 //! The layer that asks for API keys.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::extract::{Request, State};
 use axum::http::header::AUTHORIZATION;
@@ -9,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::error::{ApiError, Kind};
+use crate::record::Record;
 use crate::state::App;
 
 /// Refuses requests without a key before anything of them is read.
@@ -17,19 +19,29 @@ pub(crate) async fn require_key(
     request: Request,
     next: Next,
 ) -> Response {
-    let options = app.options();
     let is_open = match request.uri().path() {
-        "/health" | "/openapi.json" | "/" => true,
-        "/metrics" => !options.metrics_key,
+        "/health" | "/health/ready" | "/ready" | "/v1/health" | "/openapi.json" | "/" => true,
+        "/metrics" => !app.options().metrics_key,
         _ => false,
     };
-    if is_open || options.keys.is_empty() {
+    if is_open {
+        return next.run(request).await;
+    }
+    let keys = app.keys();
+    if keys.is_empty() {
         return next.run(request).await;
     }
     let [bearer, header] = given_keys(request.headers());
-    let is_valid = |key: Option<&[u8]>| key.is_some_and(|key| options.keys.contains(key));
-    if is_valid(bearer) || is_valid(header) {
-        return next.run(request).await;
+    let client = |key: Option<&[u8]>| key.and_then(|key| keys.client(key)).map(Arc::clone);
+    if let Some(client) = client(bearer).or_else(|| client(header)) {
+        if client.has_expired(SystemTime::now()) {
+            return refusal("the API key has expired");
+        }
+        let accepted = Record::current().map_or(Ok(()), |record| record.set_client(&client));
+        return match accepted {
+            Ok(()) => next.run(request).await,
+            Err(error) => error.into_response(),
+        };
     }
     if bearer.or(header).is_some() {
         return refusal("the API key is not valid");

@@ -147,6 +147,27 @@ impl Catalog {
         Err(ApiError::new(Kind::Unavailable, message))
     }
 
+    /// The names of a model of this kind, that by which it is served first.
+    pub(crate) fn names(
+        &self,
+        name: Option<&str>,
+        kind: ModelKind,
+    ) -> Result<Vec<String>, ApiError> {
+        let slot = &self.shared.slots[self.find(name, kind)?];
+        let id = std::iter::once(slot.id().to_owned());
+        Ok(id.chain(slot.settings().aliases.iter().cloned()).collect())
+    }
+
+    /// Returns true if a model can answer: one is loaded, or can be.
+    pub(crate) fn is_ready(&self) -> bool {
+        let inner = self.shared.lock();
+        !inner.is_closed
+            && inner
+                .states
+                .iter()
+                .any(|state| !matches!(state, State::Unloaded { failure: Some(_) }))
+    }
+
     /// Unloads a model of this kind as soon as its running requests have ended. Returns its name.
     pub(crate) fn unload(&self, name: Option<&str>, kind: ModelKind) -> Result<&str, ApiError> {
         let index = self.find(name, kind)?;

@@ -1,5 +1,7 @@
 //! Errors of requests, in the form of each API.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
@@ -70,7 +72,7 @@ impl Kind {
         }
     }
 
-    fn openai_type(self) -> &'static str {
+    pub(crate) fn openai_type(self) -> &'static str {
         match self {
             Self::InvalidRequest
             | Self::MethodNotAllowed
@@ -147,12 +149,14 @@ pub(crate) struct ApiError {
     code: Option<&'static str>,
     /// Tokens of a prompt that is too long, and those of the context.
     tokens: Option<(usize, usize)>,
+    /// The seconds after which the client may try again, if not the default ones.
+    retry_after: Option<u64>,
 }
 
 impl ApiError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        let code = kind.openai_code();
-        Self { kind, message: message.into(), param: None, code, tokens: None }
+        let (param, code) = (None, kind.openai_code());
+        Self { kind, message: message.into(), param, code, tokens: None, retry_after: None }
     }
 
     /// A prompt that is too long. Agents make theirs shorter if the message is that of the server
@@ -165,6 +169,12 @@ impl ApiError {
         );
         let tokens = Some((prompt_tokens, most_tokens));
         Self { tokens, ..Self::new(Kind::ContextExceeded, message) }
+    }
+
+    /// Sets the time after which the client may try again.
+    pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait.as_secs_f64().ceil() as u64);
+        self
     }
 
     /// A request that cannot be answered as it is.
@@ -253,7 +263,10 @@ impl ApiError {
         let headers = response.headers_mut();
         match self.kind {
             Kind::QueueFull | Kind::Unavailable => {
-                headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+                headers.insert(
+                    RETRY_AFTER,
+                    HeaderValue::from(self.retry_after.unwrap_or(RETRY_AFTER_SECONDS)),
+                );
             }
             Kind::Authentication => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -313,7 +326,7 @@ pub(crate) struct AnthropicError<'a> {
 }
 
 /// Requests leave the queue within about this time on a busy server.
-const RETRY_AFTER_SECONDS: &str = "1";
+const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// The response carries the error, and the outermost layer, which knows the API, gives it a body.
 impl From<QueryRejection> for ApiError {

@@ -1,7 +1,8 @@
 //! Requests of every API that generates, as jobs of their model.
 
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use rocmforge::engine::StopReason;
 use rocmforge::engine::scheduler::{RequestError, SubmitError};
@@ -12,7 +13,9 @@ use rocmforge::{Error, Observer};
 use crate::access::RequestId;
 use crate::error::{ApiError, Kind};
 use crate::grammar::{Structure, compiling};
-use crate::metrics::RequestMeter;
+use crate::keys::SequencePermit;
+use crate::metrics::{Rejection, RequestMeter};
+use crate::record::Record;
 use crate::sampling::Params;
 use crate::state::ServedModel;
 
@@ -81,10 +84,16 @@ impl Job {
 
 /// A running request. Dropping it cancels what is not finished.
 pub(crate) struct Generation {
-    running: rocmforge::Generation,
+    /// `None` after it was cut off.
+    running: Option<rocmforge::Generation>,
+    /// Completes when the server cuts running requests off.
+    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
     request_id: RequestId,
     /// True if calls after the first one are left out.
     single_call: bool,
+    record: Option<Arc<Record>>,
+    has_failed: bool,
+    _permit: Option<SequencePermit>,
     /// It stays loaded until the end.
     _model: Arc<ServedModel>,
 }
@@ -97,12 +106,32 @@ impl Generation {
         request_id: RequestId,
     ) -> Result<Self, ApiError> {
         let single_call = jobs.iter().any(|job| job.single_call);
+        let metrics = model.metrics();
+        let record = Record::current();
+        let count = jobs.iter().map(|job| job.params.num_choices).sum();
+        let priority = jobs.first().map_or(0, |job| job.params.priority);
+        let permit = match &record {
+            Some(record) => record.begin_sequences(count, priority).inspect_err(|_| {
+                metrics.count_rejected(Rejection::KeyLimit);
+            })?,
+            None => None,
+        };
         let jobs = jobs.into_iter().map(|job| job.into_job(model)).collect();
         let running = model.loaded_model().submit(jobs).map_err(|error| {
-            model.metrics().count_rejected();
-            ApiError::from(error)
+            let error = ApiError::from(error);
+            metrics.count_rejected(Rejection::of(error.kind));
+            error
         })?;
-        Ok(Self { running, request_id, single_call, _model: Arc::clone(model) })
+        Ok(Self {
+            running: Some(running),
+            cut: Box::pin(model.cut()),
+            request_id,
+            single_call,
+            record,
+            has_failed: false,
+            _permit: permit,
+            _model: Arc::clone(model),
+        })
     }
 
     /// The next update; `None` after the last one. Without `wants_tokens`, the tokens of a choice
@@ -112,19 +141,31 @@ impl Generation {
         cx: &mut Context<'_>,
         wants_tokens: bool,
     ) -> Poll<Option<Update>> {
+        let Some(running) = &mut self.running else { return Poll::Ready(None) };
         let update = loop {
-            match self.running.poll_update(cx, wants_tokens) {
+            match running.poll_update(cx, wants_tokens) {
                 // A model that may call what it likes does not know of the limit.
                 Poll::Ready(Some(Update::Delta { delta, .. }))
                     if self.single_call && is_later_call(&delta) => {}
                 update => break update,
             }
         };
-        if let Poll::Ready(Some(Update::Finished { reason: StopReason::ConstraintLimit, .. })) =
-            update
-        {
-            let request_id = self.request_id.as_str();
-            tracing::warn!(request_id, "an answer ends at the limit of its grammar");
+        match &update {
+            Poll::Pending => {
+                ready!(self.cut.as_mut().poll(cx));
+                self.fail(Kind::Unavailable);
+                self.end();
+                return Poll::Ready(Some(Update::Failed(Error::ShuttingDown)));
+            }
+            Poll::Ready(Some(Update::Failed(error))) => {
+                let kind = kind_of(error);
+                self.fail(kind);
+            }
+            Poll::Ready(Some(Update::Finished { reason: StopReason::ConstraintLimit, .. })) => {
+                let request_id = self.request_id.as_str();
+                tracing::warn!(request_id, "an answer ends at the limit of its grammar");
+            }
+            Poll::Ready(_) => {}
         }
         update
     }
@@ -133,19 +174,27 @@ impl Generation {
     pub(crate) async fn next(&mut self) -> Option<Update> {
         std::future::poll_fn(|cx| self.poll_update(cx, false)).await
     }
+
+    fn fail(&mut self, kind: Kind) {
+        self.has_failed = true;
+        if let Some(record) = &self.record {
+            record.fail(Some(kind));
+        }
+    }
+
+    /// Cancels what is not finished, and notes what was computed.
+    fn end(&mut self) {
+        let (Some(running), Some(record)) = (self.running.take(), &self.record) else { return };
+        record.spend(running.usage());
+        if !running.is_complete() && !self.has_failed {
+            record.fail(None);
+        }
+    }
 }
 
 impl Drop for Generation {
     fn drop(&mut self) {
-        let usage = self.running.usage();
-        tracing::info!(
-            request_id = self.request_id.as_str(),
-            prompt_tokens = usage.prompt_tokens,
-            cached_tokens = usage.cached_tokens,
-            completion_tokens = usage.completion_tokens,
-            complete = self.running.is_complete(),
-            "generation"
-        );
+        self.end();
     }
 }
 
@@ -162,24 +211,28 @@ fn is_later_call(delta: &Delta) -> bool {
 /// Why a request was refused, or failed while it ran.
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
-        let kind = match &error {
-            Error::Submit(SubmitError::QueueFull { .. }) | Error::QueueFull { .. } => {
-                Kind::QueueFull
-            }
-            Error::Submit(SubmitError::ShuttingDown) | Error::ShuttingDown => {
-                return Self::new(Kind::Unavailable, "the server is shutting down");
-            }
-            Error::Submit(SubmitError::PromptTooLong { prompt_tokens, most_tokens }) => {
-                return Self::prompt_too_long(*prompt_tokens, *most_tokens);
-            }
-            Error::TooSlow { .. } => Kind::Timeout,
-            Error::Submit(_)
-            // Biases and constraints of the request may rule out every token.
-            | Error::Request(RequestError::Sampling(_) | RequestError::Constraint(_)) => {
-                Kind::InvalidRequest
-            }
-            error => return Self::internal(error),
-        };
-        Self::new(kind, error.to_string())
+        if let Error::Submit(SubmitError::PromptTooLong { prompt_tokens, most_tokens }) = &error {
+            return Self::prompt_too_long(*prompt_tokens, *most_tokens);
+        }
+        match kind_of(&error) {
+            Kind::Internal => Self::internal(&error),
+            Kind::Unavailable => Self::new(Kind::Unavailable, "the server is shutting down"),
+            kind => Self::new(kind, error.to_string()),
+        }
+    }
+}
+
+fn kind_of(error: &Error) -> Kind {
+    match error {
+        Error::Submit(SubmitError::QueueFull { .. }) | Error::QueueFull { .. } => Kind::QueueFull,
+        Error::Submit(SubmitError::ShuttingDown) | Error::ShuttingDown => Kind::Unavailable,
+        Error::Submit(SubmitError::PromptTooLong { .. }) => Kind::ContextExceeded,
+        Error::TooSlow { .. } => Kind::Timeout,
+        Error::Submit(_)
+        // Biases and constraints of the request may rule out every token.
+        | Error::Request(RequestError::Sampling(_) | RequestError::Constraint(_)) => {
+            Kind::InvalidRequest
+        }
+        _ => Kind::Internal,
     }
 }

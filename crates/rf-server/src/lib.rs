@@ -17,6 +17,7 @@
 //! - A request for a model that is not loaded waits for it, and no other request does.
 //! - A client that is gone frees its sequences before the next step of the engine.
 //! - No key and no text of a request is in the log.
+//! - Each request ends with one line of the log, when its response has been written.
 //! - Without a key, a server on a loopback address answers no foreign web page.
 //!
 //! ```no_run
@@ -60,6 +61,7 @@ mod options;
 mod page;
 mod path;
 mod prompt;
+mod record;
 mod reload;
 mod rerank;
 mod router;
@@ -68,14 +70,16 @@ mod server;
 mod settings;
 mod state;
 mod stream;
+mod tls;
 mod token_rules;
 
 pub use axum;
 pub use entry::{ModelEntry, ModelKind, ModelLoader};
 pub use error::{Error, LoadError};
 pub use keep_alive::{InvalidDuration, KeepAlive};
-pub use keys::ApiKeys;
+pub use keys::{ApiKeys, KeyFileError};
 pub use options::ServerOptions;
 pub use reload::Reloader;
-pub use server::{Server, routes};
+pub use server::{Control, Server, routes};
 pub use settings::{ModelSettings, SettingsSource};
+pub use tls::{Tls, TlsError};

@@ -2,6 +2,8 @@
 
 mod exposition;
 mod histogram;
+mod http;
+mod process;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +14,9 @@ use rocmforge::engine::scheduler::{Event, SchedulerStats};
 
 pub(crate) use exposition::write;
 use histogram::Histogram;
+pub(crate) use http::HttpMetrics;
 
+use crate::error::Kind;
 use crate::sampling::Params;
 
 /// Counters and distributions of one model.
@@ -26,7 +30,9 @@ pub(crate) struct Metrics {
     finished_stop: AtomicU64,
     finished_length: AtomicU64,
     finished_abort: AtomicU64,
-    rejected: AtomicU64,
+    finished_error: AtomicU64,
+    /// One per reason, in the order of [`Rejection::ALL`].
+    rejected: [AtomicU64; Rejection::ALL.len()],
     /// The counts of earlier schedulers of the model, which ended when it was unloaded.
     earlier_preemptions: AtomicU64,
     earlier_steps: Mutex<StepCounts>,
@@ -42,6 +48,7 @@ pub(crate) struct Metrics {
     prompt_length: Histogram,
     computed_length: Histogram,
     generation_length: Histogram,
+    longest_choice: Histogram,
     choices: Histogram,
     max_tokens: Histogram,
 }
@@ -60,7 +67,8 @@ impl Metrics {
             finished_stop: AtomicU64::new(0),
             finished_length: AtomicU64::new(0),
             finished_abort: AtomicU64::new(0),
-            rejected: AtomicU64::new(0),
+            finished_error: AtomicU64::new(0),
+            rejected: Default::default(),
             earlier_preemptions: AtomicU64::new(0),
             earlier_steps: Mutex::default(),
             ttft: Histogram::new(histogram::TTFT.to_vec()),
@@ -75,14 +83,15 @@ impl Metrics {
             prompt_length: length(),
             computed_length: length(),
             generation_length: length(),
+            longest_choice: length(),
             choices: Histogram::new(histogram::CHOICES.to_vec()),
             max_tokens: length(),
         }
     }
 
     /// A request did not get into the queue.
-    pub(crate) fn count_rejected(&self) {
-        self.rejected.fetch_add(1, Relaxed);
+    pub(crate) fn count_rejected(&self, reason: Rejection) {
+        self.rejected[reason as usize].fetch_add(1, Relaxed);
     }
 
     /// Keeps what a scheduler counted that is about to end.
@@ -102,6 +111,37 @@ impl Metrics {
     pub(crate) fn cache_hit_rate(&self) -> f64 {
         let prompt_tokens = self.prompt_tokens.load(Relaxed);
         self.cached_tokens.load(Relaxed) as f64 / prompt_tokens.max(1) as f64
+    }
+}
+
+/// Why a request did not get into the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rejection {
+    QueueFull,
+    ContextExceeded,
+    InvalidRequest,
+    ShuttingDown,
+    /// Its key has a limit, or may not do it.
+    KeyLimit,
+}
+
+impl Rejection {
+    pub(super) const ALL: [(Self, &'static str); 5] = [
+        (Self::QueueFull, "queue_full"),
+        (Self::ContextExceeded, "context_exceeded"),
+        (Self::InvalidRequest, "invalid_request"),
+        (Self::ShuttingDown, "shutting_down"),
+        (Self::KeyLimit, "key_limit"),
+    ];
+
+    /// The reason of an error of the scheduler.
+    pub(crate) fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::QueueFull => Self::QueueFull,
+            Kind::ContextExceeded => Self::ContextExceeded,
+            Kind::Unavailable => Self::ShuttingDown,
+            _ => Self::InvalidRequest,
+        }
     }
 }
 
@@ -137,9 +177,12 @@ pub(crate) struct RequestMeter {
     /// The newest token of each choice.
     newest: Vec<Option<Instant>>,
     generated_tokens: u64,
+    /// Tokens of the longest choice that has ended.
+    longest_choice: usize,
     preemptions: usize,
     unfinished: usize,
     is_length: bool,
+    has_failed: bool,
 }
 
 impl RequestMeter {
@@ -155,9 +198,11 @@ impl RequestMeter {
             first_token: None,
             newest: vec![None; params.num_choices],
             generated_tokens: 0,
+            longest_choice: 0,
             preemptions: 0,
             unfinished: params.num_choices,
             is_length: false,
+            has_failed: false,
         }
     }
 
@@ -167,8 +212,10 @@ impl RequestMeter {
                 self.start(*prompt_tokens, *cached_tokens);
             }
             Event::Token { choice, .. } => self.token(*choice),
+            Event::Failed(_) => self.has_failed = true,
             Event::Finished { reason, timings, .. } => {
                 self.preemptions += timings.preemptions;
+                self.longest_choice = self.longest_choice.max(timings.generated_tokens);
                 let metrics = &self.metrics;
                 metrics.drafted_tokens.fetch_add(timings.drafted_tokens as u64, Relaxed);
                 metrics.accepted_tokens.fetch_add(timings.accepted_tokens as u64, Relaxed);
@@ -220,6 +267,7 @@ impl RequestMeter {
         metrics.preemptions.observe(self.preemptions as f64);
         metrics.latency.observe(seconds(self.submitted, now));
         metrics.generation_length.observe(self.generated_tokens as f64);
+        metrics.longest_choice.observe(self.longest_choice as f64);
         let Some(started) = self.started else { return };
         metrics.inference_time.observe(seconds(started, now));
         let Some(first_token) = self.first_token else { return };
@@ -235,7 +283,10 @@ impl RequestMeter {
 impl Drop for RequestMeter {
     fn drop(&mut self) {
         if self.unfinished > 0 {
-            self.metrics.finished_abort.fetch_add(1, Relaxed);
+            let metrics = &self.metrics;
+            let finished =
+                if self.has_failed { &metrics.finished_error } else { &metrics.finished_abort };
+            finished.fetch_add(1, Relaxed);
         }
     }
 }

@@ -241,6 +241,7 @@ impl Request {
         let CommonFields { model: name, keep_alive, .. } = fields.read()?;
         let unloads = keep_alive == Some(KeepAlive::from(Duration::ZERO));
         let (line, reason) = if unloads {
+            app.note_model(name.as_deref(), ModelKind::Text)?;
             let id = app.catalog().unload(name.as_deref(), ModelKind::Text)?;
             (line(id, form, Answer::default()), "unload")
         } else {

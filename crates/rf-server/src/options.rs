@@ -7,12 +7,15 @@ use rocmforge::engine::sampling::SamplerConfig;
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
 use crate::settings::SettingsSource;
+use crate::tls::Tls;
 
 /// Options of the server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Keys that clients send; without any, the server is open to everyone who reaches it.
     pub keys: ApiKeys,
+    /// The certificate for HTTPS; without it, the server speaks HTTP.
+    pub tls: Option<Tls>,
     /// `/metrics` needs a key if true.
     pub metrics_key: bool,
     /// Origins of web pages that may use the server, such as `https://example.org`; `*` for all.
@@ -40,6 +43,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             keys: ApiKeys::default(),
+            tls: None,
             metrics_key: false,
             cors_origins: Vec::new(),
             allowed_hosts: Vec::new(),

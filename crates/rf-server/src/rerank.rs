@@ -18,6 +18,7 @@ use crate::error::{ApiError, Kind, check_count};
 use crate::fields::TextOr;
 use crate::keep_alive::KeepAlive;
 use crate::prompt::{beside, check_length};
+use crate::record::Record;
 use crate::state::{App, ServedEmbedder, now};
 
 /// The query and the documents, which llama.cpp's older clients call texts.
@@ -256,6 +257,7 @@ impl ScoredPairs {
         });
         let (texts, pairs) = tokenized.await?;
         let prompt_tokens = texts.iter().map(Vec::len).sum();
+        Record::spend_prompt(prompt_tokens);
         let scores = model.model().embed_ids_async(texts).await?;
         // Of several labels, the first one is that of relevance.
         let first = |scores: &Vec<f32>| scores.first().copied().unwrap_or_default();

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::http::header::{HeaderName, HeaderValue};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Json, Router};
@@ -95,12 +95,16 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 fn operation_routes() -> Vec<Route> {
-    let health = "Whether the server takes requests";
+    let health = "Whether the server runs";
+    let ready = "Whether the server takes requests";
     let document = "This document";
     let loads = "How busy the loaded models are";
     vec![
         Route::get("/", page, Operation::text("The chat page", "text/html")),
         Route::get("/health", self::health, Operation::json::<Health>(health)),
+        Route::get("/v1/health", self::health, Operation::json::<Health>(health)),
+        Route::get("/health/ready", self::ready, Operation::json::<Health>(ready)),
+        Route::get("/ready", self::ready, Operation::json::<Health>(ready)),
         Route::get("/metrics", prometheus, Operation::text("Metrics of Prometheus", "text/plain")),
         Route::get("/openapi.json", openapi, Operation::json::<Map<String, Value>>(document)),
         Route::get("/v1/loads", llama_cpp::load::loads, Operation::json::<LoadReport>(loads)),
@@ -268,7 +272,7 @@ fn with_layers(routes: Router<Arc<App>>, app: &Arc<App>) -> Result<Router, Error
         Some(cors) => routes.layer(cors),
         None => routes,
     };
-    Ok(routes.layer(from_fn(observe)).with_state(Arc::clone(app)))
+    Ok(routes.layer(from_fn_with_state(Arc::clone(app), observe)).with_state(Arc::clone(app)))
 }
 
 /// Web pages of these origins may use the server; without any, browsers let none do so.
@@ -300,17 +304,26 @@ struct Health {
     status: &'static str,
 }
 
-/// The server answers and takes requests.
-async fn health(State(app): State<Arc<App>>) -> Response {
+/// The server answers. A supervisor that starts it again if not must not do so while it drains.
+async fn health() -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+/// The server takes requests, and has a model for them.
+async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiError> {
     if app.is_draining() {
-        return draining().into_response();
+        return Err(draining());
     }
-    Json(Health { status: "ok" }).into_response()
+    if !app.catalog().is_ready() {
+        return Err(ApiError::new(Kind::Unavailable, "no model can be loaded"));
+    }
+    Ok(Json(Health { status: "ok" }))
 }
 
 async fn prometheus(State(app): State<Arc<App>>) -> Response {
     const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-    ([("content-type", CONTENT_TYPE)], metrics::write(&app.catalog().list())).into_response()
+    ([("content-type", CONTENT_TYPE)], metrics::write(&app.catalog().list(), app.http_metrics()))
+        .into_response()
 }
 
 async fn not_found(request: Request) -> ApiError {

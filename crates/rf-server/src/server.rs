@@ -1,25 +1,34 @@
 //! Sockets: accepting connections, their limits, and the orderly end.
 
 use std::future::Future;
-use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener as StdListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
+use tokio_rustls::server::TlsStream;
 
+use crate::access::PeerAddress;
 use crate::entry::ModelEntry;
 use crate::error::Error;
+use crate::keys::ApiKeys;
 use crate::options::ServerOptions;
 use crate::reload::Reloader;
 use crate::router::router;
 use crate::state::App;
+use crate::tls::Tls;
 
 /// A server that listens, but does not answer yet.
 #[derive(Debug)]
@@ -27,6 +36,32 @@ pub struct Server {
     listener: StdListener,
     app: Arc<App>,
     router: Router,
+    reload: Option<Reload>,
+}
+
+/// Changes what a running server has from files.
+#[derive(Clone, Debug)]
+pub struct Control(Arc<App>);
+
+impl Control {
+    /// Replaces the keys. Running requests go on.
+    pub fn set_keys(&self, keys: ApiKeys) {
+        self.0.set_keys(keys);
+    }
+
+    /// Replaces the certificate for new connections, if the server has one.
+    pub fn set_tls(&self, tls: Tls) {
+        self.0.set_tls(tls);
+    }
+}
+
+/// The effect of SIGHUP.
+struct Reload(Box<dyn Fn(&Control) + Send + Sync>);
+
+impl std::fmt::Debug for Reload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reload")
+    }
 }
 
 /// The routes of a server, to mount them in an application of [`axum`] that has its own sockets.
@@ -89,7 +124,19 @@ impl Server {
         if listener.local_addr()?.ip().is_loopback() {
             app.set_local();
         }
-        Ok(Self { listener, app, router })
+        Ok(Self { listener, app, router, reload: None })
+    }
+
+    /// Calls `reload` at each SIGHUP, which stops the server otherwise.
+    #[must_use]
+    pub fn on_hangup(mut self, reload: impl Fn(&Control) + Send + Sync + 'static) -> Self {
+        self.reload = Some(Reload(Box::new(reload)));
+        self
+    }
+
+    /// The door to what changes while the server runs.
+    pub fn control(&self) -> Control {
+        Control(Arc::clone(&self.app))
     }
 
     /// The address, with the port that the system chose if 0 was given.
@@ -109,23 +156,26 @@ impl Server {
     /// Returns true if everyone in the network can use the server.
     pub fn is_open(&self) -> bool {
         let is_local = self.local_addr().is_ok_and(|address| address.ip().is_loopback());
-        !is_local && self.app.options().keys.is_empty()
+        !is_local && self.app.keys().is_empty()
     }
 
-    /// Answers requests until SIGTERM, SIGHUP or Ctrl-C, and then those that are running. A second
-    /// signal ends them at once.
+    /// Answers requests until SIGTERM or Ctrl-C, and then those that are running. A second signal
+    /// ends them at once. SIGHUP is such a signal, unless something is read again
+    /// ([`on_hangup`](Self::on_hangup)).
     ///
     /// # Errors
     ///
     /// If the system refuses threads or signals.
-    pub fn run_until_signal(self) -> Result<(), Error> {
+    pub fn run_until_signal(mut self) -> Result<(), Error> {
+        raise_file_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(std::thread::available_parallelism()?.get().min(MAX_THREADS))
             .thread_name("rf-server")
             .enable_all()
             .build()?;
         let served = runtime.block_on(async {
-            let mut signals = Signals::new()?;
+            let control = self.control();
+            let mut signals = Signals::new(self.reload.take().map(|reload| (reload, control)))?;
             let (stop, stopped) = oneshot::channel::<()>();
             let mut run = std::pin::pin!(self.run(async { drop(stopped.await) }));
             tokio::select! {
@@ -161,8 +211,9 @@ impl Server {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    tokio::spawn(serve_connection(stream, self.router.clone(), drain.clone()));
+                Ok((stream, peer)) => {
+                    let (router, drain) = (self.router.clone(), drain.clone());
+                    tokio::spawn(serve_peer(stream, peer.ip(), self.app.tls(), router, drain));
                 }
                 Err(error) => {
                     // Most likely there are too many open files: wait for one to be closed.
@@ -180,6 +231,9 @@ impl Server {
         if tokio::time::timeout(timeout, draining.closed()).await.is_err() {
             let connections = draining.receiver_count();
             tracing::warn!(connections, "requests are cut off: the time for their end is over");
+            // Their streams end with an error, as far as the clients read it.
+            self.app.cut_off();
+            drop(tokio::time::timeout(CUT_OFF_TIMEOUT, draining.closed()).await);
         }
         Ok(())
     }
@@ -195,15 +249,54 @@ const SEND_BUFFER_BYTES: usize = 256 << 10;
 /// A client that takes nothing of an answer for so long is gone.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(2);
 
-async fn serve_connection(stream: TcpStream, router: Router, mut drain: watch::Receiver<bool>) {
+/// Serves a connection, over TLS if the server has a certificate.
+async fn serve_peer(
+    stream: TcpStream,
+    peer: IpAddr,
+    tls: Option<Tls>,
+    router: Router,
+    mut drain: watch::Receiver<bool>,
+) {
     if let Err(error) = configure(&stream) {
         tracing::debug!(%error, "a socket option was refused");
     }
+    let peer = PeerAddress(peer.to_canonical());
+    let Some(tls) = tls else { return serve_connection(stream, peer, router, drain).await };
+    let shaken = tokio::select! {
+        shaken = handshake(&tls, stream) => shaken,
+        _ = drain.wait_for(|draining| *draining) => return,
+    };
+    match shaken {
+        Ok(stream) => serve_connection(stream, peer, router, drain).await,
+        Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
+    }
+}
+
+/// The time for a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for telling clients that their requests are cut off.
+const CUT_OFF_TIMEOUT: Duration = Duration::from_secs(1);
+
+async fn handshake(tls: &Tls, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)).await?
+}
+
+async fn serve_connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: PeerAddress,
+    router: Router,
+    mut drain: watch::Receiver<bool>,
+) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(MAX_HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let draining = async {
         // Fails only without a server, which is as good a reason to end.
@@ -230,37 +323,57 @@ fn configure(stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The signals that stop the server.
+/// The signals that stop the server, and the one that makes it read files again.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
     /// `None` if the process ignores it, as one that `nohup` started does.
     hangup: Option<Signal>,
+    reload: Option<(Reload, Control)>,
 }
 
 impl Signals {
-    fn new() -> Result<Self, Error> {
+    fn new(reload: Option<(Reload, Control)>) -> Result<Self, Error> {
         let ignores_hangup = ignored_signals().is_some_and(|signals| signals & 1 == 1);
         let hangup = (!ignores_hangup).then(|| signal(SignalKind::hangup())).transpose()?;
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup,
+            reload,
         })
     }
 
+    /// Waits for a signal that stops the server.
     async fn next(&mut self) {
-        let hangup = async {
-            match &mut self.hangup {
-                Some(hangup) => drop(hangup.recv().await),
-                None => std::future::pending().await,
+        loop {
+            let hangup = async {
+                match &mut self.hangup {
+                    Some(hangup) => drop(hangup.recv().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                () = hangup => {}
             }
-        };
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            () = hangup => {}
+            match &self.reload {
+                // It reads small files.
+                Some((Reload(reload), control)) => tokio::task::block_in_place(|| reload(control)),
+                None => return,
+            }
         }
+    }
+}
+
+/// Lets the process open as many files as it may: each connection is one, and the usual limit of
+/// 1024 is for programs that use `select`.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%error, "the limit of open files was not raised");
     }
 }
 

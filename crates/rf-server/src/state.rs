@@ -1,19 +1,24 @@
 //! What all requests share: the models, the options, and whether the server is draining.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rocmforge::SamplerConfig;
+use tokio::sync::watch;
 
 use crate::catalog::{Catalog, Embedder, Lease, Leased, LoadedService};
 use crate::entry::{ModelEntry, ModelKind};
 use crate::error::{ApiError, Error};
 use crate::generator::Generator;
 use crate::keep_alive::KeepAlive;
+use crate::keys::ApiKeys;
+use crate::metrics::HttpMetrics;
 use crate::openai::responses::store::ResponseStore;
 use crate::options::ServerOptions;
+use crate::record::Record;
+use crate::tls::Tls;
 
 /// The state of the server.
 #[derive(Debug)]
@@ -21,7 +26,14 @@ pub(crate) struct App {
     options: ServerOptions,
     catalog: Catalog,
     responses: ResponseStore,
+    /// They change when their file is read again.
+    keys: RwLock<Arc<ApiKeys>>,
+    /// The certificate, if the server speaks HTTPS.
+    tls: RwLock<Option<Tls>>,
+    http_metrics: Arc<HttpMetrics>,
     draining: AtomicBool,
+    /// True once running requests are cut off.
+    cut: watch::Sender<bool>,
     /// True if only programs of this machine reach the server.
     is_local: AtomicBool,
 }
@@ -32,6 +44,8 @@ pub(crate) struct ServedModel {
     // Dropped before the lease.
     generator: Arc<Generator>,
     sampling: SamplerConfig,
+    /// Turns true when the server cuts running requests off.
+    cut: watch::Receiver<bool>,
     _lease: Lease,
 }
 
@@ -67,6 +81,19 @@ impl ServedEmbedder {
     }
 }
 
+impl ServedModel {
+    /// Completes when the server cuts running requests off.
+    pub(crate) fn cut(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut cut = self.cut.clone();
+        async move {
+            if cut.wait_for(|cut| *cut).await.is_err() {
+                // The server is gone, and nobody reads the answer.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
 impl Deref for ServedModel {
     type Target = Generator;
 
@@ -82,11 +109,17 @@ impl App {
         options: ServerOptions,
     ) -> Result<Self, Error> {
         let catalog = Catalog::new(models, options.memory_budget_bytes, options.keep_alive)?;
+        let keys = RwLock::new(Arc::new(options.keys.clone()));
+        let tls = RwLock::new(options.tls.clone());
         Ok(Self {
             options,
             catalog,
             responses: ResponseStore::default(),
+            keys,
+            tls,
+            http_metrics: Arc::default(),
             draining: AtomicBool::new(false),
+            cut: watch::Sender::new(false),
             is_local: AtomicBool::new(false),
         })
     }
@@ -98,6 +131,34 @@ impl App {
     /// The latest answers of `/v1/responses`.
     pub(crate) fn responses(&self) -> &ResponseStore {
         &self.responses
+    }
+
+    /// The keys of now.
+    pub(crate) fn keys(&self) -> Arc<ApiKeys> {
+        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the keys. Running requests go on.
+    pub(crate) fn set_keys(&self, mut keys: ApiKeys) {
+        let mut current = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        keys.continue_from(&current);
+        *current = Arc::new(keys);
+    }
+
+    pub(crate) fn tls(&self) -> Option<Tls> {
+        self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the certificate, if there is one.
+    pub(crate) fn set_tls(&self, tls: Tls) {
+        let mut current = self.tls.write().unwrap_or_else(PoisonError::into_inner);
+        if current.is_some() {
+            *current = Some(tls);
+        }
+    }
+
+    pub(crate) fn http_metrics(&self) -> &Arc<HttpMetrics> {
+        &self.http_metrics
     }
 
     pub(crate) fn catalog(&self) -> &Catalog {
@@ -115,11 +176,13 @@ impl App {
         name: Option<&str>,
         keep_alive: Option<KeepAlive>,
     ) -> Result<Arc<ServedModel>, ApiError> {
+        self.note_model(name, ModelKind::Text)?;
         self.served(self.catalog.acquire(name, ModelKind::Text, keep_alive).await?)
     }
 
     /// The model that a request names, to generate text, if it is loaded.
     pub(crate) fn loaded_model(&self, name: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
+        self.note_model(name, ModelKind::Text)?;
         self.served(self.catalog.acquire_loaded(name, ModelKind::Text)?)
     }
 
@@ -147,6 +210,7 @@ impl App {
         kind: ModelKind,
         keep_alive: Option<KeepAlive>,
     ) -> Result<ServedEmbedder, ApiError> {
+        self.note_model(name, kind)?;
         let leased = self.catalog.acquire(name, kind, keep_alive).await?;
         let Leased { id, service, lease, .. } = leased;
         match service {
@@ -160,7 +224,8 @@ impl App {
         let sampling = settings.sampling.as_ref().unwrap_or(&self.options.sampling).clone();
         match service {
             LoadedService::Generate(generator) => {
-                Ok(Arc::new(ServedModel { generator, sampling, _lease: lease }))
+                let cut = self.cut.subscribe();
+                Ok(Arc::new(ServedModel { generator, sampling, cut, _lease: lease }))
             }
             LoadedService::Embed(_) => Err(wrong_kind(&id)),
         }
@@ -174,12 +239,25 @@ impl App {
     /// Returns true if web pages are the only way to reach the server from outside, and nothing
     /// else keeps them away.
     pub(crate) fn is_guarded(&self) -> bool {
-        self.is_local.load(Relaxed) && self.options.keys.is_empty()
+        self.is_local.load(Relaxed) && self.keys().is_empty()
     }
 
     /// From now on, new requests are refused.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Relaxed);
+    }
+
+    /// Ends the generations that run.
+    pub(crate) fn cut_off(&self) {
+        self.cut.send_replace(true);
+    }
+
+    /// Notes the model of the request that the task serves, if its key may use it.
+    pub(crate) fn note_model(&self, name: Option<&str>, kind: ModelKind) -> Result<(), ApiError> {
+        match Record::current() {
+            Some(record) => record.set_model(&self.catalog.names(name, kind)?),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn is_draining(&self) -> bool {

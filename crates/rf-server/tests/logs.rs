@@ -122,6 +122,8 @@ fn the_log_never_has_text_of_a_request() {
     assert!(text.contains("invalid_request_error in `messages`"), "{text}");
     let named = "a field that is not known is ignored field=\"metadata\"";
     assert_eq!(text.matches(named).count(), 1, "an unknown field is named once");
+    assert!(text.contains("peer=127.0.0.1"), "{text}");
+    assert!(text.contains("model=\"demo\" status=200"), "{text}");
     let leak = text.lines().find(|line| line.contains(MARKER));
     assert_eq!(leak, None);
 }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use rf_chat::{ChatPrompt, Delta, OutputParser, Prompt};
 use rf_engine::scheduler::{
-    Constraint, Event, Handle, Request, RequestId, Sink, SubmitError, TokenLogprob,
+    Constraint, Event, GroupId, Handle, Request, RequestId, Sink, SubmitError, TokenLogprob,
 };
 use rf_engine::{GenerateOptions, StopReason, Timings};
 
@@ -277,6 +277,8 @@ impl Generation {
     /// Puts prompts into the queue of a model. All have the same number of choices.
     pub(crate) fn submit(handle: Handle, alive: Alive, jobs: Vec<Job>) -> Result<Self, Error> {
         let (sender, receiver) = events::queue(BUFFERED_EVENTS);
+        // All jobs of a call take turns with other calls as one request.
+        let group = GroupId::unique();
         let choices_per_job = jobs.first().map_or(1, |job| job.num_choices);
         let mut choices = Vec::with_capacity(jobs.len().saturating_mul(choices_per_job).min(1024));
         let mut sequences = Sequences { handle, _alive: alive, ids: Vec::new() };
@@ -292,6 +294,7 @@ impl Generation {
             let request = Request::new(job.prompt, job.options)
                 .with_num_choices(job.num_choices)
                 .with_priority(job.priority)
+                .with_group(group)
                 .with_logprobs(job.logprobs)
                 .with_prompt_logprobs(job.prompt_logprobs)
                 .with_constraint(job.constraint)

@@ -1,31 +1,34 @@
 //! `rf-cli serve`: models behind an HTTP server.
 
+mod access;
 mod config;
 mod models;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use rf_server::{ApiKeys, Server, ServerOptions};
+use rf_server::{Server, ServerOptions};
 use rocmforge::engine::sampling::SamplerConfig;
 use rocmforge::engine::scheduler::SchedulerOptions;
 
+use self::access::AccessArgs;
 use self::models::{ServedModelArgs, Settings};
 use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs, TemplateArgs};
 use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
-use crate::{demo, device, loading, logging, sources, terminal};
+use crate::logging::LogFormat;
+use crate::{demo, device, loading, logging, terminal};
 
 /// Arguments of `rf-cli serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Serves the APIs of OpenAI, Anthropic, Ollama and llama.cpp. Requests share batches (continuous batching). A \
 beginning that several prompts have in common is computed once (prefix cache). With several models, each is \
-loaded when a request names it, and unloaded when another one needs its memory. On SIGTERM, SIGHUP or Ctrl-C \
-the server finishes the running requests, then stops; a second signal stops it at once. Each request is logged \
+loaded when a request names it, and unloaded when another one needs its memory. On SIGTERM or Ctrl-C the server \
+finishes the running requests, then stops; a second signal stops it at once. SIGHUP reads the files of keys, of the \
+certificate and of the models' options again; without such a file it stops the server, too. Each request is logged \
 in one line on stderr; RUST_LOG=rf_server=warn turns this off.
 
 Examples:
@@ -47,6 +50,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     network: NetworkArgs,
     #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
     scheduling: SchedulingArgs,
     #[command(flatten)]
     drafts: DraftArgs,
@@ -60,7 +65,7 @@ pub(crate) struct ServeArgs {
     compute: ComputeArgs,
 }
 
-/// The address of the server and the access to it.
+/// The address of the server and what it takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Network")]
 struct NetworkArgs {
@@ -70,15 +75,6 @@ struct NetworkArgs {
     /// Listen on this port; 0 selects a free one
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     port: u16,
-    /// Require this key of clients (repeatable)
-    #[arg(long, value_name = "KEY", env = "ROCFORGE_API_KEY", hide_env_values = true)]
-    api_key: Vec<String>,
-    /// Require one of the keys in FILE, one per line
-    #[arg(long, value_name = "FILE")]
-    api_key_file: Option<PathBuf>,
-    /// Require a key for /metrics as well
-    #[arg(long)]
-    metrics_key: bool,
     /// Allow web pages of this origin to use the server; * for all (repeatable)
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<String>,
@@ -92,6 +88,9 @@ struct NetworkArgs {
     /// Wait at most SECONDS for running requests when the server stops
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     drain_timeout: u64,
+    /// Write the log in this form
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    log_format: LogFormat,
 }
 
 /// Arguments of the scheduler.
@@ -101,6 +100,10 @@ struct SchedulingArgs {
     /// Run at most N sequences at a time
     #[arg(long, visible_alias = "parallel", value_name = "N", default_value_t = SchedulerOptions::default().max_num_seqs)]
     max_num_seqs: usize,
+    /// Run at most N sequences of one request at a time, of all its prompts and choices [default: as
+    /// many as --max-num-seqs]
+    #[arg(long, value_name = "N")]
+    max_seqs_per_request: Option<usize>,
     /// Compute at most N tokens per step. The batch size (-b, -ub) also limits a step
     #[arg(long, value_name = "N", default_value_t = SchedulerOptions::default().max_batched_tokens)]
     max_num_batched_tokens: usize,
@@ -123,6 +126,7 @@ struct SchedulingArgs {
 
 /// Runs `rf-cli serve`.
 pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
+    logging::set_format(arguments.network.log_format);
     loading::check_context(arguments.ctx_size)?;
     let mut options = arguments.server_options()?;
     let files = arguments.models.files()?;
@@ -154,13 +158,30 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
     let (models, source) = models::entries(files, settings, arguments.models.is_unloaded())?;
     options.settings = Some(source);
     let network = &arguments.network;
-    let server = Server::bind((&network.host, network.port), models, options)?;
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    let mut server = Server::bind((&network.host, network.port), models, options)?;
+    let access = arguments.access.reload();
+    if access.is_some() || arguments.models.has_config() {
+        let models = server.reloader();
+        server = server.on_hangup(move |control| {
+            if let Some(reload) = &access {
+                reload(control);
+            }
+            if let Err(error) = models.reload() {
+                tracing::error!(target: "rf_server", "the options of models stay as they are: {error}");
+            }
+        });
+    }
     if server.is_open() {
         terminal::warn(
             "everyone in the network can use this server: require a key with --api-key or --api-key-file",
         );
     }
-    terminal::note(format_args!("serving {} on http://{}", names.join(", "), server.local_addr()?));
+    terminal::note(format_args!(
+        "serving {} on {scheme}://{}",
+        names.join(", "),
+        server.local_addr()?
+    ));
     // Without the thread, the log is written as in every other command.
     let _log = logging::Queue::start().ok();
     server.run_until_signal()?;
@@ -171,6 +192,7 @@ impl SchedulingArgs {
     fn options(&self) -> SchedulerOptions {
         SchedulerOptions::default()
             .with_max_num_seqs(self.max_num_seqs)
+            .with_max_seqs_per_request(self.max_seqs_per_request.unwrap_or(self.max_num_seqs))
             .with_max_batched_tokens(self.max_num_batched_tokens)
             .with_max_queued(self.max_queued)
             .with_prefix_cache(!self.no_prefix_cache)
@@ -185,8 +207,9 @@ impl ServeArgs {
             SamplerConfig::default().temperature
         };
         Ok(ServerOptions {
-            keys: self.network.keys()?,
-            metrics_key: self.network.metrics_key,
+            keys: self.access.keys()?,
+            tls: self.access.tls()?,
+            metrics_key: self.access.metrics_key,
             cors_origins: self.network.cors_origin.clone(),
             allowed_hosts: self.network.allowed_host.clone(),
             sampling: self.sampling.config(temperature)?,
@@ -196,26 +219,5 @@ impl ServeArgs {
             settings: None,
             keep_alive: self.models.keep_alive.unwrap_or_default(),
         })
-    }
-}
-
-impl NetworkArgs {
-    fn keys(&self) -> Result<ApiKeys> {
-        let mut keys = self.api_key.clone();
-        if let Some(file) = &self.api_key_file {
-            let text = sources::file_text(file).context("cannot read the API keys")?;
-            let before = keys.len();
-            keys.extend(
-                text.lines().map(str::trim).filter(|key| !key.is_empty()).map(str::to_owned),
-            );
-            // Without this, a wrong file would open the server to everyone.
-            if keys.len() == before {
-                return Err(bad_input!("{} has no API key: write one per line", file.display()));
-            }
-        }
-        if keys.iter().any(String::is_empty) {
-            return Err(bad_input!("an API key is empty: leave --api-key out for none"));
-        }
-        Ok(ApiKeys::new(keys))
     }
 }

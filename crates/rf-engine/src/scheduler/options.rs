@@ -9,6 +9,9 @@ use crate::error::Error;
 pub struct SchedulerOptions {
     /// Sequences that run at the same time; at most one per token of a step.
     pub max_num_seqs: usize,
+    /// Sequences of one request that run at the same time: its choices, and those of its
+    /// [group](super::Request::group).
+    pub max_seqs_per_request: usize,
     /// Tokens per step, at most those of a batch of the engine. More give more throughput, fewer a
     /// shorter time between two tokens of an answer while prompts are computed.
     pub max_batched_tokens: usize,
@@ -20,13 +23,25 @@ pub struct SchedulerOptions {
 
 impl SchedulerOptions {
     /// The default options.
-    pub const DEFAULT: Self =
-        Self { max_num_seqs: 64, max_batched_tokens: 2048, max_queued: 4096, prefix_cache: true };
+    pub const DEFAULT: Self = Self {
+        max_num_seqs: 64,
+        max_seqs_per_request: usize::MAX,
+        max_batched_tokens: 2048,
+        max_queued: 4096,
+        prefix_cache: true,
+    };
 
     /// Sets [`max_num_seqs`](Self::max_num_seqs).
     #[must_use]
     pub const fn with_max_num_seqs(mut self, max_num_seqs: usize) -> Self {
         self.max_num_seqs = max_num_seqs;
+        self
+    }
+
+    /// Sets [`max_seqs_per_request`](Self::max_seqs_per_request).
+    #[must_use]
+    pub const fn with_max_seqs_per_request(mut self, max_seqs_per_request: usize) -> Self {
+        self.max_seqs_per_request = max_seqs_per_request;
         self
     }
 
@@ -55,6 +70,7 @@ impl SchedulerOptions {
     pub(super) fn for_engine(self, engine: &Engine) -> Result<Self, Error> {
         for (name, value) in [
             ("number of sequences", self.max_num_seqs),
+            ("number of sequences per request", self.max_seqs_per_request),
             ("tokens per step", self.max_batched_tokens),
             ("length of the queue", self.max_queued),
         ] {

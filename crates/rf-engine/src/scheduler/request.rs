@@ -1,6 +1,7 @@
 //! Requests.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::generation::GenerateOptions;
 use crate::scheduler::constraint::Constraint;
@@ -17,6 +18,18 @@ impl fmt::Display for RequestId {
     }
 }
 
+/// Requests that take turns as one, such as the prompts of one call of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupId(u64);
+
+impl GroupId {
+    /// An id that no other group of this process has.
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// A prompt and how to continue it.
 #[non_exhaustive]
 pub struct Request {
@@ -30,6 +43,8 @@ pub struct Request {
     pub num_choices: usize,
     /// Requests of a higher priority start first and are preempted last. Default 0.
     pub priority: i32,
+    /// The group of requests with which it takes turns; `None` for a group of its own.
+    pub group: Option<GroupId>,
     /// Log probabilities of the generated tokens, with as many of the most probable tokens at each
     /// position.
     pub logprobs: Option<usize>,
@@ -57,6 +72,7 @@ impl Request {
             options,
             num_choices: 1,
             priority: 0,
+            group: None,
             logprobs: None,
             prompt_logprobs: None,
             constraint: None,
@@ -68,6 +84,7 @@ impl Request {
     setters! {
         with_num_choices(num_choices: usize);
         with_priority(priority: i32);
+        with_group(group: impl Into<Option<GroupId>>);
         with_logprobs(logprobs: impl Into<Option<usize>>);
         with_prompt_logprobs(prompt_logprobs: impl Into<Option<usize>>);
         with_constraint(constraint: Option<Box<dyn Constraint>>);
@@ -83,6 +100,7 @@ impl fmt::Debug for Request {
             .field("options", &self.options)
             .field("num_choices", &self.num_choices)
             .field("priority", &self.priority)
+            .field("group", &self.group)
             .field("logprobs", &self.logprobs)
             .field("prompt_logprobs", &self.prompt_logprobs)
             .field("is_constrained", &self.constraint.is_some())

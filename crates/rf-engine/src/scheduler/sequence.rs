@@ -9,17 +9,17 @@ use rf_kv::PageCounts;
 use crate::generation::StopReason;
 use crate::sampling::TokenLogprob;
 use crate::scheduler::event::Event;
-use crate::scheduler::request::RequestId;
+use crate::scheduler::request::{GroupId, RequestId};
 use crate::scheduler::submission::{ActiveRequest, Choice, Submission};
 use crate::session::Session;
 use crate::speculation::Draft;
 use crate::timings::{Timings, micros};
 
-/// The order of service: priority, then arrival, then choice. The first is served first, and the
-/// last is preempted first.
+/// The order of the sequences of a group, and of those that run: priority, then arrival, then
+/// choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    priority: Reverse<i32>,
+    pub(super) priority: Reverse<i32>,
     pub(super) request: RequestId,
     choice: usize,
 }
@@ -64,6 +64,12 @@ pub(super) struct PlannedDraft {
 /// A choice with its tokens and its part of the KV cache.
 pub(super) struct Sequence {
     pub(super) rank: Rank,
+    /// The requests with which it takes turns.
+    pub(super) group: GroupId,
+    /// The turn of its group when it last waited.
+    pub(super) turn: u64,
+    /// True until its request starts.
+    pub(super) is_queued: bool,
     pub(super) choice: Choice,
     /// The prompt and the generated tokens. The session has computed the first ones.
     pub(super) tokens: Vec<u32>,
@@ -94,9 +100,18 @@ pub(super) struct Sequence {
 
 impl Sequence {
     /// A sequence that begins with `tokens`.
-    pub(super) fn new(rank: Rank, choice: Choice, tokens: Vec<u32>, session: Session) -> Self {
+    pub(super) fn new(
+        rank: Rank,
+        group: GroupId,
+        choice: Choice,
+        tokens: Vec<u32>,
+        session: Session,
+    ) -> Self {
         Self {
             rank,
+            group,
+            turn: 0,
+            is_queued: true,
             choice,
             tokens,
             dropped_tokens: 0,
@@ -118,12 +133,13 @@ impl Sequence {
 
     /// The first sequence of a request, which has `session`.
     pub(super) fn first(submission: Submission, session: Session) -> Option<(ActiveRequest, Self)> {
-        let Submission { id, request, prompt, choices, priority, prompt_logprobs, .. } = submission;
+        let Submission { id, request, prompt, choices, priority, group, prompt_logprobs, .. } =
+            submission;
         let mut choices = choices.into_iter();
         let choice = choices.next()?;
         let rank = Rank { priority: Reverse(priority), request: id, choice: choice.index };
         let prompt_logprobs = prompt_logprobs.map(PromptLogprobs::new);
-        let first = Self::new(rank, choice, prompt, session);
+        let first = Self::new(rank, group, choice, prompt, session);
         Some((request, Self { followers: choices.collect(), prompt_logprobs, ..first }))
     }
 
@@ -143,12 +159,23 @@ impl Sequence {
         self.session.pages_needed(self.session.len() + self.planned_tokens)
     }
 
-    /// Plans as many tokens as fit into `budget`, and returns how many.
-    pub(super) fn plan(&mut self, budget: usize) -> usize {
+    /// Tokens that this step could compute besides those that are planned.
+    pub(super) fn plannable_tokens(&self) -> usize {
         // Every token of such a prompt has a row of logits.
         let most = if self.prompt_logprobs.is_some() { MAX_LOGIT_ROWS } else { usize::MAX };
-        self.planned_tokens = self.uncomputed_tokens().min(budget).min(most);
-        self.planned_tokens
+        self.uncomputed_tokens().min(most).saturating_sub(self.planned_tokens)
+    }
+
+    /// Tokens that are neither computed nor planned.
+    pub(super) fn unplanned_tokens(&self) -> usize {
+        self.uncomputed_tokens() - self.planned_tokens
+    }
+
+    /// Plans as many further tokens as fit into `budget`, and takes them from it.
+    pub(super) fn plan(&mut self, budget: &mut usize) {
+        let more = self.plannable_tokens().min(*budget);
+        self.planned_tokens += more;
+        *budget -= more;
     }
 
     /// Gives the pages back, because others need them.
@@ -236,7 +263,9 @@ impl Sequence {
         let followers = std::mem::take(&mut self.followers).into_iter();
         let forks = followers.map(|choice| {
             let rank = Rank { choice: choice.index, ..self.rank };
-            Self::new(rank, choice, self.tokens.clone(), self.session.fork())
+            let (tokens, session) = (self.tokens.clone(), self.session.fork());
+            let fork = Self::new(rank, self.group, choice, tokens, session);
+            Self { turn: self.turn, is_queued: false, ..fork }
         });
         forks.collect()
     }

@@ -1,16 +1,17 @@
 //! Steps: which sequences are in the next one, and what becomes of them.
 
 mod admission;
+mod plan;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use rf_kv::{OutOfPages, PageCounts, PageGroup};
+use rf_kv::PageGroup;
 
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::scheduler::drafter::{Drafter, Room};
+use crate::scheduler::drafter::Drafter;
 use crate::scheduler::event::{Event, Observer};
 use crate::scheduler::options::SchedulerOptions;
 use crate::scheduler::request::{Request, RequestId};
@@ -211,7 +212,7 @@ impl StepScheduler {
         };
         let Some((request, first)) = Sequence::first(submission, session) else { return };
         self.requests.insert(first.rank.request, request);
-        self.waiting.insert_queued(first);
+        self.waiting.insert(first);
         // It may come before the sequence that does not fit.
         self.is_blocked = false;
     }
@@ -258,84 +259,6 @@ impl StepScheduler {
             if self.requests.get(&id).is_some_and(|request| request.unfinished_choices == 0) {
                 self.requests.remove(&id);
             }
-        }
-    }
-
-    /// Plans the tokens of the next step: one for each sequence that decodes, then prompts.
-    fn plan(
-        &mut self,
-        engine: &mut Engine,
-        speculation: Option<&mut Speculation>,
-        observer: &mut dyn Observer,
-    ) {
-        let mut budget = self.plan_running();
-        let mut has_preempted = false;
-        while !self.pages_planned().fits_in(engine.available_pages()) {
-            has_preempted = true;
-            match self.running.as_slice() {
-                _ if self.waiting.release() => {}
-                // Alone it would fit, if sessions outside of the scheduler held no pages.
-                [last] => {
-                    let (id, needed) = (last.rank.request, last.pages_planned());
-                    return self.fail_for_pages(engine, id, needed);
-                }
-                _ => self.preempt_last(),
-            }
-            budget = self.plan_running();
-        }
-        if !has_preempted {
-            self.admit(engine, budget, observer);
-        }
-        debug_assert!(
-            self.pages_planned().fits_in(engine.available_pages()),
-            "the pages of all planned tokens are available"
-        );
-        // Several sequences are a large batch without a draft.
-        if let (Some(speculation), [sequence]) = (speculation, self.running.as_mut_slice()) {
-            let room = Room {
-                batch_tokens: self.options.max_batched_tokens,
-                sequence_tokens: self.limits.max_sequence_tokens(),
-            };
-            self.drafter.plan(engine, speculation, sequence, room);
-        }
-    }
-
-    /// Pages that the planned tokens take.
-    fn pages_planned(&self) -> PageCounts {
-        self.running.iter().map(Sequence::pages_planned).sum()
-    }
-
-    /// Plans the tokens of running sequences and returns the rest of the budget.
-    fn plan_running(&mut self) -> usize {
-        let (most_tokens, bos) =
-            (self.limits.max_sequence_tokens(), self.limits.model.tokenizer().bos());
-        let mut budget = self.options.max_batched_tokens;
-        for sequence in &mut self.running {
-            sequence.draft = None;
-            sequence.shift(most_tokens, bos);
-            sequence.planned_tokens = usize::from(sequence.uncomputed_tokens() == 1);
-            budget -= sequence.planned_tokens;
-        }
-        for sequence in &mut self.running {
-            if sequence.planned_tokens == 0 {
-                budget -= sequence.plan(budget);
-            }
-        }
-        budget
-    }
-
-    fn preempt_last(&mut self) {
-        let Some(mut sequence) = self.running.pop() else { return };
-        tracing::debug!(request = %sequence.rank.request, "preempted");
-        sequence.preempt();
-        self.waiting.insert_preempted(sequence);
-        self.stats.preemptions += 1;
-        self.is_blocked = false;
-    }
-
-    fn fail_for_pages(&mut self, engine: &Engine, id: RequestId, needed: PageCounts) {
-        if let Err(error) = OutOfPages::check(needed, engine.available_pages()) {
-            self.end(id, End::Failed(Error::from(error).into()));
         }
     }
 
@@ -391,6 +314,7 @@ impl StepScheduler {
     ) {
         let tokenizer = self.limits.model.tokenizer();
         let mut chooser = Chooser::new(tokenizer, &mut self.masked, observer);
+        let mut counts = plan::by_group(&self.running);
         let mut forks = Vec::new();
         for mut row in std::mem::take(&mut computed.rows) {
             let sequence = &mut self.running[row.sequence];
@@ -412,13 +336,16 @@ impl StepScheduler {
                 }
             }
             for mut fork in followers {
-                let has_room = self.running.len() + forks.len() < self.options.max_num_seqs;
+                let of_group = counts.entry(fork.group).or_default();
+                let has_room = self.running.len() + forks.len() < self.options.max_num_seqs
+                    && *of_group < self.options.max_seqs_per_request;
                 if has_room && matches!(result, Ok(ControlFlow::Continue(()))) {
                     result = chooser.advance_fork(&mut fork, request, output);
+                    *of_group += 1;
                     forks.push(fork);
                 } else {
                     fork.release();
-                    self.waiting.insert_preempted(fork);
+                    self.waiting.insert(fork);
                 }
             }
             request.end = match result {

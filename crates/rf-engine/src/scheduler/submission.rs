@@ -8,7 +8,7 @@ use crate::generation::{GenerateOptions, Generation};
 use crate::model::Model;
 use crate::scheduler::constraint::Constraint;
 use crate::scheduler::event::RequestError;
-use crate::scheduler::request::{Request, RequestId};
+use crate::scheduler::request::{GroupId, Request, RequestId};
 use crate::scheduler::submit_error::SubmitError;
 use crate::session::Session;
 use crate::stop::StopStrings;
@@ -24,6 +24,7 @@ pub(super) struct Submission {
     /// At least one.
     pub(super) choices: Vec<Choice>,
     pub(super) priority: i32,
+    pub(super) group: GroupId,
     pub(super) prompt_logprobs: Option<usize>,
     pub(super) session: Option<Session>,
 }
@@ -158,6 +159,7 @@ impl Limits {
             prompt,
             choices,
             priority: request.priority,
+            group: request.group.unwrap_or_else(GroupId::unique),
             prompt_logprobs: request.prompt_logprobs,
             session: request.session,
         })

@@ -10,6 +10,7 @@ mod constraints;
 mod distribution;
 mod doors;
 mod drafts;
+mod fairness;
 mod faults;
 mod host_states;
 mod limits;

@@ -148,7 +148,7 @@ fn sequences_share_few_windows_and_preempt_each_other() {
 /// Five choices begin in one step, and each needs a copy of the window page that they share. The
 /// next request arrives before that step, when the free pages suffice for one of both.
 #[test]
-fn a_request_that_arrives_when_choices_begin_waits_for_their_pages() {
+fn a_request_that_arrives_when_choices_begin_gets_pages_of_some() {
     for name in MODELS {
         let path = data(name);
         let few = EngineOptions { batch_tokens: 24, ..few(2) };
@@ -184,6 +184,7 @@ fn a_request_that_arrives_when_choices_begin_waits_for_their_pages() {
         }
         let expected = alone(&mut alone_engine, &next, &greedy(6)).ids;
         assert_eq!(second.answer().ids, expected, "{name}");
-        assert_eq!(end(scheduler).preemptions, 0, "{name}");
+        // One choice of the first request keeps its pages in any case.
+        assert!(end(scheduler).preemptions <= 4, "{name}");
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::error::{ApiError, Kind, check_count};
 use crate::fields::{PromptItem, TextOr};
 use crate::prompt::{beside, check_length};
+use crate::record::Record;
 use crate::state::ServedEmbedder;
 
 /// The texts of a request, and how long their vectors are to be.
@@ -63,6 +64,7 @@ pub(crate) async fn embed(
     let limits = TextLimits::of(embedder, truncate);
     let texts = beside(embedder.model().file(), move |model| texts(model, input, limits)).await?;
     let tokens = texts.iter().map(Vec::len).sum();
+    Record::spend_prompt(tokens);
     let mut vectors = embedder.model().embed_ids_async(texts).await?;
     for vector in &mut vectors {
         if let Some(dimensions) = dimensions {

@@ -36,6 +36,7 @@ pub(crate) async fn load(
 ) -> Result<Json<Done>, ApiError> {
     let name = fields.read::<NamedModel>()?.name()?;
     let kind = app.catalog().kind(Some(&name))?;
+    app.note_model(Some(&name), kind)?;
     tokio::spawn(async move {
         // The list of models has the reason of a failure.
         drop(app.catalog().acquire(Some(&name), kind, None).await);
@@ -50,6 +51,7 @@ pub(crate) async fn unload(
 ) -> Result<Json<Done>, ApiError> {
     let name = fields.read::<NamedModel>()?.name()?;
     let kind = app.catalog().kind(Some(&name))?;
+    app.note_model(Some(&name), kind)?;
     app.catalog().unload(Some(&name), kind)?;
     Ok(Json(Done { success: true }))
 }

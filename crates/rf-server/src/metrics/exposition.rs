@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rocmforge::engine::scheduler::SchedulerStats;
 
-use super::Metrics;
 use super::histogram::Histogram;
+use super::{HttpMetrics, Metrics, Rejection, process};
 use crate::catalog::Listed;
 
 /// Every metric is there under our name and under vLLM's, which gateways and dashboards read.
@@ -32,6 +32,7 @@ const FINISHED: &[Finished] = &[
     ("stop", |m| &m.finished_stop),
     ("length", |m| &m.finished_length),
     ("abort", |m| &m.finished_abort),
+    ("error", |m| &m.finished_error),
 ];
 
 type Distribution = fn(&Metrics) -> &Histogram;
@@ -53,17 +54,22 @@ const HISTOGRAMS: &[(&str, &str, Distribution)] = &[
     }),
     ("request_num_preemptions", "Preemptions per request", |m| &m.preemptions),
     ("request_generation_tokens", "Generated tokens per request", |m| &m.generation_length),
+    ("request_max_num_generation_tokens", "Generated tokens of the longest choice", |m| {
+        &m.longest_choice
+    }),
     ("request_params_n", "Choices per request", |m| &m.choices),
     ("request_params_max_tokens", "The largest number of tokens per request", |m| &m.max_tokens),
 ];
 
-/// The metrics of all models that were loaded at least once.
-pub(crate) fn write(models: &[Listed<'_>]) -> String {
+/// The metrics of all models that were loaded at least once, of all answers, and of the process.
+pub(crate) fn write(models: &[Listed<'_>], http: &HttpMetrics) -> String {
     let models: Vec<_> = models.iter().filter_map(Observed::new).collect();
     let mut text = String::new();
     for prefix in PREFIXES {
         Exposition { prefix, text: &mut text, models: &models }.all();
     }
+    http.write(&mut text);
+    process::write(&mut text);
     text
 }
 
@@ -111,8 +117,11 @@ impl Exposition<'_> {
             FINISHED.iter().map(count).collect()
         });
         self.family("admission_rejections_total", "counter", "Requests refused", |model| {
-            let rejected = model.metrics.rejected.load(Relaxed);
-            vec![(",reason=\"queue_full\"".to_owned(), rejected as f64)]
+            let counts = model.metrics.rejected.iter().zip(Rejection::ALL);
+            let sample = |(count, (_, reason)): (&AtomicU64, (Rejection, &str))| {
+                (format!(",reason=\"{reason}\""), count.load(Relaxed) as f64)
+            };
+            counts.map(sample).collect()
         });
         self.family("prompt_tokens_by_source_total", "counter", "Tokens of prompts", |model| {
             let all = model.metrics.prompt_tokens.load(Relaxed);
@@ -139,6 +148,20 @@ impl Exposition<'_> {
         let one = |value: f64| vec![(String::new(), value)];
         self.family("num_requests_running", "gauge", "Sequences that are computed", |model| {
             one(model.stats.running as f64)
+        });
+        self.family("num_requests_waiting_by_reason", "gauge", "Requests in the queue", |model| {
+            let label = |reason: &str| format!(",reason=\"{reason}\"");
+            vec![(label("capacity"), model.stats.waiting as f64), (label("deferred"), 0.0)]
+        });
+        self.family("engine_sleep_state", "gauge", "1 for the state of the engine", |model| {
+            let is_loaded = model.stats.kv_pages_total > 0;
+            let label = |state: &str| format!(",sleep_state=\"{state}\"");
+            let value = |is_so| if is_so { 1.0 } else { 0.0 };
+            vec![
+                (label("awake"), value(is_loaded)),
+                (label("weights_offloaded"), 0.0),
+                (label("discard_all"), value(!is_loaded)),
+            ]
         });
         self.family("num_requests_waiting", "gauge", "Requests in the queue", |model| {
             one(model.stats.waiting as f64)

@@ -102,7 +102,9 @@ fn a_refusal_has_the_form_of_the_api() {
 fn health_and_the_document_need_no_key_and_metrics_if_asked() {
     let open = server(false);
     assert_eq!(open.get("/health").status, 200);
-    assert_eq!(open.get("/openapi.json").status, 200);
+    for path in ["/v1/health", "/ready", "/health/ready", "/openapi.json"] {
+        assert_eq!(open.get(path).status, 200, "{path}");
+    }
     assert_eq!(open.get("/metrics").status, 200);
     let closed = server(true);
     assert_eq!(closed.get("/health").status, 200);

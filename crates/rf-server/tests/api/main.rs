@@ -11,6 +11,7 @@ mod fixed;
 mod server;
 
 mod apis;
+mod clients;
 mod embeddings;
 mod errors;
 mod faults;
@@ -25,5 +26,6 @@ mod replay;
 mod rerank;
 mod responses;
 mod structured;
+mod tls;
 mod token_rules;
 mod tools;

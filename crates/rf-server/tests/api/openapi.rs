@@ -8,7 +8,15 @@ use serde_json::{Value, json};
 fn the_document_has_every_route() {
     let document = TestServer::start().get("/openapi.json").ok();
     assert_eq!(document["openapi"], "3.1.0");
-    let open = [("GET", "/"), ("GET", "/health"), ("GET", "/metrics"), ("GET", "/openapi.json")];
+    let open = [
+        ("GET", "/"),
+        ("GET", "/health"),
+        ("GET", "/health/ready"),
+        ("GET", "/metrics"),
+        ("GET", "/openapi.json"),
+        ("GET", "/ready"),
+        ("GET", "/v1/health"),
+    ];
     let known = ROUTES.iter().chain(&open).filter(|(_, path)| *path != "/v1/unknown");
     for (method, path) in known.clone() {
         let path = path.replace("/demo", "/{id}");

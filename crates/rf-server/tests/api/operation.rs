@@ -24,9 +24,11 @@ fn samples(text: &str) -> HashMap<String, f64> {
             let family = name.split('{').next().unwrap();
             let base =
                 ["_bucket", "_sum", "_count"].iter().find_map(|end| family.strip_suffix(end));
-            let is_histogram = base.is_some_and(|base| kinds.get(base) == Some(&"histogram"));
-            assert!(is_histogram || kinds.contains_key(family), "no type: {line}");
-            assert!(name.contains("model_name=\"demo\",engine=\"0\""), "{line}");
+            let base_kind = base.and_then(|base| kinds.get(base));
+            let has_parts = matches!(base_kind, Some(&"histogram" | &"summary"));
+            assert!(has_parts || kinds.contains_key(family), "no type: {line}");
+            let is_of_model = name.contains("model_name=\"demo\",engine=\"0\"");
+            assert!(is_of_model || name.starts_with("process_") || name.starts_with("http_"));
             let value = value.parse().unwrap();
             assert!(samples.insert(name.to_owned(), value).is_none(), "twice: {line}");
         }
@@ -54,6 +56,10 @@ fn metrics_count_what_happened() {
             ("generation_tokens_total", "", 30.0),
             ("request_success_total", ",finished_reason=\"length\"", 3.0),
             ("request_success_total", ",finished_reason=\"abort\"", 0.0),
+            ("request_success_total", ",finished_reason=\"error\"", 0.0),
+            ("request_max_num_generation_tokens_sum", "", 30.0),
+            ("num_requests_waiting_by_reason", ",reason=\"capacity\"", 0.0),
+            ("engine_sleep_state", ",sleep_state=\"awake\"", 1.0),
             ("num_requests_running", "", 0.0),
             ("num_requests_waiting", "", 0.0),
             ("kv_cache_usage_perc", "", 0.0),
@@ -80,6 +86,57 @@ fn metrics_count_what_happened() {
         ] {
             assert!((value(name, labels) - expected).abs() < 1e-9, "{prefix}:{name}{labels}");
         }
+    }
+}
+
+#[test]
+fn answers_are_counted_by_status_and_rejections_by_reason() {
+    let server = TestServer::start();
+    server.post("/v1/completions", &json!({ "prompt": "Once", "max_tokens": 2 })).ok();
+    let long = vec![1; 3000];
+    for (body, status) in [
+        (json!({ "prompt": long, "max_tokens": 2 }), 400),
+        (json!({ "prompt": "Once", "n": "x" }), 400),
+        (json!({ "prompt": "Once", "model": "other" }), 404),
+    ] {
+        assert_eq!(server.post("/v1/completions", &body).status, status);
+    }
+    server.get("/nowhere/secret");
+    let text = server.get("/metrics").text;
+    let samples = samples(&text);
+    let answers = |handler: &str, method: &str, status: u16| {
+        let labels = format!("handler=\"{handler}\",method=\"{method}\",status=\"{status}\"");
+        samples.get(&format!("http_requests_total{{{labels}}}")).copied().unwrap_or(0.0)
+    };
+    let expect = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{text}");
+    expect(answers("/v1/completions", "POST", 200), 1.0);
+    expect(answers("/v1/completions", "POST", 400), 2.0);
+    expect(answers("/v1/completions", "POST", 404), 1.0);
+    expect(answers("none", "GET", 404), 1.0);
+    assert!(!text.contains("secret"), "paths of clients are no labels");
+    for (reason, expected) in [("queue_full", 0.0), ("context_exceeded", 1.0)] {
+        let labels = format!("model_name=\"demo\",engine=\"0\",reason=\"{reason}\"");
+        expect(samples[&format!("vllm:admission_rejections_total{{{labels}}}")], expected);
+    }
+    if cfg!(target_os = "linux") {
+        for (name, least) in [
+            ("process_resident_memory_bytes", 1e6),
+            ("process_virtual_memory_bytes", 1e6),
+            ("process_cpu_seconds_total", 0.0),
+            ("process_start_time_seconds", 1.7e9),
+            ("process_open_fds", 3.0),
+            ("process_max_fds", 3.0),
+        ] {
+            assert!(samples[name] >= least, "{name} {}", samples[name]);
+        }
+    }
+}
+
+#[test]
+fn readiness_is_apart_from_liveness() {
+    let server = TestServer::start();
+    for path in ["/health", "/v1/health", "/ready", "/health/ready"] {
+        assert_eq!(server.get(path).ok()["status"], "ok", "{path}");
     }
 }
 

@@ -10,12 +10,13 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rf_server::{ModelEntry, Server, ServerOptions};
+use rf_server::{Control, ModelEntry, Server, ServerOptions};
 pub(crate) use rf_testing::demo_model as demo;
 use rocmforge::engine::sampling::SamplerConfig;
 use rocmforge::engine::scheduler::{Handle, SchedulerOptions, SchedulerStats};
 use rocmforge::engine::{Engine, EngineOptions, Model, Pooling};
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
 /// Loads a model file.
@@ -60,6 +61,7 @@ pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     /// `None` for a server whose models are loaded on demand.
     handle: Option<Handle>,
+    pub(crate) control: Control,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -96,14 +98,14 @@ impl TestServer {
 
     /// Runs a server.
     pub(crate) fn running(server: Server) -> Self {
-        let address = server.local_addr().unwrap();
+        let (address, control) = (server.local_addr().unwrap(), server.control());
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
             let stopped = async { drop(stopped.await) };
             runtime.block_on(server.run(stopped)).unwrap();
         });
-        Self { address, handle: None, stop: Some(stop), thread: Some(thread) }
+        Self { address, handle: None, control, stop: Some(stop), thread: Some(thread) }
     }
 
     /// Tells the server to stop, as a signal does.
@@ -139,12 +141,17 @@ impl TestServer {
 
     /// A socket on which a request has been sent, but nothing read.
     pub(crate) fn open(&self, path: &str, body: &Value) -> TcpStream {
+        self.open_with(path, "", body)
+    }
+
+    /// [`open`](Self::open) with further headers, each with its end of line.
+    pub(crate) fn open_with(&self, path: &str, headers: &str, body: &Value) -> TcpStream {
         let body = body.to_string();
         let mut stream = TcpStream::connect(self.address).unwrap();
         let length = body.len();
         write!(
             stream,
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
         )
         .unwrap();
         stream
@@ -216,20 +223,28 @@ pub(crate) fn send(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
         let host = address.to_string();
         let mut request = hyper::Request::builder().method(method).uri(path).header("host", host);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
-        let response = sender.send_request(request).await.unwrap();
-        let (head, body) = response.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        let text = String::from_utf8(body.to_vec()).unwrap();
-        Response { status: head.status.as_u16(), headers: head.headers, text }
+        exchange(stream, request.body(body.to_owned()).unwrap()).await
     })
+}
+
+/// Sends a request over a connection and reads the whole response.
+pub(crate) async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: hyper::Request<String>,
+) -> Response {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request = request.map(|body| Full::new(Bytes::from(body)));
+    let response = sender.send_request(request).await.unwrap();
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    Response { status: head.status.as_u16(), headers: head.headers, text }
 }
 
 /// Reads the rest of a socket, until the server closes it.

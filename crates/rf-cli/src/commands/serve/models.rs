@@ -76,6 +76,11 @@ impl ServedModelArgs {
         self.keep_alive.is_some_and(|keep_alive| keep_alive.duration().is_some())
     }
 
+    /// Returns true if a file has options of single models.
+    pub(super) fn has_config(&self) -> bool {
+        self.models_config.is_some()
+    }
+
     /// The options of single models, which have these names.
     pub(super) fn config(&self, names: Vec<String>) -> Result<ConfigFile> {
         ConfigFile::read(self.models_config.clone(), names)

@@ -6,59 +6,112 @@ use std::time::Instant;
 use rf_kv::PageCounts;
 
 use super::StepScheduler;
+use super::plan::by_group;
 use crate::engine::Engine;
 use crate::scheduler::event::{Event, Observer};
 use crate::scheduler::sequence::Sequence;
 use crate::scheduler::submission::Start;
+use crate::scheduler::waiting::{Order, Place};
+
+/// Sequences that wait for their prefix are passed over, but not more in one step: each costs a
+/// search in the prefix cache.
+const MAX_PASSED_OVER: usize = 16;
+
+/// What became of a waiting sequence.
+enum Admission {
+    /// It runs.
+    Started,
+    /// It waits for a running one to compute its prefix.
+    AwaitsPrefix(Box<Sequence>),
+    /// Pages were taken back from others, so that it may fit now.
+    Again,
+    /// It does not fit.
+    Blocked,
+}
 
 impl StepScheduler {
-    /// Starts waiting sequences in order while there is room, and plans their tokens.
+    /// Starts waiting sequences while there is room, and plans their tokens. In the order of
+    /// length, running prompts that are shorter come first.
     pub(super) fn admit(
         &mut self,
         engine: &mut Engine,
-        mut budget: usize,
+        budget: &mut usize,
+        order: Order,
         observer: &mut dyn Observer,
     ) {
-        while budget > 0 && self.running.len() < self.options.max_num_seqs && !self.is_blocked {
-            let Some(mut sequence) = self.waiting.pop_first() else { return };
-            let id = sequence.rank.request;
-            let Some(request) = self.requests.get(&id) else { continue };
-            let is_first = request.start.is_none();
-            let seeks_prefix = self.options.prefix_cache && request.use_prefix_cache;
-            let seeks_prefix = seeks_prefix && sequence.session.is_empty();
-            if seeks_prefix {
-                sequence.session = engine.session_with_prefix(&sequence.tokens);
-                // Every full page can be the end of a cached prefix, unless the model has recurrent
-                // states: those after its last token are kept in few places.
-                if !engine.is_recurrent() && self.is_computing_prefix(engine, &sequence) {
-                    sequence.release();
-                    return self.put_back(sequence);
-                }
+        let mut passed_over = Vec::new();
+        while *budget > 0 && !self.is_blocked && passed_over.len() < MAX_PASSED_OVER {
+            let most = self.options.max_seqs_per_request;
+            let Some(place) = self.waiting.next(order, &by_group(&self.running), most) else {
+                break;
+            };
+            if order == Order::Length && self.is_shorter_than(&place) {
+                break;
             }
-            // The others keep the pages for the tokens they have, and one each to grow.
-            let (page, step) = (engine.page_tokens(), self.options.max_batched_tokens);
-            let others: PageCounts = self.running.iter().map(|o| o.pages_needed(page, step)).sum();
-            let needed = sequence.pages_needed(0, step);
-            if !(others + needed).fits_in(engine.available_pages()) {
-                if seeks_prefix {
-                    sequence.release();
-                }
-                if self.waiting.release() {
-                    self.put_back(sequence);
-                    continue;
-                }
-                self.is_blocked = true;
-                if self.running.is_empty() {
-                    self.fail_for_pages(engine, id, needed);
-                }
-                return self.put_back(sequence);
+            let has_slot = self.running.len() < self.options.max_num_seqs;
+            if !has_slot && !self.make_way(&place, budget) {
+                break;
             }
-            budget -= sequence.plan(budget);
-            if is_first && self.start(&sequence, observer).is_break() {
-                self.cancel(id);
+            match self.admit_first(engine, &place, budget, observer) {
+                Admission::Started => self.waiting.pass_turn(place.group),
+                Admission::Again => {}
+                Admission::AwaitsPrefix(sequence) => passed_over.push(*sequence),
+                Admission::Blocked => break,
             }
-            self.insert(sequence);
         }
+        for sequence in passed_over {
+            self.waiting.insert(sequence);
+        }
+    }
+
+    /// Starts the first sequence of a group, if its pages are available.
+    fn admit_first(
+        &mut self,
+        engine: &mut Engine,
+        place: &Place,
+        budget: &mut usize,
+        observer: &mut dyn Observer,
+    ) -> Admission {
+        let Some(mut sequence) = self.waiting.take(place.group) else { return Admission::Again };
+        let id = sequence.rank.request;
+        // Without its request it is dropped.
+        let Some(request) = self.requests.get(&id) else { return Admission::Again };
+        let seeks_prefix = self.options.prefix_cache && request.use_prefix_cache;
+        let seeks_prefix = seeks_prefix && sequence.session.is_empty();
+        if seeks_prefix {
+            sequence.session = engine.session_with_prefix(&sequence.tokens);
+            // Every full page can be the end of a cached prefix, unless the model has recurrent
+            // states: those after its last token are kept in few places.
+            if !engine.is_recurrent() && self.is_computing_prefix(engine, &sequence) {
+                sequence.release();
+                return Admission::AwaitsPrefix(Box::new(sequence));
+            }
+        }
+        // The others keep the pages for the tokens they have, and one each to grow.
+        let (page, step) = (engine.page_tokens(), self.options.max_batched_tokens);
+        let others: PageCounts = self.running.iter().map(|o| o.pages_needed(page, step)).sum();
+        let needed = sequence.pages_needed(0, step);
+        if !(others + needed).fits_in(engine.available_pages()) {
+            if seeks_prefix {
+                sequence.release();
+            }
+            let has_made_way = self.waiting.release() || self.make_way(place, budget);
+            self.waiting.insert(sequence);
+            if has_made_way {
+                return Admission::Again;
+            }
+            self.is_blocked = true;
+            if self.running.is_empty() {
+                self.fail_for_pages(engine, id, needed);
+            }
+            return Admission::Blocked;
+        }
+        sequence.plan(budget);
+        if std::mem::take(&mut sequence.is_queued) && self.start(&sequence, observer).is_break() {
+            self.cancel(id);
+        }
+        self.insert(sequence);
+        Admission::Started
     }
 
     /// Returns true if a running sequence is about to compute the next page of `sequence`. It will
@@ -77,15 +130,6 @@ impl StepScheduler {
             };
             other.session.len() < end_tokens && other.tokens.starts_with(prefix) && publishes()
         })
-    }
-
-    /// Lets a sequence that could not start wait again.
-    fn put_back(&mut self, sequence: Sequence) {
-        let request = self.requests.get(&sequence.rank.request);
-        match request.and_then(|request| request.start) {
-            None => self.waiting.insert_queued(sequence),
-            Some(_) => self.waiting.insert_preempted(sequence),
-        }
     }
 
     /// Notes and reports the start of a request.

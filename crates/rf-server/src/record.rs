@@ -1,0 +1,211 @@
+//! What is known of a request while it is served: for its line in the log, the metrics, and the
+//! limits of its key.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::{Method, StatusCode};
+
+use crate::access::RequestId;
+use crate::error::{ApiError, Kind};
+use crate::generation::Usage;
+use crate::keys::{Client, RequestPermit, SequencePermit};
+use crate::metrics::HttpMetrics;
+
+tokio::task_local! {
+    /// The request that the task serves.
+    static CURRENT: Arc<Record>;
+}
+
+/// A request that is served. It ends when its response has been written, or its client is gone.
+#[derive(Debug)]
+pub(crate) struct Record {
+    id: RequestId,
+    method: Method,
+    path: String,
+    /// The path of its route; `None` if there is none.
+    route: Option<String>,
+    peer: Option<IpAddr>,
+    metrics: Arc<HttpMetrics>,
+    started: Instant,
+    client: OnceLock<Arc<Client>>,
+    model: OnceLock<String>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// `None` until the response begins.
+    status: Option<StatusCode>,
+    first_byte: Option<Duration>,
+    /// The kind of an error, of the response or in its stream.
+    error: Option<String>,
+    usage: Option<Usage>,
+    /// Its end gives the place to the next request of the key.
+    permit: Option<RequestPermit>,
+}
+
+/// The longest path in the log, in bytes.
+const MAX_PATH: usize = 200;
+/// The status in the log of a request whose client left before the response, as nginx has it.
+const CLIENT_GONE: StatusCode = match StatusCode::from_u16(499) {
+    Ok(status) => status,
+    Err(_) => StatusCode::BAD_REQUEST,
+};
+
+impl Record {
+    pub(crate) fn new(
+        id: RequestId,
+        method: Method,
+        path: &str,
+        route: Option<String>,
+        peer: Option<IpAddr>,
+        metrics: Arc<HttpMetrics>,
+    ) -> Self {
+        let path = if path.len() > MAX_PATH { "(a long path)" } else { path };
+        Self {
+            id,
+            method,
+            path: path.to_owned(),
+            route,
+            peer,
+            metrics,
+            started: Instant::now(),
+            client: OnceLock::new(),
+            model: OnceLock::new(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Runs a future that serves the request.
+    pub(crate) async fn serve<F: Future>(self: &Arc<Self>, future: F) -> F::Output {
+        CURRENT.scope(Arc::clone(self), future).await
+    }
+
+    /// The request that the task serves; `None` outside of one.
+    pub(crate) fn current() -> Option<Arc<Self>> {
+        CURRENT.try_with(Arc::clone).ok()
+    }
+
+    /// Notes whose key the request has. Those that compute something count as running.
+    pub(crate) fn set_client(&self, client: &Arc<Client>) -> Result<(), ApiError> {
+        // Set once per request.
+        drop(self.client.set(Arc::clone(client)));
+        if self.method == Method::POST {
+            self.state().permit = Some(client.begin()?);
+        }
+        Ok(())
+    }
+
+    /// The holder of the key, if the server has keys.
+    pub(crate) fn client(&self) -> Option<&Arc<Client>> {
+        self.client.get()
+    }
+
+    /// Notes the model, if its key may use it.
+    pub(crate) fn set_model(&self, names: &[String]) -> Result<(), ApiError> {
+        let id = names.first().map_or("", String::as_str);
+        if self.client().is_some_and(|client| !client.may_use(names)) {
+            let message = format!("this API key may not use the model `{id}`");
+            return Err(ApiError::new(Kind::Forbidden, message));
+        }
+        // A request has one model.
+        drop(self.model.set(id.to_owned()));
+        Ok(())
+    }
+
+    /// Begins the sequences of the request.
+    pub(crate) fn begin_sequences(
+        &self,
+        count: usize,
+        priority: i32,
+    ) -> Result<Option<SequencePermit>, ApiError> {
+        let Some(client) = self.client() else { return Ok(None) };
+        if priority != 0 && !client.sets_priority() {
+            let message = "this API key may not set a priority";
+            return Err(ApiError::new(Kind::Forbidden, message));
+        }
+        client.begin_sequences(count).map(Some)
+    }
+
+    /// Notes tokens that were computed.
+    pub(crate) fn spend(&self, usage: Usage) {
+        if let Some(client) = self.client() {
+            let computed = usage.prompt_tokens - usage.cached_tokens.min(usage.prompt_tokens);
+            client.spend(computed + usage.completion_tokens);
+        }
+        self.state().usage = Some(usage);
+    }
+
+    /// Notes tokens of a request that generates none, such as one for embeddings.
+    pub(crate) fn spend_prompt(prompt_tokens: usize) {
+        if let Some(record) = Self::current() {
+            let mut usage = Usage::default();
+            usage.prompt_tokens = prompt_tokens;
+            record.spend(usage);
+        }
+    }
+
+    /// Notes the beginning of the response.
+    pub(crate) fn respond(&self, status: StatusCode, error: Option<&ApiError>) {
+        let mut state = self.state();
+        state.status = Some(status);
+        state.first_byte = Some(self.started.elapsed());
+        // The message may quote the request, which is none of the log's business.
+        state.error = error.map(ApiError::summary);
+    }
+
+    /// Notes that a generation failed, or that its client left it. A stream has begun its response
+    /// by then.
+    pub(crate) fn fail(&self, kind: Option<Kind>) {
+        let mut state = self.state();
+        if state.error.is_none() {
+            state.error = Some(kind.map_or("client gone", Kind::openai_type).to_owned());
+            if let Some(kind) = kind {
+                state.status = Some(kind.status());
+            }
+        }
+    }
+
+    /// Writes the line of the log.
+    fn end(&self) {
+        let mut state = self.state();
+        state.permit = None;
+        let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+        let status = state.status.unwrap_or(CLIENT_GONE);
+        let usage = state.usage;
+        let elapsed = self.started.elapsed();
+        self.metrics.count(&self.method, self.route.as_deref(), status, elapsed);
+        tracing::info!(
+            request_id = self.id.as_str(),
+            client = self.client().map(|client| client.name()),
+            peer = self.peer.map(tracing::field::display),
+            method = %self.method,
+            path = self.path,
+            model = self.model.get(),
+            status = status.as_u16(),
+            first_byte_ms = state.first_byte.map(ms),
+            ms = ms(elapsed),
+            prompt_tokens = usage.map(|usage| usage.prompt_tokens),
+            cached_tokens = usage.map(|usage| usage.cached_tokens),
+            completion_tokens = usage.map(|usage| usage.completion_tokens),
+            error = state.error,
+            "request"
+        );
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the record of a request when it is dropped.
+#[derive(Debug)]
+pub(crate) struct RecordGuard(pub(crate) Arc<Record>);
+
+impl Drop for RecordGuard {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}

@@ -1,0 +1,131 @@
+//! Keys with limits: what each client may do.
+
+use std::io::Read;
+
+use crate::server::{Response, Setup, TestServer};
+use rf_server::ApiKeys;
+use rocmforge::engine::EngineOptions;
+use serde_json::{Value, json};
+
+const KEYS: &str = r#"
+[[key]]
+name = "free"
+key = "sk-free"
+priority = true
+
+[[key]]
+name = "small"
+key = "sk-small"
+max_requests = 1
+max_sequences = 4
+
+[[key]]
+name = "poor"
+key = "sk-poor"
+tokens_per_minute = 20
+
+[[key]]
+name = "embeds"
+key = "sk-embeds"
+models = ["embedder"]
+
+[[key]]
+name = "old"
+key = "sk-old"
+expires = 2020-01-01T00:00:00Z
+"#;
+
+fn start() -> TestServer {
+    let engine = EngineOptions {
+        context_tokens: Some(16384),
+        kv_tokens: Some(65536),
+        ..EngineOptions::default()
+    };
+    let mut setup = Setup { embedder: true, engine, ..Setup::default() };
+    setup.server.keys = ApiKeys::from_toml(KEYS).unwrap();
+    TestServer::with(setup)
+}
+
+fn post(server: &TestServer, key: &str, path: &str, body: &Value) -> Response {
+    server.send("POST", path, &[("x-api-key", key)], &body.to_string())
+}
+
+fn complete(server: &TestServer, key: &str, more: Value) -> Response {
+    let mut body = json!({ "prompt": "Once upon a time", "max_tokens": 4, "ignore_eos": true });
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    post(server, key, "/v1/completions", &body)
+}
+
+#[test]
+fn a_key_has_its_own_rights() {
+    let server = start();
+    let status = |key, more| complete(&server, key, more).status;
+    assert_eq!(status("sk-old", json!({})), 401);
+    // A priority.
+    assert_eq!(status("sk-free", json!({ "priority": 3 })), 200);
+    assert_eq!(status("sk-small", json!({ "priority": 3 })), 403);
+    assert_eq!(status("sk-small", json!({ "priority": 0 })), 200);
+    // Models.
+    assert_eq!(status("sk-embeds", json!({})), 403);
+    let input = json!({ "input": "x", "model": "embedder" });
+    assert_eq!(post(&server, "sk-embeds", "/v1/embeddings", &input).status, 200);
+    let chat = json!({ "model": "demo", "messages": [{ "role": "user", "content": "x" }] });
+    for path in ["/v1/chat/completions", "/api/chat", "/v1/messages/count_tokens"] {
+        let refused = post(&server, "sk-embeds", path, &chat);
+        assert_eq!(refused.status, 403, "{path}: {}", refused.text);
+        assert!(refused.text.contains("may not use the model"), "{}", refused.text);
+    }
+    // Sequences.
+    assert_eq!(status("sk-small", json!({ "n": 4 })), 200);
+    assert_eq!(status("sk-small", json!({ "n": 5 })), 400);
+    assert_eq!(status("sk-small", json!({ "n": 2, "prompt": ["a", "b", "c"] })), 400);
+    let metrics = server.get("/metrics").text;
+    let rejected = r#"rocmforge:admission_rejections_total{model_name="demo",engine="0",reason="key_limit"} 3"#;
+    assert!(metrics.contains(rejected), "{metrics}");
+}
+
+#[test]
+fn tokens_per_minute_are_counted() {
+    let server = start();
+    // 4 tokens of the prompt, and the prefix cache does not save a page.
+    complete(&server, "sk-poor", json!({ "max_tokens": 40 })).ok();
+    let refused = complete(&server, "sk-poor", json!({}));
+    assert_eq!(refused.status, 429, "{}", refused.text);
+    let wait: u64 = refused.header("retry-after").parse().unwrap();
+    // 44 of 20 tokens are spent, and one is needed.
+    assert!((60..=75).contains(&wait), "{wait}");
+    complete(&server, "sk-free", json!({})).ok();
+}
+
+#[test]
+fn requests_of_a_key_run_one_at_a_time_if_it_says_so() {
+    let server = start();
+    let body =
+        json!({ "prompt": "Once", "max_tokens": 100_000, "ignore_eos": true, "stream": true });
+    let mut stream = server.open_with("/v1/completions", "x-api-key: sk-small\r\n", &body);
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    let refused = complete(&server, "sk-small", json!({}));
+    assert_eq!((refused.status, refused.header("retry-after")), (429, "1"), "{}", refused.text);
+    // Questions that cost nothing are not counted.
+    assert_eq!(server.send("GET", "/v1/models", &[("x-api-key", "sk-small")], "").status, 200);
+    complete(&server, "sk-free", json!({})).ok();
+    drop(stream);
+    server.wait_for("it is gone", |stats| stats.running == 0);
+    let started = std::time::Instant::now();
+    while complete(&server, "sk-small", json!({})).status != 200 {
+        assert!(started.elapsed() < std::time::Duration::from_mins(1));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn keys_change_while_the_server_runs() {
+    let server = start();
+    let status = |key| complete(&server, key, json!({})).status;
+    assert_eq!((status("sk-free"), status("sk-new")), (200, 401));
+    let keys = ApiKeys::from_toml(&KEYS.replace("sk-free", "sk-new")).unwrap();
+    server.control.set_keys(keys);
+    assert_eq!((status("sk-free"), status("sk-new")), (401, 200));
+}
