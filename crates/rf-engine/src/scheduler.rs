@@ -40,15 +40,15 @@
 //!
 //! # When pages run out
 //!
-//! Waiting sequences start while their tokens fit and every running sequence keeps a page to grow. Admission counts the pages of both groups: those of the whole sequence, and those that
-//! its window spans with one step.
+//! Waiting sequences start while their tokens fit and every running sequence keeps a page to grow.
+//! Admission counts the pages of both groups: those of the whole sequence, and those that its window
+//! spans with one step.
 //!
 //! If pages run out nevertheless, a running sequence is *preempted*: it loses its KV pages, and
-//! keeps its tokens, sampler, decoder and constraint. It is one of the lowest priority, of the group
-//! with the most sequences, the last one. Resuming it is a prefill over its own
-//! tokens. A choice that starts late resumes the same way. The first sequence always advances,
-//! because a prompt that cannot fit alone is refused, and `max_tokens` is clamped unless the
-//! context shifts.
+//! keeps its tokens, sampler, decoder and constraint. It is the last one of the group with the most
+//! sequences, among those of the lowest priority. Resuming it is a prefill over its own tokens. A
+//! choice that starts late resumes the same way. The first sequence always advances, because a
+//! prompt that cannot fit alone is refused, and `max_tokens` is clamped unless the context shifts.
 //!
 //! A request may bring a [`Session`](crate::Session). Its common prefix with the prompt is not
 //! computed again, and the last event returns it. If such a request waits, the pages of its session

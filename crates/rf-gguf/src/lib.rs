@@ -37,6 +37,10 @@
 //! let norm = model.required_tensor("output_norm.weight")?;
 //! assert_eq!((norm.shape(), norm.dtype()?), (&[4][..], DType::F32));
 //! assert_eq!(model.data(norm).len(), 16);
+//!
+//! let mut values = vec![0.0; 4];
+//! rf_quant::dequantize(norm.dtype()?, &model.data(norm), &mut values)?;
+//! assert_eq!(values, [0.0; 4]);
 //! # Ok(())
 //! # }
 //! ```

@@ -350,9 +350,7 @@ impl Executor for HybridExecutor {
     }
 
     fn telemetry(&mut self) -> Option<&mut dyn Telemetry> {
-        if self.parts().next().is_none() {
-            return None;
-        }
+        self.parts().next()?;
         Some(self)
     }
 }

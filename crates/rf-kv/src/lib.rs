@@ -56,7 +56,8 @@
 //! pool.release(second);
 //! let again = pool.match_prefix(&prompt);
 //! assert_eq!(again.len_tokens(), 16);
-//! # pool.release(again);
+//! assert_eq!(pool.stats(Full).used_pages, 1);
+//! pool.release(again); // dropping a table that holds pages would leak them
 //! # Ok::<(), rf_kv::OutOfPages>(())
 //! ```
 

@@ -1,8 +1,8 @@
 //! The oracle of backends: what each op computes, and the check of a backend against it.
 //!
 //! [`ReferenceBackend`] defines every op of [`rf_graph`] with scalar code and f64 sums, by the
-//! formulas in [`mod@reference`]. [`case`] is the only table of small programs: [`conformance`] checks
-//! backends with it, benchmarks and `rf-cli selftest` time it.
+//! formulas in [`mod@reference`]. [`case`] is the only table of small programs: [`conformance`]
+//! checks backends with it, benchmarks and `rf-cli selftest` time it.
 //!
 //! Start reading at [`case`]. The crate depends on rf-graph. The tests of all backends use it, and
 //! the parts of rf-kernels and rf-device that check and tune a user's card.

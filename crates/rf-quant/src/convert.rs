@@ -5,9 +5,9 @@ use crate::{DType, Error, float, for_each_format};
 
 /// Expands blocks to floats.
 ///
-/// Shapes: `bytes` [`dtype.row_bytes(n)`], `out` \[n\], `n` a multiple of the block. Rows follow each
-/// other without gaps and are whole blocks, so a whole tensor is converted like one row. Every byte
-/// pattern is valid: infinite and NaN scales give infinite and NaN values.
+/// Shapes: `bytes` [`dtype.row_bytes(n)`], `out` \[n\], `n` a multiple of the block. Rows follow
+/// each other without gaps and are whole blocks, so a whole tensor is converted like one row. Every
+/// byte pattern is valid: infinite and NaN scales give infinite and NaN values.
 ///
 /// # Errors
 ///

@@ -14,13 +14,13 @@ use serde::Serialize;
 
 use self::input::MessagesFields;
 use self::output::{MessageJson, Stop, stop_reason};
-use crate::access::{RequestId, unique};
 use crate::answer::Answers;
 use crate::body::Fields;
 use crate::error::ApiError;
 use crate::fields::TextOr;
 use crate::generation::{Generation, Job};
 use crate::prompt::rendered;
+use crate::request_id::{RequestId, unique};
 use crate::sampling::SamplingFields;
 use crate::state::App;
 use crate::stream::{Framing, response};

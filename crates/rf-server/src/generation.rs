@@ -10,12 +10,12 @@ use rocmforge::grammar::Constraint;
 use rocmforge::messages::{ChatPrompt, Delta, Prompt};
 use rocmforge::{Error, Observer};
 
-use crate::access::RequestId;
 use crate::error::{ApiError, Kind};
 use crate::grammar::{Structure, compiling};
 use crate::keys::SequencePermit;
 use crate::metrics::{Rejection, RequestMeter};
 use crate::record::Record;
+use crate::request_id::RequestId;
 use crate::sampling::Params;
 use crate::state::ServedModel;
 

@@ -2,25 +2,19 @@
 
 mod client;
 mod file;
+mod key;
 
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 pub(crate) use self::client::{Client, RequestPermit, SequencePermit};
 pub use self::file::KeyFileError;
+use self::key::{Key, digest};
 
 /// Keys that open the server; without any, it is open to everyone.
 #[derive(Clone, Default)]
 pub struct ApiKeys(Vec<Key>);
-
-#[derive(Clone)]
-struct Key {
-    /// The SHA-256 of the key, so that comparing takes the same time for all of them.
-    digest: [u8; 32],
-    client: Arc<Client>,
-}
 
 impl ApiKeys {
     /// Keys without limits, named by their number. Empty ones are left out.
@@ -40,7 +34,7 @@ impl ApiKeys {
     /// If the text is not such a file, with the line and column. The error has no text of the file
     /// but the names of fields.
     pub fn from_toml(text: &str) -> Result<Self, KeyFileError> {
-        file::parse(text)
+        file::parse(text).map(Self)
     }
 
     /// Adds the keys of `others`.
@@ -77,10 +71,6 @@ impl ApiKeys {
             }
         }
     }
-}
-
-fn digest(key: &[u8]) -> [u8; 32] {
-    Sha256::digest(key).into()
 }
 
 /// Keys are not for logs.

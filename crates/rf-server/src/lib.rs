@@ -1,11 +1,12 @@
 //! Serves language models over HTTP: the APIs of `OpenAI`, Anthropic, Ollama and llama.cpp.
 //!
-//! [`Server`] listens on its own socket. [`routes`] gives the same routes to an application of axum.
+//! [`Server`] listens on its own socket. [`routes`] gives the same routes to an application of
+//! axum.
 //!
 //! The only crate that knows HTTP or the JSON types of an API. It tokenizes prompts, passes them to
 //! their [model](rocmforge::Model), and turns its updates into responses. It is above rocmforge in
-//! the layering, and knows neither files nor devices. Its source starts at `router` (the routes) and
-//! `generation` (the path of every request that generates); each API is one file.
+//! the layering, and knows neither files nor devices. Its source starts at `router` (the routes)
+//! and `generation` (the path of every request that generates); each API is one file.
 //!
 //! Invariants:
 //!
@@ -63,6 +64,7 @@ mod path;
 mod prompt;
 mod record;
 mod reload;
+mod request_id;
 mod rerank;
 mod router;
 mod sampling;

@@ -18,7 +18,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::line::{Form, Line, LineToken, Totals, line};
-use crate::access::RequestId;
 use crate::answer::Answers;
 use crate::api::is_cut_off;
 use crate::api::logprobs::{WithAlternatives, with_alternatives};
@@ -30,6 +29,7 @@ use crate::grammar::Structure;
 use crate::infill;
 use crate::keep_alive::KeepAlive;
 use crate::prompt::{beside, chat_prompt, check_length, rendered, tools};
+use crate::request_id::RequestId;
 use crate::sampling::{Params, SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel};
 use crate::stream::{self, Encoder, Frames, Framing};

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode};
+use rocmforge::Usage;
 
-use crate::access::RequestId;
 use crate::error::{ApiError, Kind};
-use crate::generation::Usage;
 use crate::keys::{Client, RequestPermit, SequencePermit};
 use crate::metrics::HttpMetrics;
+use crate::request_id::RequestId;
 
 tokio::task_local! {
     /// The request that the task serves.

@@ -11,7 +11,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::access::unique;
 use crate::api::embeddings::MAX_TEXTS;
 use crate::body::Fields;
 use crate::error::{ApiError, Kind, check_count};
@@ -19,6 +18,7 @@ use crate::fields::TextOr;
 use crate::keep_alive::KeepAlive;
 use crate::prompt::{beside, check_length};
 use crate::record::Record;
+use crate::request_id::unique;
 use crate::state::{App, ServedEmbedder, now};
 
 /// The query and the documents, which llama.cpp's older clients call texts.

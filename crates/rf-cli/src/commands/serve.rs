@@ -100,8 +100,8 @@ struct SchedulingArgs {
     /// Run at most N sequences at a time
     #[arg(long, visible_alias = "parallel", value_name = "N", default_value_t = SchedulerOptions::default().max_num_seqs)]
     max_num_seqs: usize,
-    /// Run at most N sequences of one request at a time, of all its prompts and choices [default: as
-    /// many as --max-num-seqs]
+    /// Run at most N sequences of one request at a time, of all its prompts and choices
+    /// [default: as many as --max-num-seqs]
     #[arg(long, value_name = "N")]
     max_seqs_per_request: Option<usize>,
     /// Compute at most N tokens per step. The batch size (-b, -ub) also limits a step

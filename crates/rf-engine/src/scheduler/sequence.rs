@@ -1,6 +1,7 @@
 //! Sequences: the choices of requests that are served.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -321,4 +322,13 @@ impl Sequence {
         }
         timings
     }
+}
+
+/// The number of running sequences of each group.
+pub(crate) fn by_group(running: &[Sequence]) -> HashMap<GroupId, usize> {
+    let mut counts = HashMap::new();
+    for sequence in running {
+        *counts.entry(sequence.group).or_default() += 1;
+    }
+    counts
 }

@@ -15,7 +15,7 @@ use crate::scheduler::drafter::Drafter;
 use crate::scheduler::event::{Event, Observer};
 use crate::scheduler::options::SchedulerOptions;
 use crate::scheduler::request::{Request, RequestId};
-use crate::scheduler::sequence::Sequence;
+use crate::scheduler::sequence::{Sequence, by_group};
 use crate::scheduler::stats::SchedulerStats;
 use crate::scheduler::step::{self, Chooser, Computed};
 use crate::scheduler::submission::{ActiveRequest, End, Limits, Submission};
@@ -314,7 +314,7 @@ impl StepScheduler {
     ) {
         let tokenizer = self.limits.model.tokenizer();
         let mut chooser = Chooser::new(tokenizer, &mut self.masked, observer);
-        let mut counts = plan::by_group(&self.running);
+        let mut counts = by_group(&self.running);
         let mut forks = Vec::new();
         for mut row in std::mem::take(&mut computed.rows) {
             let sequence = &mut self.running[row.sequence];

@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::value::Datetime;
 
 use super::client::{Client, Limits};
-use super::{ApiKeys, Key, digest};
+use super::key::{Key, digest};
 
 /// Why a file of keys cannot be used. It has no text of the file but names of fields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +62,7 @@ const NAMES: [&str; 9] = [
 type Problem = (Range<usize>, &'static str);
 
 /// Reads the keys of a file, at least one.
-pub(super) fn parse(text: &str) -> Result<ApiKeys, KeyFileError> {
+pub(super) fn parse(text: &str) -> Result<Vec<Key>, KeyFileError> {
     let failure = |(span, message): Problem| KeyFileError::new(text, span.start, message);
     let file: KeyFile = toml::from_str(text).map_err(|error| {
         KeyFileError::new(
@@ -88,7 +88,7 @@ pub(super) fn parse(text: &str) -> Result<ApiKeys, KeyFileError> {
     if keys.is_empty() {
         return Err(failure((0..0, "the file has no key: write a table [[key]] for each")));
     }
-    Ok(ApiKeys(keys))
+    Ok(keys)
 }
 
 impl Entry {
@@ -192,6 +192,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::keys::ApiKeys;
 
     const ALICE: &str = r#"
 # The key is "secret".
@@ -210,7 +211,7 @@ key = "sk-bob"
 
     #[test]
     fn keys_have_names_and_limits() {
-        let keys = parse(ALICE).unwrap();
+        let keys = ApiKeys::from_toml(ALICE).unwrap();
         let alice = keys.client(b"secret").unwrap();
         assert_eq!(alice.name(), "alice");
         assert!(alice.sets_priority());
@@ -244,7 +245,7 @@ key = "sk-bob"
             (entry("key = \"sk-x\"") + &entry("key = \"sk-y\""), 5, 8, "this name"),
             ("[[key]]\nname = \"é\nkey".to_owned(), 3, 4, "expected `=`"),
         ] {
-            let error = parse(&text).unwrap_err();
+            let error = ApiKeys::from_toml(&text).unwrap_err();
             assert_eq!((error.line, error.column), (line, column), "{text}: {error}");
             let shown = error.to_string();
             assert!(shown.contains(message), "{text}: {shown}");

@@ -10,7 +10,6 @@ use rocmforge::messages::Delta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::access::RequestId;
 use crate::answer::Answers;
 use crate::api::is_cut_off;
 use crate::api::logprobs::{ScoredToken, WithAlternatives, with_alternatives};
@@ -22,6 +21,7 @@ use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
 use crate::grammar::GrammarFields;
 use crate::infill::{self, ExtraFile};
 use crate::prompt::{beside, check_texts};
+use crate::request_id::RequestId;
 use crate::sampling::{Params, SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel};
 use crate::stream::{self, Encoder, Frames, Framing};

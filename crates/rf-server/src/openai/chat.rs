@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use super::responses::InputTokens;
 use super::{Completion, StreamOptions, UsageJson, fail, finish_reason, includes_usage};
-use crate::access::{RequestId, unique};
 use crate::answer::{Answers, Choice};
 use crate::api::FINGERPRINT;
 use crate::api::conversation::ConversationFields;
@@ -22,6 +21,7 @@ use crate::error::ApiError;
 use crate::generation::{Generation, Job, TokenLogprob, Update};
 use crate::grammar::GrammarFields;
 use crate::prompt::rendered;
+use crate::request_id::{RequestId, unique};
 use crate::sampling::{SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel, now};
 use crate::stream::{self, Encoder, Frames, Framing};

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Completion, StreamOptions, UsageJson, fail, finish_reason, includes_usage};
-use crate::access::{RequestId, unique};
 use crate::answer::Answers;
 use crate::api::FINGERPRINT;
 use crate::api::logprobs::{finite, piece};
@@ -26,6 +25,7 @@ use crate::generation::{Generation, Job, PromptLogprobs, TokenLogprob, Update};
 use crate::grammar::GrammarFields;
 use crate::infill;
 use crate::prompt::{beside, check_texts};
+use crate::request_id::{RequestId, unique};
 use crate::sampling::{SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel, now};
 use crate::stream::{self, Encoder, Frames, Framing};

@@ -16,8 +16,8 @@ pub(super) struct AccessArgs {
     /// Require this key of clients (repeatable)
     #[arg(long, value_name = "KEY", env = "ROCFORGE_API_KEY", hide_env_values = true)]
     api_key: Vec<String>,
-    /// Require one of the keys in FILE: one per line, or in TOML with a name and limits each. SIGHUP
-    /// reads it again
+    /// Require one of the keys in FILE: one per line, or in TOML with a name and limits each.
+    /// SIGHUP reads it again
     #[arg(long, visible_alias = "api-keys-file", value_name = "FILE")]
     api_key_file: Option<PathBuf>,
     /// Require a key for /metrics, too

@@ -6,10 +6,9 @@ use std::time::Instant;
 use rf_kv::PageCounts;
 
 use super::StepScheduler;
-use super::plan::by_group;
 use crate::engine::Engine;
 use crate::scheduler::event::{Event, Observer};
-use crate::scheduler::sequence::Sequence;
+use crate::scheduler::sequence::{Sequence, by_group};
 use crate::scheduler::submission::Start;
 use crate::scheduler::waiting::{Order, Place};
 

@@ -1,7 +1,5 @@
 //! The tokens of the next step, and the sequences that lose their pages to others.
 
-use std::collections::HashMap;
-
 use rf_kv::{OutOfPages, PageCounts};
 
 use super::StepScheduler;
@@ -9,8 +7,8 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::scheduler::drafter::Room;
 use crate::scheduler::event::Observer;
-use crate::scheduler::request::{GroupId, RequestId};
-use crate::scheduler::sequence::Sequence;
+use crate::scheduler::request::RequestId;
+use crate::scheduler::sequence::{Sequence, by_group};
 use crate::scheduler::submission::End;
 use crate::scheduler::waiting::{Order, Place};
 use crate::speculation::Speculation;
@@ -167,13 +165,4 @@ impl StepScheduler {
             self.end(id, End::Failed(Error::from(error).into()));
         }
     }
-}
-
-/// The number of running sequences of each group.
-pub(super) fn by_group(running: &[Sequence]) -> HashMap<GroupId, usize> {
-    let mut counts = HashMap::new();
-    for sequence in running {
-        *counts.entry(sequence.group).or_default() += 1;
-    }
-    counts
 }

@@ -11,10 +11,10 @@ use super::input::push;
 use super::items::Item;
 use super::store::{Owner, StoredItem, StoredResponse};
 use super::tools::OfferedTools;
-use crate::access::unique;
 use crate::api::{NoFields, NoItems, is_cut_off};
 use crate::error::ApiError;
 use crate::generation::Usage;
+use crate::request_id::unique;
 use crate::state::{App, ServedModel, now};
 
 /// A response in one of its states.

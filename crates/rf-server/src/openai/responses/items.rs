@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::tools::{Called, OfferedTools, text_argument};
-use crate::access::unique;
 use crate::api::{NoItems, conversation};
+use crate::request_id::unique;
 
 /// A part of an answer.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

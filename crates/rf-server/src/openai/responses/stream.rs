@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::head::{Head, ResponseJson};
 use super::items::{ContentPart, Item};
 use super::tools::Called;
-use crate::access::unique;
 use crate::api::{NoItems, is_cut_off};
 use crate::generation::{Update, Usage};
+use crate::request_id::unique;
 use crate::stream::{Encoder, Frames};
 
 /// The stream of a response: items one after the other, each added, filled and done.
