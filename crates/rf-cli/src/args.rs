@@ -432,7 +432,7 @@ fn template_source(given: &str) -> Result<String> {
     }
     let names: Vec<_> = ChatTemplate::builtin_names().collect();
     Err(bad_input!(
-        "--chat-template {} names neither a file nor a built-in template: the templates are {}",
+        "the chat template {} is neither a file nor built in: the built-in templates are {}",
         terminal::shown(given),
         names.join(", ")
     ))

@@ -60,7 +60,7 @@ fn every_command_takes_a_cached_model() {
         str![[r#"
 $ rf-cli rerank -hf owner/stories-GGUF:Q8_0 query document
 warning: using the cached owner/stories-GGUF:Q8_0: cannot reach http://127.0.0.1:1 for 'owner/stories-GGUF': [..]: check the network, the proxy and HF_ENDPOINT
-error: the model is no reranker (its pooling is not rank): give one that is, or compare embeddings of `rf-cli embed`
+error: the model is not a reranker (its pooling is not rank): give a reranker, or compare embeddings of `rf-cli embed`
 ? 2
 
 "#]]

@@ -207,10 +207,10 @@ $ rf-cli quantize --allow-requantize in.gguf out.gguf IQ2_XS
 error: tensor 'blk.0.attn_k.weight' cannot become IQ2_XS without an importance matrix: make one of this model with 'rf-cli imatrix' and give it with --imatrix
 ? 2
 $ rf-cli quantize --imatrix short.txt in.gguf out.gguf Q4_K_M
-error: 'short.txt' is no importance matrix: it is no GGUF file, and as a file of the older form it ends within an entry
+error: 'short.txt' is not an importance matrix: it is no GGUF file, and as a file of the older form it ends within an entry
 ? 2
 $ rf-cli quantize --imatrix in.gguf in.gguf out.gguf Q4_K_M
-error: 'in.gguf' is no importance matrix: it has no tensor whose name ends in '.in_sum2'
+error: 'in.gguf' is not an importance matrix: it has no tensor whose name ends in '.in_sum2'
 ? 2
 $ rf-cli imatrix -f short.txt -c 32
 error: 4 tokens give no chunk of 32: give a longer text, a smaller -c, or more --chunks

@@ -67,10 +67,10 @@ fn a_malformed_template_blocks_chats_only() {
         printed,
         str![[r#"
 $ rf-cli run -m m.gguf hi
-error: the chat template is malformed: line 1: expected a value, found `%}`: give --raw to continue the text without it, or --chat-template chatml or another one in its place
+error: the chat template is malformed: line 1: expected a value, found `%}`: give --raw to continue the text without a template, or another template with --chat-template, such as chatml
 ? 2
 $ rf-cli run -m m.gguf hi
-error: key 'tokenizer.chat_template' holds u32, not a string: give --raw to continue the text without it, or --chat-template chatml or another one in its place
+error: key 'tokenizer.chat_template' holds u32, not a string: give --raw to continue the text without a template, or another template with --chat-template, such as chatml
 ? 2
 
 "#]]
@@ -226,7 +226,7 @@ error: invalid value 'row' for '--split-mode <MODE>': layers are not divided bet
 For more information, try '--help'.
 ? 2
 $ rf-cli quantize --prune-layers 1 a b q4_0
-error: --prune-layers is not supported: pruning does not exist here: leave it out
+error: --prune-layers is not supported: leave it out: layers cannot be pruned
 ? 2
 $ rf-cli quantize -t 100000 a b q4_0
 error: 100000 threads are not supported: give at most 1024
@@ -262,7 +262,7 @@ $ rf-cli run -n 1 --trace no/such/t.json hi
 error: the folder of 'no/such/t.json' does not exist: create it, or check the path
 ? 2
 $ rf-cli quantize in.gguf - q8_0
-error: the output must be a file, because its parts are placed
+error: the output cannot be a stream, because it is not written in order: give a file
 ? 2
 
 "#]]

@@ -259,7 +259,11 @@ mod tests {
             ("[models.a]\n  context = 0\n", "line 2, column 13", "at least one token"),
             ("[models.a]\ncontexts = 1\n", "line 2, column 1", "unknown field"),
             ("[models.c]\n", "line 1, column 1", "no model has the name \"c\": known are a, b"),
-            ("[models.b]\ntemplate = \"no such\"\n", "line 2, column 12", "known are"),
+            (
+                "[models.b]\ntemplate = \"no such\"\n",
+                "line 2, column 12",
+                "neither a file nor built in",
+            ),
             ("[models.b]\ndrafts = \"draft\"\n", "line 2, column 10", "auto, off, ngram or mtp"),
             ("[models.b.sampling]\ntop_p = 7.0\n", "line 1, column 1", "top_p"),
             ("[models.b]\nkeep-alive = \"x\"\n", "line 2, column 14", "expected a duration"),
