@@ -92,7 +92,7 @@ fn templates_and_their_variables_can_be_given() {
     assert_ne!(ids(&["--chat-template", "llama3", "hi"]), ids(&["hi"]));
     let finished = finish(folder.path(), &["run", "--chat-template", "no\x1bne", "hi"]);
     assert_eq!(finished.code, Some(2));
-    let expected = "error: --chat-template no\\u{1b}ne names neither a file nor a built-in template: the templates are chatml, ";
+    let expected = "error: the chat template no\\u{1b}ne is neither a file nor built in: the built-in templates are chatml, ";
     assert!(finished.stderr.starts_with(expected), "{}", finished.stderr);
     let finished = finish(folder.path(), &["run", "--chat-template-kwargs", "[1]", "hi"]);
     assert!(finished.stderr.starts_with("error: --chat-template-kwargs is not a JSON object"));

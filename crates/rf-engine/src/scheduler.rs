@@ -41,8 +41,8 @@
 //! # When pages run out
 //!
 //! Waiting sequences start while their tokens fit and every running sequence keeps a page to grow.
-//! Admission counts the pages of both groups: those of the whole sequence, and those that its window
-//! spans with one step.
+//! Admission counts the pages of both groups: those of the whole sequence, and those that its
+//! window spans with one step.
 //!
 //! If pages run out nevertheless, a running sequence is *preempted*: it loses its KV pages, and
 //! keeps its tokens, sampler, decoder and constraint. It is the last one of the group with the most
