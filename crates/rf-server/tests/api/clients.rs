@@ -50,7 +50,7 @@ fn post(server: &TestServer, key: &str, path: &str, body: &Value) -> Response {
     server.send("POST", path, &[("x-api-key", key)], &body.to_string())
 }
 
-fn complete(server: &TestServer, key: &str, more: Value) -> Response {
+fn complete(server: &TestServer, key: &str, more: &Value) -> Response {
     let mut body = json!({ "prompt": "Once upon a time", "max_tokens": 4, "ignore_eos": true });
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     post(server, key, "/v1/completions", &body)
@@ -59,7 +59,7 @@ fn complete(server: &TestServer, key: &str, more: Value) -> Response {
 #[test]
 fn a_key_has_its_own_rights() {
     let server = start();
-    let status = |key, more| complete(&server, key, more).status;
+    let status = |key, more: Value| complete(&server, key, &more).status;
     assert_eq!(status("sk-old", json!({})), 401);
     // A priority.
     assert_eq!(status("sk-free", json!({ "priority": 3 })), 200);
@@ -88,13 +88,13 @@ fn a_key_has_its_own_rights() {
 fn tokens_per_minute_are_counted() {
     let server = start();
     // 4 tokens of the prompt, and the prefix cache does not save a page.
-    complete(&server, "sk-poor", json!({ "max_tokens": 40 })).ok();
-    let refused = complete(&server, "sk-poor", json!({}));
+    complete(&server, "sk-poor", &json!({ "max_tokens": 40 })).ok();
+    let refused = complete(&server, "sk-poor", &json!({}));
     assert_eq!(refused.status, 429, "{}", refused.text);
     let wait: u64 = refused.header("retry-after").parse().unwrap();
     // 44 of 20 tokens are spent, and one is needed.
     assert!((60..=75).contains(&wait), "{wait}");
-    complete(&server, "sk-free", json!({})).ok();
+    complete(&server, "sk-free", &json!({})).ok();
 }
 
 #[test]
@@ -106,15 +106,15 @@ fn requests_of_a_key_run_one_at_a_time_if_it_says_so() {
     let mut first = [0; 12];
     stream.read_exact(&mut first).unwrap();
     assert_eq!(&first, b"HTTP/1.1 200");
-    let refused = complete(&server, "sk-small", json!({}));
+    let refused = complete(&server, "sk-small", &json!({}));
     assert_eq!((refused.status, refused.header("retry-after")), (429, "1"), "{}", refused.text);
     // Questions that cost nothing are not counted.
     assert_eq!(server.send("GET", "/v1/models", &[("x-api-key", "sk-small")], "").status, 200);
-    complete(&server, "sk-free", json!({})).ok();
+    complete(&server, "sk-free", &json!({})).ok();
     drop(stream);
     server.wait_for("it is gone", |stats| stats.running == 0);
     let started = std::time::Instant::now();
-    while complete(&server, "sk-small", json!({})).status != 200 {
+    while complete(&server, "sk-small", &json!({})).status != 200 {
         assert!(started.elapsed() < std::time::Duration::from_mins(1));
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
@@ -123,7 +123,7 @@ fn requests_of_a_key_run_one_at_a_time_if_it_says_so() {
 #[test]
 fn keys_change_while_the_server_runs() {
     let server = start();
-    let status = |key| complete(&server, key, json!({})).status;
+    let status = |key| complete(&server, key, &json!({})).status;
     assert_eq!((status("sk-free"), status("sk-new")), (200, 401));
     let keys = ApiKeys::from_toml(&KEYS.replace("sk-free", "sk-new")).unwrap();
     server.control.set_keys(keys);
