@@ -245,7 +245,7 @@ fn a_folder_is_no_baseline() {
     assert_data_eq!(
         printed.concat(),
         str![[r#"
-error: '/tmp/.tmpjOS4d3' is a folder: name a baseline file in it
+error: '[..]' is a folder: name a baseline file in it
 error: cannot write '[..]': it is a folder
 
 "#]]
