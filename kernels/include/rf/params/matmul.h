@@ -112,7 +112,7 @@ struct RfMatmulParams {
     RfHalves glu;
     // The activation of the gated unit: `RfActivation`.
     unsigned activation;
-    // Workgroups that share the tiles of an f16 matmul that are left after the rounds.
+    // Workgroups that share the remaining tiles of an f16 matmul after the full rounds.
     unsigned sharers;
 };
 static_assert(sizeof(RfMatmulParams) == 392);

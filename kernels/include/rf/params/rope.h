@@ -59,7 +59,7 @@ static_assert(__builtin_offsetof(RfKvAppendParams, cache) == 64);
 static_assert(__builtin_offsetof(RfKvAppendParams, k) == 112);
 static_assert(__builtin_offsetof(RfKvAppendParams, v) == 120);
 
-// Keys and values on their way to the cache, and what is done to queries and keys before
+// Keys and values to append to the cache, and what is done to queries and keys before
 // attention: rope(norm(x)). The norms are per head, x / √(mean(x²) + eps) · w, and optional.
 struct RfNewHeads {
     // The RoPE.
