@@ -39,7 +39,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// All checks except `sgpr_hazards`.
+    /// Every check is on except `sgpr_hazards`.
     pub const ALL: Self = Self {
         uninitialised: true,
         waits: true,

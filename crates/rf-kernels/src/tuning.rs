@@ -70,7 +70,7 @@ const BITS: usize = 3;
 const BYTES: usize = (BITS * Knob::ALL.len()).div_ceil(8);
 
 impl Knob {
-    /// All knobs, those from which most users profit first.
+    /// Every knob. The knobs that help most users come first.
     pub const ALL: [Self; 14] = [
         Self::MatvecWaves,
         Self::GluWaves,

@@ -144,7 +144,7 @@ impl Generation {
         let Some(running) = &mut self.running else { return Poll::Ready(None) };
         let update = loop {
             match running.poll_update(cx, wants_tokens) {
-                // A model that may call what it likes does not know of the limit.
+                // With `tool_choice` `auto` no grammar limits the number of calls.
                 Poll::Ready(Some(Update::Delta { delta, .. }))
                     if self.single_call && is_later_call(&delta) => {}
                 update => break update,

@@ -52,7 +52,7 @@ pub(crate) struct CommonFields {
     keep_alive: Option<KeepAlive>,
 }
 
-/// Whether to reason, or how much.
+/// The field `think`: it turns reasoning on or off, or sets its effort.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected true, false or an effort")]
 enum Think {

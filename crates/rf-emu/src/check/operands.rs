@@ -109,7 +109,7 @@ impl RegisterSet {
 pub(crate) struct Operands {
     pub(crate) reads: Vec<Registers>,
     pub(crate) writes: Vec<Registers>,
-    /// All registers that the instruction reads or writes.
+    /// The registers that the instruction reads or writes.
     pub(crate) touched: RegisterSet,
 }
 

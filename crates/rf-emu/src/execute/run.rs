@@ -34,7 +34,7 @@ pub(crate) struct Run {
     steps: Vec<(Simple, u32)>,
     /// The slot after the last one.
     pub(crate) next: u32,
-    /// All registers that the instructions read or write.
+    /// The registers that the instructions read or write.
     pub(crate) touched: RegisterSet,
     /// The registers that are read before they are written.
     pub(crate) reads: Touched,

@@ -43,7 +43,8 @@ pub struct Request {
     pub num_choices: usize,
     /// Requests of a higher priority start first and are preempted last. Default 0.
     pub priority: i32,
-    /// The group of requests with which it takes turns; `None` for a group of its own.
+    /// The group to which the request belongs. Groups take turns, not requests. `None` makes the
+    /// request a group by itself.
     pub group: Option<GroupId>,
     /// Log probabilities of the generated tokens, with as many of the most probable tokens at each
     /// position.

@@ -71,7 +71,7 @@ struct Recorder<'a> {
 enum Slots {
     /// The experts of a route.
     Route(ValueId),
-    /// All heads of every token; the field is their number.
+    /// Each head of every token is a slot. The field is the number of heads.
     Heads(usize),
 }
 

@@ -66,7 +66,7 @@ impl Client {
         Self::new(name, Limits::default())
     }
 
-    /// The same key with the usage of an earlier one.
+    /// Returns this key with the usage counts of `earlier`, which had the same name.
     pub(super) fn continuing(&self, earlier: &Self) -> Self {
         let (name, limits) = (self.name.clone(), self.limits.clone());
         Self { name, limits, usage: Arc::clone(&earlier.usage) }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::body::Fields;
+use crate::entry::ModelKind;
 use crate::error::ApiError;
 use crate::state::App;
 
@@ -24,8 +25,13 @@ pub(crate) struct Done {
 }
 
 impl NamedModel {
-    fn name(self) -> Result<String, ApiError> {
-        self.model.ok_or_else(|| ApiError::field("model", "expected the name of a model"))
+    /// The name and the kind of the model, if the key of the request may use it.
+    fn find(self, app: &App) -> Result<(String, ModelKind), ApiError> {
+        let missing = || ApiError::field("model", "expected the name of a model");
+        let name = self.model.ok_or_else(missing)?;
+        let kind = app.catalog().kind(Some(&name))?;
+        app.note_model(Some(&name), kind)?;
+        Ok((name, kind))
     }
 }
 
@@ -34,9 +40,7 @@ pub(crate) async fn load(
     State(app): State<Arc<App>>,
     fields: Fields,
 ) -> Result<Json<Done>, ApiError> {
-    let name = fields.read::<NamedModel>()?.name()?;
-    let kind = app.catalog().kind(Some(&name))?;
-    app.note_model(Some(&name), kind)?;
+    let (name, kind) = fields.read::<NamedModel>()?.find(&app)?;
     tokio::spawn(async move {
         // The list of models has the reason of a failure.
         drop(app.catalog().acquire(Some(&name), kind, None).await);
@@ -49,9 +53,7 @@ pub(crate) async fn unload(
     State(app): State<Arc<App>>,
     fields: Fields,
 ) -> Result<Json<Done>, ApiError> {
-    let name = fields.read::<NamedModel>()?.name()?;
-    let kind = app.catalog().kind(Some(&name))?;
-    app.note_model(Some(&name), kind)?;
+    let (name, kind) = fields.read::<NamedModel>()?.find(&app)?;
     app.catalog().unload(Some(&name), kind)?;
     Ok(Json(Done { success: true }))
 }

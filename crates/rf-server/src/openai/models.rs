@@ -69,7 +69,7 @@ pub(crate) enum AnyModel {
     Anthropic(AnthropicModel),
 }
 
-/// All models on one page.
+/// Anthropic's list of models. The server has one page, so `has_more` is always false.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AnthropicModels {
     data: Vec<AnthropicModel>,

@@ -16,7 +16,7 @@ use crate::scheduler::waiting::{Order, Place};
 /// search in the prefix cache.
 const MAX_PASSED_OVER: usize = 16;
 
-/// What became of a waiting sequence.
+/// The outcome of an attempt to start a waiting sequence.
 enum Admission {
     /// It runs.
     Started,
