@@ -70,6 +70,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         current.insert(ISA, workload, vec![functions.values().sum()]);
     }
     if options.update {
+        if path.is_file() {
+            current.keep_small_changes(&Snapshot::read(&path)?);
+        }
         current.write(&path, HEADER)?;
         writeln!(out, "written: {SNAPSHOT}, {} workloads", counts.len())?;
         return Ok(ExitCode::SUCCESS);

@@ -131,6 +131,27 @@ impl Snapshot {
         fs::write(path, format!("{header}{self}")).with_context(|| path.display().to_string())
     }
 
+    /// Keeps the committed numbers of entries that changed by at most 2 %: an update then shows what
+    /// changed, and small changes add up until they exceed the margin. Entries of another compiler
+    /// are dropped.
+    pub(crate) fn keep_small_changes(&mut self, committed: &Self) {
+        if committed.compiler != self.compiler {
+            return;
+        }
+        let small = |was: &Vec<u64>, is: &Vec<u64>| {
+            let change = Change { target: "", name: "", was, is };
+            !change.any(grew) && !change.any(shrank)
+        };
+        for (target, entries) in &mut self.targets {
+            let Some(committed) = committed.targets.get(target) else { continue };
+            for (name, is) in entries {
+                if let Some(was) = committed.get(name).filter(|was| small(was, is)) {
+                    is.clone_from(was);
+                }
+            }
+        }
+    }
+
     /// Adds the targets of `committed` that this build does not have. Entries of another compiler
     /// are dropped.
     pub(crate) fn keep_other_targets(&mut self, committed: Self) {
@@ -174,14 +195,24 @@ impl Snapshot {
                 }
             };
             let change = Change { target, name, was, is };
-            if change.any(|was, is| is * 100 > was * (100 + MAX_GROWTH_PERCENT)) {
+            if change.any(grew) {
                 comparison.grown.push(change);
-            } else if change.any(|was, is| is * 100 < was * (100 - MAX_GROWTH_PERCENT)) {
+            } else if change.any(shrank) {
                 comparison.shrunk.push(change);
             }
         }
         comparison
     }
+}
+
+/// Returns true if a number grew by more than the margin.
+fn grew(was: u64, is: u64) -> bool {
+    is * 100 > was * (100 + MAX_GROWTH_PERCENT)
+}
+
+/// Returns true if a number shrank by more than the margin.
+fn shrank(was: u64, is: u64) -> bool {
+    is * 100 < was * (100 - MAX_GROWTH_PERCENT)
 }
 
 impl Change<'_> {
@@ -310,6 +341,20 @@ mod tests {
             let found = found.as_ref().map(|(template, part)| (template.as_str(), *part));
             assert_eq!(found, expected, "{name}");
         }
+    }
+
+    #[test]
+    fn an_update_keeps_the_numbers_that_changed_little() {
+        let committed = snapshot(&[("avx2", "a", &[100]), ("avx2", "b", &[100, 10])]);
+        let mut current =
+            snapshot(&[("avx2", "a", &[102]), ("avx2", "b", &[100, 11]), ("avx2", "c", &[1])]);
+        current.keep_small_changes(&committed);
+        let expected =
+            snapshot(&[("avx2", "a", &[100]), ("avx2", "b", &[100, 11]), ("avx2", "c", &[1])]);
+        assert_eq!(current, expected);
+        let mut shrunk = snapshot(&[("avx2", "a", &[97])]);
+        shrunk.keep_small_changes(&committed);
+        assert_eq!(shrunk, snapshot(&[("avx2", "a", &[97])]));
     }
 
     #[test]
