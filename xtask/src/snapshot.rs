@@ -131,9 +131,9 @@ impl Snapshot {
         fs::write(path, format!("{header}{self}")).with_context(|| path.display().to_string())
     }
 
-    /// Keeps the committed numbers of entries that changed by at most 2 %: an update then shows what
-    /// changed, and small changes add up until they exceed the margin. Entries of another compiler
-    /// are dropped.
+    /// Keeps the committed numbers of entries that changed by at most 2 %: an update then shows
+    /// what changed, and small changes add up until they exceed the margin. Nothing is kept of
+    /// another compiler.
     pub(crate) fn keep_small_changes(&mut self, committed: &Self) {
         if committed.compiler != self.compiler {
             return;
