@@ -209,7 +209,7 @@ fn library_cure(error: &rocmforge::Error) -> Option<&'static str> {
     use rocmforge::Error as R;
     match error {
         R::WithoutDemoModel => {
-            Some("give it with -m FILE, or build the program with the feature demo-model")
+            Some("give a model with -m FILE, or build the program with the feature demo-model")
         }
         R::NoMtp { .. } => Some("give --spec ngram, or leave --spec out"),
         _ => None,

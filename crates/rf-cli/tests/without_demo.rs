@@ -12,7 +12,7 @@ fn a_model_has_to_be_given() {
         assert_eq!(output.status.code(), Some(2));
         assert_eq!(
             String::from_utf8(output.stderr).unwrap(),
-            "error: this program was built without the demo model: name a model file: give it with \
+            "error: this program was built without the demo model: give a model with \
              -m FILE, or build the program with the feature demo-model\n"
         );
     }

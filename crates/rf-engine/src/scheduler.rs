@@ -68,7 +68,7 @@
 //! | `sequence.rs`, `waiting.rs` | sequences, their order, context shifts; those that wait, whose turn it is |
 //! | `submission.rs` | the check of a request, and its parts |
 //! | `drafter.rs` | the length of a draft for a sequence that runs alone |
-//! | `handle.rs`, `worker.rs` | the thread: messages, sinks, statistics |
+//! | `handle.rs`, `worker.rs`, `work_clock.rs` | the thread: messages, sinks, statistics, times |
 //!
 //! # Example
 //!
@@ -114,6 +114,7 @@ mod step_scheduler;
 mod submission;
 mod submit_error;
 mod waiting;
+mod work_clock;
 mod worker;
 
 use std::thread::JoinHandle;
@@ -130,6 +131,7 @@ pub use self::request::{GroupId, Request, RequestId};
 pub use self::stats::{FinishedCounts, SchedulerStats};
 pub use self::step_scheduler::StepScheduler;
 pub use self::submit_error::SubmitError;
+pub use self::work_clock::WorkTime;
 pub use crate::sampling::TokenLogprob;
 
 use self::worker::{Sinks, Worker};

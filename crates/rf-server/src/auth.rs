@@ -20,7 +20,8 @@ pub(crate) async fn require_key(
     next: Next,
 ) -> Response {
     let is_open = match request.uri().path() {
-        "/health" | "/health/ready" | "/ready" | "/v1/health" | "/openapi.json" | "/" => true,
+        "/health" | "/health/ready" | "/ready" | "/v1/health" | "/ping" => true,
+        "/openapi.json" | "/" => true,
         "/metrics" => !app.options().metrics_key,
         _ => false,
     };

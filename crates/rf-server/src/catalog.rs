@@ -34,13 +34,24 @@ pub(crate) struct Catalog {
 /// A model as APIs list it.
 pub(crate) struct Listed<'a> {
     pub(crate) id: &'a str,
+    pub(crate) settings: Arc<ModelSettings>,
     pub(crate) details: &'a ModelDetails,
     pub(crate) status: Status,
     /// Set for a model that was loaded before.
     pub(crate) metrics: Option<&'a Arc<Metrics>>,
 }
 
+/// The names of a model, that by which it is served first.
+fn names(id: &str, settings: &ModelSettings) -> Vec<String> {
+    std::iter::once(id).chain(settings.aliases.iter().map(String::as_str)).map(Into::into).collect()
+}
+
 impl Listed<'_> {
+    /// The names of the model, that by which it is served first.
+    pub(crate) fn names(&self) -> Vec<String> {
+        names(self.id, &self.settings)
+    }
+
     /// The loaded model, if it is loaded and generates text.
     pub(crate) fn generator(&self) -> Option<Arc<Generator>> {
         match &self.status {
@@ -154,8 +165,7 @@ impl Catalog {
         kind: ModelKind,
     ) -> Result<Vec<String>, ApiError> {
         let slot = &self.shared.slots[self.find(name, kind)?];
-        let id = std::iter::once(slot.id().to_owned());
-        Ok(id.chain(slot.settings().aliases.iter().cloned()).collect())
+        Ok(names(slot.id(), &slot.settings()))
     }
 
     /// Returns true if a model can answer: one is loaded, or can be.
@@ -206,6 +216,7 @@ impl Catalog {
         let slots = self.shared.slots.iter().zip(statuses);
         let listed = slots.map(|(slot, status)| Listed {
             id: slot.id(),
+            settings: slot.settings(),
             details: &slot.details,
             status,
             metrics: slot.metrics.get(),

@@ -31,6 +31,14 @@ pub enum Error {
     /// Two models would have the same name.
     #[error("two models have the name {0}: give each its own")]
     DuplicateModel(String),
+    /// A step did not end. Start a new process: this one waits for the device for ever.
+    #[error("a step of {model} has not ended for {seconds} s: the device does not answer any more")]
+    Hung {
+        /// The name of the model.
+        model: String,
+        /// How long the step had taken.
+        seconds: u64,
+    },
 }
 
 /// The reason why a model could not be loaded, or the settings of models could not be read.
@@ -208,6 +216,11 @@ impl ApiError {
         error.param = Some("model".to_owned());
         error.code = Some("model_not_found");
         error
+    }
+
+    /// A model that the key of the request may not use.
+    pub(crate) fn may_not_use(id: &str) -> Self {
+        Self::new(Kind::Forbidden, format!("this API key may not use the model `{id}`"))
     }
 
     /// A model that could not be loaded.

@@ -74,6 +74,7 @@ mod state;
 mod stream;
 mod tls;
 mod token_rules;
+mod watchdog;
 
 pub use axum;
 pub use entry::{ModelEntry, ModelKind, ModelLoader};
@@ -85,3 +86,4 @@ pub use reload::Reloader;
 pub use server::{Control, Server, routes};
 pub use settings::{ModelSettings, SettingsSource};
 pub use tls::{Tls, TlsError};
+pub use watchdog::StepTimeout;

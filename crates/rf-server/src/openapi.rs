@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::error::ErrorBody;
 
 /// The requests and answers of a route.
+#[derive(Clone)]
 pub(crate) struct Operation {
     summary: &'static str,
     /// The types that the body of a request is read as, one after the other.

@@ -8,6 +8,7 @@ use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
 use crate::settings::SettingsSource;
 use crate::tls::Tls;
+use crate::watchdog::StepTimeout;
 
 /// Options of the server.
 #[derive(Clone, Debug)]
@@ -37,6 +38,8 @@ pub struct ServerOptions {
     pub keep_alive: KeepAlive,
     /// How long running requests may take to end when the server stops.
     pub drain_timeout: Duration,
+    /// How long a step may take before the server ends with [`Error::Hung`](crate::Error::Hung).
+    pub step_timeout: StepTimeout,
 }
 
 impl Default for ServerOptions {
@@ -53,6 +56,7 @@ impl Default for ServerOptions {
             memory_budget_bytes: None,
             keep_alive: KeepAlive::FOREVER,
             drain_timeout: Duration::from_secs(30),
+            step_timeout: StepTimeout::Auto,
         }
     }
 }

@@ -103,12 +103,16 @@ impl Record {
         self.client.get()
     }
 
+    /// True if the key of the request may use a model of these names.
+    pub(crate) fn may_use(&self, names: &[String]) -> bool {
+        self.client().is_none_or(|client| client.may_use(names))
+    }
+
     /// Notes the model, if its key may use it.
     pub(crate) fn set_model(&self, names: &[String]) -> Result<(), ApiError> {
         let id = names.first().map_or("", String::as_str);
-        if self.client().is_some_and(|client| !client.may_use(names)) {
-            let message = format!("this API key may not use the model `{id}`");
-            return Err(ApiError::new(Kind::Forbidden, message));
+        if !self.may_use(names) {
+            return Err(ApiError::may_not_use(id));
         }
         // A request has one model.
         drop(self.model.set(id.to_owned()));

@@ -99,6 +99,7 @@ fn operation_routes() -> Vec<Route> {
     let ready = "Whether the server takes requests";
     let document = "This document";
     let loads = "How busy the loaded models are";
+    let running = "The number of requests that wait or run";
     vec![
         Route::get("/", page, Operation::text("The chat page", "text/html")),
         Route::get("/health", self::health, Operation::json::<Health>(health)),
@@ -108,6 +109,9 @@ fn operation_routes() -> Vec<Route> {
         Route::get("/metrics", prometheus, Operation::text("Metrics of Prometheus", "text/plain")),
         Route::get("/openapi.json", openapi, Operation::json::<Map<String, Value>>(document)),
         Route::get("/v1/loads", llama_cpp::load::loads, Operation::json::<LoadReport>(loads)),
+        Route::get("/load", load, Operation::json::<ServerLoad>(running)),
+        Route::get("/ping", self::health, Operation::json::<Health>(health)),
+        Route::get("/version", version, Operation::json::<Version>("The version of the program")),
     ]
 }
 
@@ -146,7 +150,8 @@ fn openai_routes() -> Vec<Route> {
     vec![
         Route::get("/v1/models", models::list, list),
         Route::get("/v1/models/{*id}", models::one, one),
-        Route::post("/v1/chat/completions", chat::chat, chat_operation),
+        Route::post("/v1/chat/completions", chat::chat, chat_operation.clone()),
+        Route::post("/chat/completions", chat::chat, chat_operation),
         Route::post("/v1/chat/completions/input_tokens", chat::input_tokens, counted),
         Route::post("/v1/completions", completions::completions, text),
         Route::post("/v1/embeddings", embeddings::embeddings, embedding),
@@ -195,7 +200,8 @@ fn llama_cpp_routes() -> Vec<Route> {
     let change = |summary| Operation::json::<models::Done>(summary).takes::<models::NamedModel>();
     let slots = Operation::json::<Vec<load::Slot>>("The sequences that a loaded model can run");
     vec![
-        Route::post("/completion", completion::completion, text),
+        Route::post("/completion", completion::completion, text.clone()),
+        Route::post("/completions", completion::completion, text),
         Route::post("/infill", completion::infill, infill),
         Route::post("/tokenize", llama_cpp::tokenize, tokenize),
         Route::post("/detokenize", llama_cpp::detokenize, detokenize),
@@ -304,9 +310,13 @@ struct Health {
     status: &'static str,
 }
 
-/// The server answers. A supervisor that starts it again if not must not do so while it drains.
-async fn health() -> Json<Health> {
-    Json(Health { status: "ok" })
+/// The server answers, and so do its devices. A supervisor that starts it again if not must not do
+/// so while it drains.
+async fn health(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiError> {
+    if app.is_hung() {
+        return Err(ApiError::new(Kind::Unavailable, "a device does not answer any more"));
+    }
+    Ok(Json(Health { status: "ok" }))
 }
 
 /// The server takes requests, and has a model for them.
@@ -314,10 +324,32 @@ async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiError> {
     if app.is_draining() {
         return Err(draining());
     }
-    if !app.catalog().is_ready() {
+    if app.is_hung() || !app.catalog().is_ready() {
         return Err(ApiError::new(Kind::Unavailable, "no model can be loaded"));
     }
     Ok(Json(Health { status: "ok" }))
+}
+
+/// The version of the program, as vLLM has it.
+#[derive(Serialize, JsonSchema)]
+struct Version {
+    version: &'static str,
+}
+
+async fn version() -> Json<Version> {
+    Json(Version { version: env!("CARGO_PKG_VERSION") })
+}
+
+/// The load of all models, as vLLM has it.
+#[derive(Serialize, JsonSchema)]
+struct ServerLoad {
+    server_load: usize,
+}
+
+async fn load(State(app): State<Arc<App>>) -> Json<ServerLoad> {
+    let loads = app.catalog().list().into_iter().filter_map(|model| model.generator());
+    let server_load = loads.map(|model| model.load()).map(|load| load.running + load.waiting).sum();
+    Json(ServerLoad { server_load })
 }
 
 async fn prometheus(State(app): State<Arc<App>>) -> Response {

@@ -29,6 +29,7 @@ use crate::reload::Reloader;
 use crate::router::router;
 use crate::state::App;
 use crate::tls::Tls;
+use crate::watchdog;
 
 /// A server that listens, but does not answer yet.
 #[derive(Debug)]
@@ -165,7 +166,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If the system refuses threads or signals.
+    /// If the system refuses threads or signals, or a device does not answer any more.
     pub fn run_until_signal(mut self) -> Result<(), Error> {
         raise_file_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -200,14 +201,21 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If the socket cannot be used.
+    /// If the socket cannot be used, or a device does not answer any more
+    /// ([`Error::Hung`]). After the latter, end the process.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let listener = TcpListener::from_std(self.listener)?;
         let (draining, drain) = watch::channel(false);
         let mut stop = std::pin::pin!(stop);
+        let mut hung = std::pin::pin!(watchdog::watch(&self.app));
         loop {
             let accepted = tokio::select! {
                 () = &mut stop => break,
+                error = &mut hung => {
+                    // Dropping a model would wait for its step, which never ends.
+                    std::mem::forget(Arc::clone(&self.app));
+                    return Err(error);
+                }
                 accepted = listener.accept() => accepted,
             };
             match accepted {

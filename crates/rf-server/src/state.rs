@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rocmforge::SamplerConfig;
 use tokio::sync::watch;
 
-use crate::catalog::{Catalog, Embedder, Lease, Leased, LoadedService};
+use crate::catalog::{Catalog, Embedder, Lease, Leased, Listed, LoadedService};
 use crate::entry::{ModelEntry, ModelKind};
 use crate::error::{ApiError, Error};
 use crate::generator::Generator;
@@ -32,6 +32,8 @@ pub(crate) struct App {
     tls: RwLock<Option<Tls>>,
     http_metrics: Arc<HttpMetrics>,
     draining: AtomicBool,
+    /// True once a device does not answer any more.
+    hung: AtomicBool,
     /// True once running requests are cut off.
     cut: watch::Sender<bool>,
     /// True if only programs of this machine reach the server.
@@ -119,6 +121,7 @@ impl App {
             tls,
             http_metrics: Arc::default(),
             draining: AtomicBool::new(false),
+            hung: AtomicBool::new(false),
             cut: watch::Sender::new(false),
             is_local: AtomicBool::new(false),
         })
@@ -242,6 +245,15 @@ impl App {
         self.is_local.load(Relaxed) && self.keys().is_empty()
     }
 
+    /// The models that the request may use which the task serves.
+    pub(crate) fn visible_models(&self) -> Vec<Listed<'_>> {
+        let mut models = self.catalog.list();
+        if let Some(record) = Record::current() {
+            models.retain(|model| record.may_use(&model.names()));
+        }
+        models
+    }
+
     /// From now on, new requests are refused.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Relaxed);
@@ -258,6 +270,15 @@ impl App {
             Some(record) => record.set_model(&self.catalog.names(name, kind)?),
             None => Ok(()),
         }
+    }
+
+    /// A device does not answer any more.
+    pub(crate) fn set_hung(&self) {
+        self.hung.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_hung(&self) -> bool {
+        self.hung.load(Relaxed)
     }
 
     pub(crate) fn is_draining(&self) -> bool {

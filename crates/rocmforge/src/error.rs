@@ -36,7 +36,7 @@ pub enum Error {
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The demo model was requested of a program that was built without it.
-    #[error("this program was built without the demo model: name a model file")]
+    #[error("this program was built without the demo model")]
     WithoutDemoModel,
     /// The head that predicts further tokens was requested of a model without one.
     #[error("{}", no_mtp(*heads_in_metadata))]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use rf_server::{Server, ServerOptions};
+use rf_server::{Server, ServerOptions, StepTimeout};
 use rocmforge::engine::sampling::SamplerConfig;
 use rocmforge::engine::scheduler::SchedulerOptions;
 
@@ -88,6 +88,10 @@ struct NetworkArgs {
     /// Wait at most SECONDS for running requests when the server stops
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     drain_timeout: u64,
+    /// End the server if a step has not ended after SECONDS, because the GPU hangs; 0 never ends
+    /// it [default: 10 times as long as the longest step, at least 30, for models on a GPU]
+    #[arg(long, value_name = "SECONDS")]
+    step_timeout: Option<u64>,
     /// Write the log in this form
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     log_format: LogFormat,
@@ -215,6 +219,11 @@ impl ServeArgs {
             sampling: self.sampling.config(temperature)?,
             max_body_bytes: self.network.max_body_bytes,
             drain_timeout: Duration::from_secs(self.network.drain_timeout),
+            step_timeout: match self.network.step_timeout {
+                None => StepTimeout::Auto,
+                Some(0) => StepTimeout::Never,
+                Some(seconds) => StepTimeout::After(Duration::from_secs(seconds)),
+            },
             memory_budget_bytes: None,
             settings: None,
             keep_alive: self.models.keep_alive.unwrap_or_default(),

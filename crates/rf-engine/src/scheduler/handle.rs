@@ -13,6 +13,7 @@ use crate::scheduler::request::{Request, RequestId};
 use crate::scheduler::stats::SchedulerStats;
 use crate::scheduler::submission::{Limits, Submission};
 use crate::scheduler::submit_error::SubmitError;
+use crate::scheduler::work_clock::{WorkClock, WorkTime};
 
 /// Submits requests to a scheduler, from any thread. Clones are cheap.
 #[derive(Clone, Debug)]
@@ -32,6 +33,7 @@ pub(super) struct Shared {
     /// Requests that have not started.
     queued: AtomicUsize,
     stats: Mutex<SchedulerStats>,
+    work_clock: WorkClock,
 }
 
 /// A message to the thread.
@@ -61,6 +63,7 @@ impl Handle {
             next_id: AtomicU64::new(1),
             queued: AtomicUsize::new(0),
             stats: Mutex::new(stats),
+            work_clock: WorkClock::default(),
         };
         (Self { shared: Arc::new(shared) }, receiver)
     }
@@ -161,6 +164,11 @@ impl Handle {
         SchedulerStats { waiting: stats.waiting + queued, ..stats }
     }
 
+    /// The times of the thread's work. A device that hangs never ends a step.
+    pub fn work_time(&self) -> WorkTime {
+        self.shared.work_clock.read()
+    }
+
     /// Refuses further requests and ends the thread.
     pub(super) fn close(&self) {
         let mut sender = self.shared.sender.write().unwrap_or_else(PoisonError::into_inner);
@@ -172,6 +180,10 @@ impl Handle {
 }
 
 impl Shared {
+    pub(super) fn work_clock(&self) -> &WorkClock {
+        &self.work_clock
+    }
+
     /// A request has started, or ended before.
     pub(super) fn end_queued(&self) {
         self.queued.fetch_sub(1, Ordering::Relaxed);

@@ -34,7 +34,8 @@ impl Worker {
 
     fn step(&mut self) {
         let Self { engine, speculation, steps, sinks } = self;
-        steps.step_observed(engine, speculation.as_mut(), sinks);
+        let shared = Arc::clone(&sinks.shared);
+        shared.work_clock().time(|| steps.step_observed(engine, speculation.as_mut(), sinks));
     }
 
     /// Takes all messages, and sleeps until there is one if there is nothing to compute. Returns
@@ -61,7 +62,9 @@ impl Worker {
                 self.steps.enqueue(&mut self.engine, *submission);
             }
             Message::Cancel(id) => self.steps.cancel(id),
-            Message::Call(work) => work(&mut self.engine),
+            Message::Call(work) => {
+                self.sinks.shared.work_clock().time(|| work(&mut self.engine));
+            }
             Message::Shutdown => return false,
         }
         true

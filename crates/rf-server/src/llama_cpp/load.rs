@@ -16,8 +16,8 @@ use crate::state::{App, now};
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct SlotsQuery {
     model: Option<String>,
-    /// Not 0 if a full server is an error, for health checks of gateways.
-    fail_on_no_slot: Option<u8>,
+    /// Neither empty nor 0 if a full server is an error, for health checks of gateways.
+    fail_on_no_slot: Option<String>,
 }
 
 /// A sequence that the server can run.
@@ -37,7 +37,8 @@ pub(crate) async fn slots(
     let Query(query) = query?;
     let model = app.loaded_model(query.model.as_deref())?;
     let (running, slots) = (model.load().running, model.handle().max_num_seqs());
-    if query.fail_on_no_slot.unwrap_or(0) != 0 && running >= slots {
+    let fails = query.fail_on_no_slot.is_some_and(|value| !matches!(value.as_str(), "" | "0"));
+    if fails && running >= slots {
         let message = format!("all {slots} sequences are in use");
         return Err(ApiError::new(Kind::Unavailable, message));
     }

@@ -80,7 +80,7 @@ pub(crate) async fn version() -> Json<Version> {
 
 /// `GET /api/tags`: all models.
 pub(crate) async fn tags(State(app): State<Arc<App>>) -> Json<Models> {
-    Json(Models { models: app.catalog().list().iter().map(entry).collect() })
+    Json(Models { models: app.visible_models().iter().map(entry).collect() })
 }
 
 /// `GET /api/ps`: loaded models.
@@ -99,7 +99,7 @@ pub(crate) async fn ps(State(app): State<Arc<App>>) -> Json<Models> {
         });
         Some(entry)
     };
-    Json(Models { models: app.catalog().list().iter().filter_map(loaded).collect() })
+    Json(Models { models: app.visible_models().iter().filter_map(loaded).collect() })
 }
 
 #[derive(Deserialize, JsonSchema)]

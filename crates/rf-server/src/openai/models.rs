@@ -89,7 +89,7 @@ pub(crate) struct AnthropicModel {
 
 /// `GET /v1/models`.
 pub(crate) async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Json<ModelListing> {
-    let listed = app.catalog().list();
+    let listed = app.visible_models();
     if !is_anthropic(&headers) {
         let data = listed.iter().map(entry).collect();
         return Json(ModelListing::OpenAi(ModelList { object: "list", data }));
@@ -107,9 +107,9 @@ pub(crate) async fn one(
     headers: HeaderMap,
 ) -> Result<Json<AnyModel>, ApiError> {
     let (id, _) = app.catalog().details(Some(&id))?;
-    let listed = app.catalog().list();
+    let listed = app.visible_models();
     let found = listed.iter().find(|listed| listed.id == id);
-    let found = found.ok_or_else(|| ApiError::internal(&"a model is not in its own list"))?;
+    let found = found.ok_or_else(|| ApiError::may_not_use(id))?;
     Ok(Json(if is_anthropic(&headers) {
         AnyModel::Anthropic(anthropic_entry(found))
     } else {

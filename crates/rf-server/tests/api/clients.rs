@@ -75,6 +75,17 @@ fn a_key_has_its_own_rights() {
         assert_eq!(refused.status, 403, "{path}: {}", refused.text);
         assert!(refused.text.contains("may not use the model"), "{}", refused.text);
     }
+    let get = |key, path| server.send("GET", path, &[("x-api-key", key)], "");
+    for (key, expected) in
+        [("sk-embeds", json!(["embedder"])), ("sk-free", json!(["demo", "embedder"]))]
+    {
+        for (path, list, name) in [("/v1/models", "data", "id"), ("/api/tags", "models", "name")] {
+            let listed = get(key, path).ok();
+            let listed = listed[list].as_array().unwrap().iter().map(|model| model[name].clone());
+            assert_eq!(listed.collect::<Value>(), expected, "{key} {path}");
+        }
+    }
+    assert_eq!(get("sk-embeds", "/v1/models/demo").status, 403);
     // Sequences.
     assert_eq!(status("sk-small", json!({ "n": 4 })), 200);
     assert_eq!(status("sk-small", json!({ "n": 5 })), 400);

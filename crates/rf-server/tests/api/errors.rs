@@ -184,7 +184,7 @@ fn unknown_routes_and_methods_have_a_json_body() {
     let server = TestServer::start();
     for (method, path, status) in [
         ("GET", "/v1/unknown", 404),
-        ("GET", "/version", 404),
+        ("GET", "/versions", 404),
         ("GET", "/v1/chat/completions", 405),
         ("POST", "/health", 405),
     ] {
@@ -203,7 +203,7 @@ fn unknown_routes_and_methods_have_a_json_body() {
 fn a_wrong_query_or_path_has_a_json_body() {
     let server = TestServer::start();
     for (path, named) in
-        [("/slots?fail_on_no_slot=", "fail_on_no_slot"), ("/v1/models/%FF", "UTF-8")]
+        [("/slots?model=a&model=b", "duplicate field `model`"), ("/v1/models/%FF", "UTF-8")]
     {
         let answer = server.get(path);
         assert_eq!(answer.status, 400, "{path}");

@@ -23,6 +23,10 @@ pub(crate) const ROUTES: &[(&str, &str)] = &[
     ("POST", "/v1/messages/count_tokens"),
     ("GET", "/v1/loads"),
     ("POST", "/completion"),
+    ("POST", "/completions"),
+    ("POST", "/chat/completions"),
+    ("GET", "/load"),
+    ("GET", "/version"),
     ("POST", "/infill"),
     ("POST", "/tokenize"),
     ("POST", "/detokenize"),
@@ -102,7 +106,7 @@ fn a_refusal_has_the_form_of_the_api() {
 fn health_and_the_document_need_no_key_and_metrics_if_asked() {
     let open = server(false);
     assert_eq!(open.get("/health").status, 200);
-    for path in ["/v1/health", "/ready", "/health/ready", "/openapi.json"] {
+    for path in ["/v1/health", "/ready", "/health/ready", "/ping", "/openapi.json"] {
         assert_eq!(open.get(path).status, 200, "{path}");
     }
     assert_eq!(open.get("/metrics").status, 200);

@@ -14,6 +14,7 @@ fn the_document_has_every_route() {
         ("GET", "/health/ready"),
         ("GET", "/metrics"),
         ("GET", "/openapi.json"),
+        ("GET", "/ping"),
         ("GET", "/ready"),
         ("GET", "/v1/health"),
     ];

@@ -1,8 +1,11 @@
 //! Metrics, loads and request ids.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
-use crate::server::TestServer;
+use crate::server::{Setup, TestServer};
+use rf_server::{Error, StepTimeout};
 use serde_json::json;
 
 /// The samples of an exposition by name with labels. Checks its form on the way.
@@ -138,6 +141,28 @@ fn readiness_is_apart_from_liveness() {
     for path in ["/health", "/v1/health", "/ready", "/health/ready"] {
         assert_eq!(server.get(path).ok()["status"], "ok", "{path}");
     }
+}
+
+#[test]
+fn a_device_that_does_not_answer_ends_the_server() {
+    let mut setup = Setup::default();
+    setup.server.step_timeout = StepTimeout::After(Duration::from_millis(200));
+    let server = TestServer::with(setup);
+    server.post("/v1/completions", &json!({ "prompt": "Once", "max_tokens": 2 })).ok();
+    let handle = server.handle();
+    let (release, hold) = channel::<()>();
+    let hang = std::thread::spawn(move || handle.call(move |_| hold.recv()));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while server.get("/health").status == 200 {
+        assert!(Instant::now() < deadline, "the server does not notice");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(server.get("/ready").status, 503);
+    let error = server.ended().unwrap_err();
+    assert!(matches!(&error, Error::Hung { model, .. } if model == "demo"), "{error}");
+    drop(release);
+    // The sender is gone, which ended the work.
+    assert!(hang.join().unwrap().unwrap().is_err());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rf_server::{Control, ModelEntry, Server, ServerOptions};
+use rf_server::{Control, Error, ModelEntry, Server, ServerOptions};
 pub(crate) use rf_testing::demo_model as demo;
 use rocmforge::engine::sampling::SamplerConfig;
 use rocmforge::engine::scheduler::{Handle, SchedulerOptions, SchedulerStats};
@@ -63,7 +63,7 @@ pub(crate) struct TestServer {
     handle: Option<Handle>,
     pub(crate) control: Control,
     stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
 impl TestServer {
@@ -103,7 +103,7 @@ impl TestServer {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
             let stopped = async { drop(stopped.await) };
-            runtime.block_on(server.run(stopped)).unwrap();
+            runtime.block_on(server.run(stopped))
         });
         Self { address, handle: None, control, stop: Some(stop), thread: Some(thread) }
     }
@@ -117,8 +117,18 @@ impl TestServer {
     pub(crate) fn join(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
+            thread.join().unwrap().unwrap();
         }
+    }
+
+    /// Waits for a server that ends by itself.
+    pub(crate) fn ended(mut self) -> Result<(), Error> {
+        self.thread.take().unwrap().join().unwrap()
+    }
+
+    /// The handle of the model.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone().unwrap()
     }
 
     pub(crate) fn get(&self, path: &str) -> Response {
