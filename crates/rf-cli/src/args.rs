@@ -84,8 +84,8 @@ impl DeviceArgs {
 /// The model: a file or a repository.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// Load the GGUF model FILE. For a split model, name any of its parts [default: the built-in
-    /// demo model]
+    /// Load the GGUF model FILE, or the model of a short name, see `rf-cli list --all`. For a split
+    /// model, name any of its parts [default: the built-in demo model]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) model: Option<PathBuf>,
     #[arg(

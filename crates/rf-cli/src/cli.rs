@@ -4,8 +4,8 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, completions, embed, imatrix, info, perplexity, profile, quantize, rerank, run, serve,
-    tokenize,
+    bench, completions, embed, guide, imatrix, info, launch, list, perplexity, profile, pull,
+    quantize, rerank, rm, run, serve, tokenize,
 };
 #[cfg(feature = "gpu")]
 use crate::commands::{devices, doctor, probe, selftest, tune};
@@ -22,7 +22,8 @@ use crate::version;
 Examples:
   rf-cli run                                  chat with the built-in demo model
   rf-cli run -m model.gguf \"Why is the sky blue?\"
-  rf-cli run -hf OWNER/REPO:Q4_K_M            download a model and chat with it
+  rf-cli run qwen3.5:4b                       download a model and chat with it
+  rf-cli run -hf OWNER/REPO:Q4_K_M            the same with any model of the Hugging Face hub
   rf-cli serve -m model.gguf                  serve it on http://127.0.0.1:8080
   rf-cli info model.gguf
   rf-cli bench -m model.gguf
@@ -30,8 +31,16 @@ Examples:
 Exit codes: 0 success, 1 failure while running, 2 invalid arguments or input, 130 stopped by Ctrl-C."
 )]
 pub(crate) struct Cli {
+    /// Without a command, a guide for the first steps is printed.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    command: Option<Command>,
+}
+
+impl Cli {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> Result<()> {
+        self.command.as_ref().map_or_else(guide::guide, Command::run)
+    }
 }
 
 /// The commands.
@@ -43,7 +52,17 @@ pub(crate) enum Command {
         about = "Serve models over HTTP, with the APIs of OpenAI, Anthropic, Ollama and llama.cpp"
     )]
     Serve(Box<serve::ServeArgs>),
+    /// Start a coding agent or a chat program on a model of this machine
+    Launch(Box<launch::LaunchArgs>),
+    /// Download a model
+    Pull(pull::PullArgs),
+    /// List the downloaded models, or all short names
+    #[command(visible_alias = "ls")]
+    List(list::ListArgs),
+    /// Remove downloaded models
+    Rm(rm::RmArgs),
     /// Show the contents of a model file and its memory need
+    #[command(visible_alias = "show")]
     Info(info::InfoArgs),
     /// Convert text to token ids, or ids to text
     Tokenize(tokenize::TokenizeArgs),
@@ -87,6 +106,10 @@ impl Command {
         match self {
             Self::Run(arguments) => run::run(arguments),
             Self::Serve(arguments) => serve::serve(arguments),
+            Self::Launch(arguments) => launch::launch(arguments),
+            Self::Pull(arguments) => pull::pull(arguments),
+            Self::List(arguments) => list::list(arguments),
+            Self::Rm(arguments) => rm::rm(arguments),
             Self::Info(arguments) => info::info(arguments),
             Self::Tokenize(arguments) => tokenize::tokenize(arguments),
             Self::Embed(arguments) => embed::embed(arguments),

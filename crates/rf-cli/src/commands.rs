@@ -9,16 +9,21 @@ pub(crate) mod devices;
 #[cfg(feature = "gpu")]
 pub(crate) mod doctor;
 pub(crate) mod embed;
+pub(crate) mod guide;
 pub(crate) mod imatrix;
 pub(crate) mod info;
 mod input;
+pub(crate) mod launch;
+pub(crate) mod list;
 pub(crate) mod perplexity;
 #[cfg(feature = "gpu")]
 pub(crate) mod probe;
 pub(crate) mod profile;
 mod prompt_cache;
+pub(crate) mod pull;
 pub(crate) mod quantize;
 pub(crate) mod rerank;
+pub(crate) mod rm;
 pub(crate) mod run;
 #[cfg(feature = "gpu")]
 pub(crate) mod selftest;

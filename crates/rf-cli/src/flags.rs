@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 
 use anyhow::Result;
 use clap::Command;
+use rocmforge::hub::ShortName;
 
 use crate::failure::bad_input;
 use crate::terminal;
@@ -119,7 +120,9 @@ fn meaning(command: &str, flag: &str) -> Option<Meaning> {
 fn is_model(first: &str, cli: &Command) -> bool {
     !first.starts_with('-')
         && cli.find_subcommand(first).is_none()
-        && (is_gguf_name(OsStr::new(first)) || std::path::Path::new(first).is_file())
+        && (is_gguf_name(OsStr::new(first))
+            || ShortName::find(first).is_some()
+            || std::path::Path::new(first).is_file())
 }
 
 /// Returns true if a name ends as those of model files do.

@@ -1,11 +1,31 @@
 //! Models of the Hugging Face hub, with a progress bar.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use rocmforge::hub::{Event, Hub, ModelName};
+use rocmforge::hub::{Event, Hub, ModelName, ShortName};
 
 use crate::terminal;
+
+/// Parses the name of a model of the hub: a short name, `OWNER/REPO` or `OWNER/REPO:QUANT`.
+pub(crate) fn model_name(text: &str) -> Result<ModelName, String> {
+    if let Some(short) = ShortName::find(text) {
+        return Ok(short.model().clone());
+    }
+    text.parse().map_err(|_| {
+        "it is no short name (`rf-cli list --all` shows them), and neither OWNER/REPO nor OWNER/REPO:QUANT"
+            .to_owned()
+    })
+}
+
+/// The path of a model that `-m` names: a file, or else a short name, whose file is downloaded
+/// unless it is cached.
+pub(crate) fn named(path: &Path) -> Result<PathBuf> {
+    match path.to_str().and_then(ShortName::find) {
+        Some(short) if !path.exists() => fetch(short.model()),
+        _ => Ok(path.to_owned()),
+    }
+}
 
 /// Returns the path of the model's file. Downloads it unless it is cached.
 pub(crate) fn fetch(name: &ModelName) -> Result<PathBuf> {

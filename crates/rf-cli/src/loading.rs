@@ -31,14 +31,15 @@ impl ModelFile {
     pub(crate) fn of(arguments: &ModelArgs) -> Result<Self> {
         let path = match &arguments.hf_repo {
             Some(name) => Some(hub::fetch(name)?),
-            None => arguments.model.clone(),
+            None => arguments.model.as_deref().map(hub::named).transpose()?,
         };
         Ok(Self { path, overrides: arguments.override_kv.clone() })
     }
 
-    /// Replaces the file, if another one is given, and keeps the metadata.
-    pub(crate) fn or_path(self, path: Option<PathBuf>) -> Self {
-        Self { path: path.or(self.path), ..self }
+    /// Replaces the file, if another one or a short name is given, and keeps the metadata.
+    pub(crate) fn or_path(self, path: Option<PathBuf>) -> Result<Self> {
+        let path = path.as_deref().map(hub::named).transpose()?;
+        Ok(Self { path: path.or(self.path), ..self })
     }
 
     /// The source of the model for the library.

@@ -61,5 +61,5 @@ fn run() -> Result<()> {
     let cli = flags::configured(Cli::command());
     let arguments = flags::prepare(std::env::args_os(), &cli)?;
     let matches = cli.get_matches_from(arguments);
-    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command.run()
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).run()
 }

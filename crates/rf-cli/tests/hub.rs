@@ -100,6 +100,79 @@ For more information, try '--help'.
 }
 
 #[test]
+fn cached_models_are_listed_and_removed() {
+    let cache = cache();
+    let printed = [
+        &["list"][..],
+        &["rm", "owner/stories-GGUF:Q4_0"],
+        &["rm", "owner/stories-GGUF:Q8_0"],
+        &["list"],
+        &["pull", "no-such-name"],
+        &["run", "qwen3.5:4b", "Hello"],
+    ]
+    .map(|arguments| transcript(&mut offline(cache.path(), arguments)));
+    assert_data_eq!(
+        printed.concat(),
+        str![[r#"
+$ rf-cli list
+NAME                         SIZE  DOWNLOADED  MODEL
+owner/stories-GGUF:Q8_0  7.58 MiB  [..]  owner/stories-GGUF:Q8_0
+$ rf-cli rm owner/stories-GGUF:Q4_0
+error: model 'owner/stories-GGUF:Q4_0' is not in the cache folder: check the name
+? 2
+$ rf-cli rm owner/stories-GGUF:Q8_0
+removed owner/stories-GGUF:Q8_0 (7.58 MiB)
+$ rf-cli list
+no model is downloaded: `rf-cli list --all` shows names, and `rf-cli pull NAME` downloads one
+$ rf-cli pull no-such-name
+error: invalid value 'no-such-name' for '<NAME>': it is no short name (`rf-cli list --all` shows them), and neither OWNER/REPO nor OWNER/REPO:QUANT
+
+For more information, try '--help'.
+? 2
+$ rf-cli run qwen3.5:4b Hello
+error: cannot reach http://127.0.0.1:1 for 'unsloth/Qwen3.5-4B-GGUF': [..]: check the network, the proxy and HF_ENDPOINT
+? 1
+
+"#]]
+    );
+}
+
+#[test]
+fn a_client_gets_the_settings_of_the_documentation() {
+    let cache = TempDir::new().unwrap();
+    let printed = ["claude", "codex", "opencode", "aider", "open-webui"].map(|client| {
+        let arguments = ["launch", client, "--dry-run", "--port", "8081", "--", "two words"];
+        transcript(&mut offline(cache.path(), &arguments))
+    });
+    assert_data_eq!(
+        printed.concat(),
+        str![[r#"
+$ rf-cli launch claude --dry-run --port 8081 -- 'two words'
+ANTHROPIC_BASE_URL=http://127.0.0.1:8081 ANTHROPIC_AUTH_TOKEN=none ANTHROPIC_MODEL=local ANTHROPIC_SMALL_FAST_MODEL=local claude 'two words'
+$ rf-cli launch codex --dry-run --port 8081 -- 'two words'
+codex -c 'model_providers.rocmforge={name="ROCmForge",base_url="http://127.0.0.1:8081/v1",wire_api="responses"}' -c 'model_provider="rocmforge"' -c 'model="local"' 'two words'
+$ rf-cli launch opencode --dry-run --port 8081 -- 'two words'
+OPENCODE_CONFIG_CONTENT='{"model":"rocmforge/local","provider":{"rocmforge":{"npm":"@ai-sdk/openai-compatible","options":{"baseURL":"http://127.0.0.1:8081/v1"},"models":{"local":{}}}}}' opencode 'two words'
+$ rf-cli launch aider --dry-run --port 8081 -- 'two words'
+OPENAI_API_BASE=http://127.0.0.1:8081/v1 OPENAI_API_KEY=none aider --model openai/local 'two words'
+$ rf-cli launch open-webui --dry-run --port 8081 -- 'two words'
+OPENAI_API_BASE_URL=http://127.0.0.1:8081/v1 OPENAI_API_KEY=none WEBUI_AUTH=False open-webui serve --port 3000 'two words'
+
+"#]]
+    );
+}
+
+#[test]
+fn the_program_alone_is_a_guide() {
+    let cache = TempDir::new().unwrap();
+    let finished = Finished::of(offline(cache.path(), &[]).output().unwrap());
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    for part in ["ROCmForge ", "Memory  ", "rf-cli run  ", "rf-cli --help  "] {
+        assert!(finished.stdout.contains(part), "{}", finished.stdout);
+    }
+}
+
+#[test]
 fn a_model_that_is_not_cached_is_an_error_offline() {
     let cache = cache();
     let mut command =

@@ -164,7 +164,7 @@ fn a_model_file_is_understood_without_m() {
         assert_eq!(finish(folder.path(), arguments).stdout, expected.stdout);
     }
     let lines =
-        [&["run", "missing.gguf", "Hi"][..], &["run", "Hello", "there"], &["run", "qwen3:8b"]];
+        [&["run", "missing.gguf", "Hi"][..], &["run", "Hello", "there"], &["run", "qwen9:8b"]];
     assert_data_eq!(
         transcripts(folder.path(), &lines),
         str![[r#"
@@ -174,8 +174,8 @@ error: file 'missing.gguf' does not exist: check the path
 $ rf-cli run Hello there
 error: unexpected argument 'there': put the prompt in quotation marks, and give the model with -m
 ? 2
-$ rf-cli run qwen3:8b
-error: 'qwen3:8b' is a name of Ollama's registry, which is not supported: give a file with -m, or a repository of the Hugging Face hub with -hf
+$ rf-cli run qwen9:8b
+error: 'qwen9:8b' is not a name that this program knows: `rf-cli list --all` shows the names. Or give a file with -m, or a repository of the Hugging Face hub with -hf
 ? 2
 
 "#]]

@@ -1,9 +1,11 @@
 //! The cache folder of one repository, in the layout of `huggingface_hub`: contents in `blobs`,
 //! links with names in `snapshots/COMMIT`, commits of branches in `refs`.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::listing::Blob;
 use crate::{Error, ModelName, choice};
@@ -76,19 +78,139 @@ impl Folder {
 
     /// The first file of a cached model: from the snapshot of the branch `main`, else from any.
     pub(crate) fn model(&self, name: &ModelName) -> Option<PathBuf> {
-        let main = self.main();
-        let mut snapshots: Vec<PathBuf> = entries(&self.path.join("snapshots"));
-        snapshots
-            .sort_by_key(|path| path.file_name().and_then(|name| name.to_str()) != main.as_deref());
-        snapshots.iter().find_map(|snapshot| {
-            let mut files = Vec::new();
-            list(snapshot, "", 4, &mut files);
-            files.sort();
+        self.snapshots().iter().find_map(|snapshot| {
+            let files = files_below(snapshot);
             let files: Vec<&str> = files.iter().map(String::as_str).collect();
             let chosen = choice::choose(name.repo(), &files, name.quant()).ok()?;
             Some(snapshot.join(chosen.first()?))
         })
     }
+
+    /// The snapshots, that of the branch `main` first.
+    fn snapshots(&self) -> Vec<PathBuf> {
+        let main = self.main();
+        let mut snapshots = entries(&self.path.join("snapshots"));
+        snapshots
+            .sort_by_key(|path| path.file_name().and_then(|name| name.to_str()) != main.as_deref());
+        snapshots
+    }
+
+    /// The complete models, each from the first snapshot that has it.
+    fn models(&self, repo: &str) -> Vec<CachedModel> {
+        let mut models = BTreeMap::new();
+        for snapshot in self.snapshots() {
+            let files = files_below(&snapshot);
+            let files: Vec<&str> = files.iter().map(String::as_str).collect();
+            for (quant, parts) in choice::complete(&files) {
+                let Some(name) = ModelName::of_parts(repo, Some(&quant)) else { continue };
+                let paths: Vec<PathBuf> = parts.iter().map(|part| snapshot.join(part)).collect();
+                let metadata = paths.iter().filter_map(|path| fs::metadata(path).ok());
+                let size_bytes = metadata.map(|metadata| metadata.len()).sum();
+                let Some(path) = paths.into_iter().next() else { continue };
+                let modified = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();
+                models.entry(quant).or_insert(CachedModel { name, path, size_bytes, modified });
+            }
+        }
+        models.into_values().collect()
+    }
+
+    /// Removes a model from all snapshots, and the contents that no other name needs. Removes the
+    /// folder if no model is left. Returns the size of the removed files.
+    pub(crate) fn remove(&self, name: &ModelName) -> Result<u64, Error> {
+        let is_meant = |label: &str| {
+            name.quant().is_none_or(|quant| {
+                label.eq_ignore_ascii_case(quant)
+                    || label.eq_ignore_ascii_case(&format!("{}{quant}", choice::VARIANT))
+            })
+        };
+        // A file may be in several snapshots.
+        let mut removed = HashMap::new();
+        let mut left = 0;
+        for snapshot in self.snapshots() {
+            let files = files_below(&snapshot);
+            let files: Vec<&str> = files.iter().map(String::as_str).collect();
+            for (label, parts) in choice::complete(&files) {
+                if !is_meant(&label) {
+                    left += 1;
+                    continue;
+                }
+                for part in parts {
+                    let path = snapshot.join(part);
+                    if let (Ok(contents), Ok(metadata)) =
+                        (fs::canonicalize(&path), fs::metadata(&path))
+                    {
+                        removed.insert(contents, metadata.len());
+                    }
+                    remove_file(&path)?;
+                }
+            }
+        }
+        if removed.is_empty() {
+            return Err(Error::NothingToRemove { name: name.to_string() });
+        }
+        if left == 0 {
+            let path = self.path.clone();
+            fs::remove_dir_all(&path).map_err(|error| Error::Disk { path, error })?;
+        } else {
+            self.remove_unnamed_blobs()?;
+        }
+        Ok(removed.values().sum())
+    }
+
+    /// Removes the contents that no snapshot names.
+    fn remove_unnamed_blobs(&self) -> Result<(), Error> {
+        let snapshots = self.snapshots();
+        let named = snapshots.iter().flat_map(|snapshot| {
+            files_below(snapshot)
+                .into_iter()
+                .filter_map(|file| fs::canonicalize(snapshot.join(file)).ok())
+        });
+        let named: HashSet<PathBuf> = named.collect();
+        for blob in entries(&self.path.join("blobs")) {
+            // An incomplete download may be another program's.
+            let is_part = blob.extension().is_some();
+            let is_named = fs::canonicalize(&blob).is_ok_and(|path| named.contains(&path));
+            if !is_part && !is_named {
+                remove_file(&blob)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn remove_file(path: &Path) -> Result<(), Error> {
+    fs::remove_file(path).map_err(|error| Error::Disk { path: path.to_owned(), error })
+}
+
+/// The names of the files below a folder, in order.
+fn files_below(folder: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    list(folder, "", 4, &mut files);
+    files.sort();
+    files
+}
+
+/// A model in the cache folder.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CachedModel {
+    /// The repository and the quantisation.
+    pub name: ModelName,
+    /// Its file, for a split model the first one.
+    pub path: PathBuf,
+    /// The size of its files.
+    pub size_bytes: u64,
+    /// When its file was downloaded, if the file system tells.
+    pub modified: Option<SystemTime>,
+}
+
+/// The complete models in the cache folder `cache`, by name.
+pub(crate) fn models(cache: &Path) -> Vec<CachedModel> {
+    let repo = |path: PathBuf| {
+        let repo = path.file_name()?.to_str()?.strip_prefix("models--")?.replacen("--", "/", 1);
+        Some(Folder { path }.models(&repo))
+    };
+    entries(cache).into_iter().filter_map(repo).flatten().collect()
 }
 
 /// Creates the folder of `path`.

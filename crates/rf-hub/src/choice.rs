@@ -11,7 +11,7 @@ const PREFERRED: [&str; 2] = ["Q4_K_M", "Q8_0"];
 const FORMATS: [&str; 9] = ["Q", "IQ", "TQ", "BF1", "F1", "F3", "FP", "MXFP", "NVFP"];
 
 /// A variant of unsloth, which precedes the name of the format.
-const VARIANT: &str = "UD-";
+pub(crate) const VARIANT: &str = "UD-";
 
 /// A model of a repository, in one file or several.
 #[derive(Debug)]
@@ -57,6 +57,12 @@ pub(crate) fn choose<'a>(
         None => PREFERRED.iter().find_map(|quant| labelled(&complete, quant)).unwrap_or(first),
     };
     Ok(chosen.parts.values().copied().collect())
+}
+
+/// The complete models among `files`: the quantisation of each, and its files in order.
+pub(crate) fn complete<'a>(files: &[&'a str]) -> Vec<(String, Vec<&'a str>)> {
+    let complete = models(files).into_iter().filter(Model::is_complete);
+    complete.map(|model| (model.label, model.parts.into_values().collect())).collect()
 }
 
 /// The first model in `quant`; one without the prefix of a variant comes first.

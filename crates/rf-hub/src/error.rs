@@ -74,6 +74,12 @@ pub enum Error {
         /// The cache folder.
         cache: PathBuf,
     },
+    /// A model that is to be removed is not in the cache folder.
+    #[error("model '{name}' is not in the cache folder: check the name")]
+    NothingToRemove {
+        /// The model.
+        name: String,
+    },
     /// The hub cannot be reached.
     #[error(
         "cannot reach {endpoint} for '{what}': {reason}: check the network, the proxy and HF_ENDPOINT"
@@ -156,6 +162,7 @@ impl Error {
                 | Self::UnknownQuant { .. }
                 | Self::MissingParts { .. }
                 | Self::NotCached { .. }
+                | Self::NothingToRemove { .. }
         )
     }
 

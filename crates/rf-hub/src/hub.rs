@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ureq::Agent;
 
-use crate::cache::Folder;
+use crate::cache::{self, CachedModel, Folder};
 use crate::listing::{Blob, Listing, Remote};
 use crate::transfer::{Transfer, agent};
 use crate::{Error, ModelName, choice};
@@ -137,6 +137,21 @@ impl Hub {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The complete models in the cache folder, by name. Needs no network.
+    pub fn cached(&self) -> Vec<CachedModel> {
+        cache::models(&self.cache)
+    }
+
+    /// Removes a cached model, or all models of a repository if `name` has no quantisation. Returns
+    /// the size of the removed model files in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NothingToRemove`] if it is not cached, [`Error::Disk`] if a file cannot be removed.
+    pub fn remove(&self, name: &ModelName) -> Result<u64, Error> {
+        Folder::new(&self.cache, name.repo()).remove(name)
     }
 
     fn remote<'a>(&'a self, name: &'a str) -> Remote<'a> {

@@ -40,8 +40,11 @@ mod error;
 mod hub;
 mod listing;
 mod name;
+mod short_name;
 mod transfer;
 
+pub use cache::CachedModel;
 pub use error::Error;
 pub use hub::{Event, Hub};
 pub use name::ModelName;
+pub use short_name::{Product, ShortName};

@@ -24,6 +24,14 @@ impl ModelName {
     }
 }
 
+impl ModelName {
+    /// A model of this repository in this quantisation, both of which are known to be valid.
+    pub(crate) fn of_parts(repo: &str, quant: Option<&str>) -> Option<Self> {
+        let quant = quant.map_or(String::new(), |quant| format!(":{quant}"));
+        format!("{repo}{quant}").parse().ok()
+    }
+}
+
 impl fmt::Display for ModelName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.repo)?;

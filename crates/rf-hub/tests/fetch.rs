@@ -39,6 +39,36 @@ fn blobs(cache: &TempDir) -> Vec<String> {
 }
 
 #[test]
+fn cached_models_are_listed_and_removed() {
+    let server = StandIn::start(&[
+        ("m-Q8_0.gguf", contents(1)),
+        ("m-UD-Q4_K_XL.gguf", contents(2)),
+        ("mmproj-F16.gguf", contents(3)),
+    ]);
+    let cache = TempDir::new().unwrap();
+    let hub = Hub::new(&server.url(), cache.path());
+    assert!(hub.cached().is_empty());
+    let small = fetch(&hub, ":Q8_0").unwrap();
+    fetch(&hub, ":Q4_K_XL").unwrap();
+    let listed = |hub: &Hub| -> Vec<String> {
+        hub.cached().iter().map(|model| model.name.to_string()).collect()
+    };
+    assert_eq!(listed(&hub), [format!("{REPO}:Q8_0"), format!("{REPO}:UD-Q4_K_XL")]);
+    let first = &hub.cached()[0];
+    assert_eq!((&first.path, first.size_bytes), (&small, 700_000));
+    assert!(first.modified.is_some());
+
+    let remove = |quant: &str| hub.remove(&format!("{REPO}{quant}").parse().unwrap());
+    assert!(matches!(remove(":Q2_K"), Err(Error::NothingToRemove { .. })));
+    assert_eq!(remove(":q4_k_xl").unwrap(), 700_000);
+    assert_eq!(listed(&hub), [format!("{REPO}:Q8_0")]);
+    assert_eq!(blobs(&cache), [sha256(&contents(1))]);
+    assert_eq!(remove("").unwrap(), 700_000);
+    assert!(listed(&hub).is_empty() && !folder(&cache).exists());
+    assert!(matches!(remove(""), Err(Error::NothingToRemove { .. })));
+}
+
+#[test]
 fn a_download_has_the_layout_of_the_usual_cache() {
     let (server, cache, hub) = one_model();
     let mut progress = Vec::new();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use rf_gguf::Gguf;
-use rf_hub::{Hub, ModelName};
+use rf_hub::{Hub, ModelName, ShortName};
 
 use crate::error::Error;
 use crate::load_event::LoadEvent;
@@ -13,8 +13,9 @@ use crate::load_event::LoadEvent;
 /// Where a model comes from.
 ///
 /// A text becomes a source as follows. The path of an existing file and every text that ends with
-/// `.gguf` is a file. `OWNER/REPO` and `OWNER/REPO:QUANT` name a model of the Hugging Face hub. Any
-/// other text is the path of a file, which is then reported as missing.
+/// `.gguf` is a file. `OWNER/REPO` and `OWNER/REPO:QUANT` name a model of the Hugging Face hub, and so
+/// does a [short name](ShortName) such as `qwen3.5:9b`. Any other text is the path of a file, which
+/// is then reported as missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
@@ -86,8 +87,9 @@ impl FromStr for Source {
     fn from_str(text: &str) -> Result<Self, Infallible> {
         let path = Path::new(text);
         let is_file = path.exists() || path.extension().is_some_and(|end| end == "gguf");
-        Ok(match text.parse() {
-            Ok(name) if !is_file => Self::Hub(name),
+        let name = || Some(ShortName::find(text)?.model().clone());
+        Ok(match text.parse().ok().or_else(name) {
+            Some(name) if !is_file => Self::Hub(name),
             _ => Self::File(path.to_owned()),
         })
     }
@@ -138,5 +140,7 @@ mod tests {
         assert_eq!(Source::from("src/lib.rs"), file("src/lib.rs"));
         let Source::Hub(name) = Source::from("Qwen/Qwen3-8B-GGUF:Q4_K_M") else { panic!() };
         assert_eq!((name.repo(), name.quant()), ("Qwen/Qwen3-8B-GGUF", Some("Q4_K_M")));
+        let Source::Hub(name) = Source::from("gpt-oss") else { panic!() };
+        assert_eq!((name.repo(), name.quant()), ("ggml-org/gpt-oss-20b-GGUF", None));
     }
 }

@@ -168,7 +168,7 @@ impl BenchArgs {
         if self.model.is_empty() && self.hf_repo.is_empty() {
             return Ok(vec![ModelFile::default()]);
         }
-        let files = self.model.iter().map(|path| Ok(path.clone()));
+        let files = self.model.iter().map(|path| hub::named(path));
         let files = files.chain(self.hf_repo.iter().map(hub::fetch));
         files.map(|path| Ok(ModelFile::of_path(Some(path?)))).collect()
     }

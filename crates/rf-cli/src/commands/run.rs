@@ -10,6 +10,7 @@ use clap::Args;
 use rocmforge::engine::sampling::SamplerConfig;
 use rocmforge::engine::{Engine, GenerateOptions, Model, Outcome, Speculation, StopReason};
 use rocmforge::grammar::GrammarConstraint;
+use rocmforge::hub::ShortName;
 use rocmforge::messages::{ChatPrompt, Message, Prompt, Tool};
 use rocmforge::{LoadedModel, Purpose};
 
@@ -142,7 +143,7 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let cpu = arguments.compute.cpu()?;
     let template = arguments.template.choice()?;
     let prompt = arguments.prompt(words.prompt.as_deref(), is_demo)?;
-    let file = ModelFile::of(&arguments.model)?.or_path(words.model);
+    let file = ModelFile::of(&arguments.model)?.or_path(words.model)?;
     let started = Instant::now();
     let loader = loading::sized(file.loader(), &arguments.compute, arguments.ctx_size)?;
     let loader = arguments.drafts.add_to(template.add_to(loader))?;
@@ -208,15 +209,17 @@ struct Words {
     prompt: Option<String>,
 }
 
-/// Returns true if the word is a model file or has the name of one.
-fn is_model_file(word: &str) -> bool {
+/// Returns true if the word is a model file, has the name of one, or is a short name.
+fn is_model(word: &str) -> bool {
     let starts_as_gguf = |path: &Path| {
         let mut magic = [0; 4];
         File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
             && magic == *b"GGUF"
     };
     let one_word = !word.contains(char::is_whitespace);
-    (one_word && flags::is_gguf_name(word.as_ref())) || starts_as_gguf(Path::new(word))
+    (one_word && flags::is_gguf_name(word.as_ref()))
+        || ShortName::find(word).is_some()
+        || starts_as_gguf(Path::new(word))
 }
 
 /// Returns true if a word is a name such as `qwen3:8b` or `llama3.2:latest`. Other words with a
@@ -282,13 +285,13 @@ impl RunArgs {
     fn words(&self) -> Result<Words> {
         let (model, prompt) = match self.words.as_slice() {
             [] => (None, None),
-            [first, rest @ ..] if self.model.is_demo() && is_model_file(first) => {
+            [first, rest @ ..] if self.model.is_demo() && is_model(first) => {
                 (Some(PathBuf::from(first)), rest.first())
             }
             [prompt] if self.model.is_demo() && is_ollama_name(prompt) => {
                 return Err(bad_input!(
-                    "'{prompt}' is a name of Ollama's registry, which is not supported: give a file \
-                     with -m, or a repository of the Hugging Face hub with -hf"
+                    "'{prompt}' is not a name that this program knows: `rf-cli list --all` shows the \
+                     names. Or give a file with -m, or a repository of the Hugging Face hub with -hf"
                 ));
             }
             [prompt] => (None, Some(prompt)),

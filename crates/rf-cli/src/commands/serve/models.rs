@@ -21,8 +21,8 @@ use crate::{hub, loading, terminal};
 /// The models, and when they are unloaded.
 #[derive(Debug, Args)]
 pub(super) struct ServedModelArgs {
-    /// Serve the GGUF model FILE. For a split model, name any of its parts (repeatable) [default:
-    /// the built-in demo model]
+    /// Serve the GGUF model FILE, or the model of a short name, see `rf-cli list --all`. For a split
+    /// model, name any of its parts (repeatable) [default: the built-in demo model]
     #[arg(short, long, value_name = "FILE")]
     model: Vec<PathBuf>,
     #[arg(
@@ -99,7 +99,10 @@ impl ServedModelArgs {
 
     /// Returns the models in the order of the options, at least one.
     pub(super) fn files(&self) -> Result<Vec<ModelFile>> {
-        let mut paths: Vec<Option<PathBuf>> = self.model.iter().cloned().map(Some).collect();
+        let mut paths: Vec<Option<PathBuf>> = Vec::new();
+        for model in &self.model {
+            paths.push(Some(hub::named(model)?));
+        }
         for name in &self.hf_repo {
             paths.push(Some(hub::fetch(name)?));
         }

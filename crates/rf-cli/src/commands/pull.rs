@@ -1,0 +1,31 @@
+//! `rf-cli pull`: downloads a model.
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use clap::Args;
+use rocmforge::hub::ModelName;
+
+use crate::hub;
+
+/// Arguments of `rf-cli pull`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Downloads the model into the cache folder of the Hugging Face hub, which other programs share, and prints the \
+path of its file. A download that was stopped is resumed. Does nothing if the model is there and is the newest.
+
+Examples:
+  rf-cli pull qwen3.5:4b
+  rf-cli pull unsloth/Qwen3-8B-GGUF:Q8_0")]
+pub(crate) struct PullArgs {
+    /// Download this model: a name of `rf-cli list --all`, or OWNER/REPO[:QUANT]
+    #[arg(value_name = "NAME", value_parser = hub::model_name)]
+    name: ModelName,
+}
+
+/// Runs `rf-cli pull`.
+pub(crate) fn pull(arguments: &PullArgs) -> Result<()> {
+    let path = hub::fetch(&arguments.name)?;
+    writeln!(io::stdout().lock(), "{}", path.display())?;
+    Ok(())
+}
