@@ -5,15 +5,15 @@ one. Tensors and their shapes come from llama.cpp, so a description only has key
 tensors to leave out (`m.drop`) and other weight rules (`m.rule`). `make.py --tensors NAME` shows what a description leads to.
 """
 
-FAMILIES, GROUP = {}, {}  # name -> (architecture, function of a Model), name -> set it belongs to
+FAMILIES = {}  # name -> (architecture, function of a Model)
 QKV_BIAS = r"attn_[qkv]\.bias$"
 OUTPUT = r"^output\.weight$"
 
 
-def family(name, arch=None, group="missing"):
+def family(name, arch=None):
     def add(f):
+        assert name not in FAMILIES
         FAMILIES[name] = (arch or name, f)
-        GROUP[name] = group
         return f
 
     return add

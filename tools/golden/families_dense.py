@@ -4,6 +4,7 @@ import numpy as np
 
 import gguf_file
 from families import QKV_BIAS, family, moe_shape, small, untied, yarn
+from model import coarse
 
 
 @family("olmo")
@@ -342,7 +343,9 @@ def _(m):
     m.rule(r"altup_(correct|predict)_coef", "mat32", 0.5)
     m.rule(r"altup_correct_scale", "norm", 1.0)
     m.rule(r"post_(attention|ffw)_norm", "norm", 1.5)
-    m.packed = lambda n, x: q4_0(x) if n.startswith("per_layer_token_embd") else None
+    # Tokens share their rows with every 64th other, since this is by far the largest tensor.
+    per_layer = lambda x: q4_0(coarse(x[np.arange(len(x)) % 64], ("mat", 1.0)))
+    m.packed = lambda n, x: per_layer(x) if n.startswith("per_layer_token_embd") else None
     m.exercises = "AltUp (4 streams), LAuReL, per-layer embeddings of 256 (stored in Q4_0 here), activation sparsity in the first 10 layers; sharing of K/V from layer 20 on is beyond this file"
 
 

@@ -1,4 +1,4 @@
-"""Models whose matrices have the codebook and ternary formats (group "formats").
+"""Models whose matrices have the codebook and ternary formats.
 
 The formats have blocks of 256 values, so these are the only models with rows that wide.
 """
@@ -38,17 +38,19 @@ def in_turn(names):
     return pack
 
 
-@family("llama_codebooks", "llama", "formats")
+@family("llama_codebooks", "llama")
 def _(m):
     m.base(2, 256, 4, 1, 256)
     m.packed = in_turn(DENSE)
+    m.exact = True
     m.positions = [0, 1, 2, 3, 7, 8, 9, 15, m.n_ids - 2, m.n_ids - 1]
     m.exercises = "IQ4_NL to IQ1_S, TQ1_0, TQ2_0: each matrix has another format"
 
 
-@family("qwen3moe_codebooks", "qwen3moe", "formats")
+@family("qwen3moe_codebooks", "qwen3moe")
 def _(m):
     m.base(1, 256, 4, 1, 256, head_dim=64, rope=1e6, experts=3, used=2, ff_exp=256)
     m.packed = in_turn(["IQ4_XS", "IQ3_S", "IQ2_XXS", "IQ1_M", "IQ3_XXS", "IQ2_XS", "IQ1_S"])
+    m.exact = True
     m.positions = [0, 1, 2, 3, 7, 8, 9, 15, m.n_ids - 2, m.n_ids - 1]
     m.exercises = "experts in codebook formats"

@@ -1,7 +1,7 @@
-"""Small versions of the recurrent and hybrid architectures (group "supported")."""
+"""Recurrent and hybrid architectures that were there first."""
 
-from families import untied
-from families_small import here, scales
+from families import family, untied
+from families_small import scales
 
 
 def delta(m, layers, interval, moe=False, mtp=False):
@@ -51,10 +51,10 @@ def delta(m, layers, interval, moe=False, mtp=False):
         untied(m)
 
 
-here("qwen35")(lambda m: delta(m, 3, 3))
-here("qwen35_mtp", "qwen35")(lambda m: delta(m, 2, 2, mtp=True))
-here("qwen35moe")(lambda m: delta(m, 2, 2, moe=True))
-here("qwen3next")(lambda m: delta(m, 2, 2, moe=True))
+family("qwen35")(lambda m: delta(m, 3, 3))
+family("qwen35_mtp", "qwen35")(lambda m: delta(m, 2, 2, mtp=True))
+family("qwen35moe")(lambda m: delta(m, 2, 2, moe=True))
+family("qwen3next")(lambda m: delta(m, 2, 2, moe=True))
 
 
 def ssm2(m, inner, state, heads, groups):
@@ -69,7 +69,7 @@ def ssm2(m, inner, state, heads, groups):
     m.keep.append(r"ssm_conv1d\.bias")
 
 
-@here("nemotron_h_moe")
+@family("nemotron_h_moe")
 def _(m):
     m.base(4, 32, 2, [0, 0, 1, 0], [0, 32, 0, 0], head_dim=16, experts=4, used=2, ff_exp=16)
     m.set(
@@ -86,7 +86,7 @@ def _(m):
     m.exercises = "one mixer per layer, pattern MEM*... by the arrays (M Mamba 2 of 2 groups, E sigmoid MoE with squared ReLU, * attention without RoPE)"
 
 
-@here("nemotron_h")
+@family("nemotron_h")
 def _(m):
     m.base(4, 32, 2, [0, 0, 1, 0], [0, 64, 0, 0], head_dim=16)
     m.set(attention__layer_norm_epsilon=2e-3)
@@ -95,7 +95,7 @@ def _(m):
     m.exercises = "one mixer per layer by the arrays: Mamba 2, squared-ReLU MLP, attention without RoPE, Mamba 2"
 
 
-@here("granitehybrid")
+@family("granitehybrid")
 def _(m):
     m.base(3, 32, 2, [0, 1, 0], 16, head_dim=16, rope=0, experts=4, used=2)
     m.set(
@@ -109,7 +109,7 @@ def _(m):
     m.exercises = "Mamba 2, attention without RoPE, Mamba 2; MoE and shared expert; granite scales"
 
 
-@here("mamba2")
+@family("mamba2")
 def _(m):
     m.base(3, 32, 0, 0, 0, head_dim=0, rope=0)
     del m.keys["attention.head_count_kv"]
@@ -117,14 +117,14 @@ def _(m):
     m.exercises = "Mamba 2 only, gated grouped RMS norm"
 
 
-@here("lfm2")
+@family("lfm2")
 def _(m):
     m.base(4, 32, 2, [0, 1, 0, 1], 64, rope=1e6)
     m.set(shortconv__l_cache=3)
     m.exercises = "pattern c*c* (c gated short convolution of 3 taps, * attention with qk-norm)"
 
 
-@here("lfm2moe")
+@family("lfm2moe")
 def _(m):
     m.base(4, 32, 2, [0, 1, 0, 1], 64, rope=1e6, experts=4, used=2, ff_exp=16)
     m.set(shortconv__l_cache=3, leading_dense_block_count=2, expert_gating_func=2)

@@ -5,6 +5,7 @@ from families import QKV_BIAS, family, moe_shape, small, untied
 
 @family("qwen3vl")
 def _(m):
+    m.image = m.pick((3, 4), (4, 2))
     small(m, head_dim=m.pick(16, 24), rope=1e6)
     m.set(rope__dimension_sections=m.pick([3, 3, 2, 0], [4, 4, 4, 0]))
     m.exercises = "qk-norm per head, interleaved M-RoPE sections: text positions make them plain NEOX RoPE; tied"
@@ -12,6 +13,7 @@ def _(m):
 
 @family("qwen3vl_deepstack", "qwen3vl")
 def _(m):
+    m.image = m.pick((3, 4), (4, 2))
     small(m, head_dim=m.pick(16, 24), rope=1e6)
     m.set(
         rope__dimension_sections=m.pick([3, 3, 2, 0], [4, 4, 4, 0]), n_deepstack_layers=m.pick(2, 1)
@@ -21,6 +23,7 @@ def _(m):
 
 @family("qwen3vlmoe")
 def _(m):
+    m.image = m.pick((3, 4), (4, 2))
     small(m, head_dim=m.pick(16, 24), rope=1e6, **moe_shape(m))
     m.set(rope__dimension_sections=m.pick([3, 3, 2, 0], [4, 4, 4, 0]))
     untied(m)
@@ -29,6 +32,7 @@ def _(m):
 
 @family("qwen2vl")
 def _(m):
+    m.image = m.pick((3, 4), (4, 2))
     small(m, rope=1e6)
     m.set(rope__dimension_sections=m.pick([2, 1, 1, 0], [2, 2, 2, 0]))
     m.keep.append(QKV_BIAS)

@@ -1,5 +1,6 @@
 """Write small GGUF files (version 3, alignment 32). No dependency but numpy."""
 
+import gzip
 import struct
 
 import numpy as np
@@ -89,9 +90,16 @@ def write(path, keys, tensors):
             f.write(b)
 
 
+def contents(path):
+    """The bytes of a file, unpacked."""
+    with open(path, "rb") as f:
+        d = f.read()
+    return gzip.decompress(d) if path.endswith(".gz") else d
+
+
 def read(path):
     """Keys (name -> value) and tensors (name -> (shape rows first, ggml type)) of a file."""
-    d = open(path, "rb").read()
+    d = contents(path)
     at = 4
 
     def take(f):

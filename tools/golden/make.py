@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Make golden data: tiny random models and what llama.cpp computes with them.
 
-    make.py OUT --set first|second [--only NAME,...]        write models, results and OUT/index.json (entries are replaced)
-    make.py --tensors NAME                                    list the tensors a description leads to: required, kept, optional
-    make.py OUT --check                                       run everything in OUT again and compare
+    make.py OUT [--only NAME,...] [--set second]     make the models that OUT/index.json names, or these; entries are replaced
+    make.py OUT --add NAME,... --from FOLDER         copy models with their results and entries from another such folder
+    make.py OUT --check [--only NAME,...]            run everything in OUT again and compare
+    make.py --tensors NAME                           list the tensors a description leads to: required, kept, optional
 
 Descriptions: families*.py. Rules for weights: model.py. The reference: reference.py.
 """
@@ -13,12 +14,14 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 import time
 import zlib
 
 import numpy as np
+import zopfli.gzip
 
 import families
 import families_dense
@@ -30,6 +33,7 @@ import families_small
 import families_small_recurrent
 import families_vision_embedding
 import gguf_file
+import images
 import reference
 from model import Model, required_tensors
 
@@ -134,7 +138,6 @@ def sensitivity(m, t, ids, exact, tmp):
 
 
 def build(name, first, seed):
-    name = name if name in families.FAMILIES else "s_" + name
     arch, f = families.FAMILIES[name]
     m = Model(name, arch, seed, first)
     f(m)
@@ -143,20 +146,17 @@ def build(name, first, seed):
 
 def make(name, first, out, tmp, attempts=12):
     m = build(name, first, 0)
-    name = name[2:] if families.GROUP[name] == "supported" else name
-    shapes = m.shapes() if not getattr(m, "listed", None) else m.listed
+    shapes = m.shapes()
     required, optional = required_tensors(m, shapes)
     if required is None:
         raise reference.Failed(optional)
     chosen = m.selected(shapes, set(required))
     ids, best = prompt(m), None
-    base = zlib.crc32(name.encode()) % 100000 * 1000 + (0 if first else 500)
-    f32, f16 = os.path.join(tmp, "f32.gguf"), os.path.join(out, name + ".gguf")
+    base = m.first_seed or zlib.crc32(name.encode()) % 100000 * 1000 + (0 if first else 500)
+    f32, f16 = os.path.join(tmp, "f32.gguf"), os.path.join(tmp, "f16.gguf")
     for attempt in range(m.attempts or attempts):
         m.seed = base + attempt
         t = m.fill(chosen)
-        if m.packed:
-            t = {n: m.packed(n, x) or x for n, x in t.items()}
         m.write(f32, t, f32=True)
         exact, r = run(m, f32, ids, n_greedy=N_GREEDY, used=m.used)
         if not np.isfinite(exact).all():
@@ -221,7 +221,7 @@ def make(name, first, out, tmp, attempts=12):
     _, m.seed, t, exact, r, spread, stock, same = best
     m.write(f16, t)
     m.write(f32, t, f32=True)
-    data = open(f16, "rb").read()
+    data = gguf_file.contents(f16)
     seen = sensitivity(m, t, ids, exact, tmp)
     worst = max(spread.values(), default=0.0)
     if worst > MAX_SPLIT:
@@ -233,12 +233,14 @@ def make(name, first, out, tmp, attempts=12):
     size = exact.std()
     kind = "logits" if not m.pooling else "rank" if m.pooling == "rank" else "embedding"
     file = "%s.%s.f32" % (name, kind)
-    positions = getattr(m, "positions", None) or list(range(len(ids)))
+    model_file = name + (".gguf" if m.exact else ".gguf.gz")
+    with open(os.path.join(out, model_file), "wb") as f:
+        f.write(data if m.exact else zopfli.gzip.compress(data))
+    positions = m.stored_positions()
     (exact if m.pooling else exact[positions]).astype("<f4").tofile(os.path.join(out, file))
-    scalar = lambda k, d=0: (lambda v: v[1] if isinstance(v, tuple) else v)(m.keys.get(k, d))
     e = {
         "name": name,
-        "file": name + ".gguf",
+        "file": model_file,
         "architecture": m.arch,
         "kind": kind,
         "exercises": m.exercises,
@@ -247,17 +249,6 @@ def make(name, first, out, tmp, attempts=12):
         "seed": m.seed,
         "n_vocab": r["n_vocab"],
         "n_ctx": r.get("n_ctx", 256),
-        "shape": {
-            "layers": scalar("block_count"),
-            "n_embd": scalar("embedding_length"),
-            "n_head": scalar("attention.head_count"),
-            "n_head_kv": scalar("attention.head_count_kv"),
-            "head_dim": scalar("attention.key_length") or getattr(m, "D", 0),
-            "n_ff": scalar("expert_feed_forward_length") or scalar("feed_forward_length"),
-            "tied": "output.weight" not in t,
-            "experts": scalar("expert_count"),
-            "experts_used": scalar("expert_used_count"),
-        },
         "ids": ids,
     }
     checks = {
@@ -270,13 +261,10 @@ def make(name, first, out, tmp, attempts=12):
     if m.pooling:
         e.update(pooling=m.pooling, n_embd_out=int(exact.shape[-1]), embedding=file)
     else:
-        order = np.argsort(-exact[-1], kind="stable")[:16]
         e.update(
             positions=positions,
             logits=file,
             mean_nll=round(reference.nll(exact, ids), 7),
-            top16=[[int(i), round(float(exact[-1, i]), 6)] for i in order],
-            n_greedy=len(r["greedy"]),
             greedy=r["greedy"],
             top1=exact.argmax(-1).tolist(),
         )
@@ -300,13 +288,14 @@ def make(name, first, out, tmp, attempts=12):
             changed = {n: neutral(n, x) if n.endswith(stem) else x for n, x in t.items()}
             m.write(f32, changed, f32=True)
             seen[stem] = difference(reference.mtp(f32, ids), block)
+    if m.image:
+        e["image"] = images.add(m, f32, ids, out)
     if r.get("gelu"):
         checks["gelu_nodes_recomputed"] = r["gelu"]
     if m.encoder:
         e["encoder_ids"] = encoder_ids(m)
     if m.options:
         e["reference_options"] = m.options
-    e.update(getattr(m, "entry", {}))
     unseen = [
         k for k, v in seen.items() if v is not None and v < (MIN_SEEN if not m.pooling else 2e-4)
     ]
@@ -320,6 +309,20 @@ def make(name, first, out, tmp, attempts=12):
     return e, sorted(chosen), optional
 
 
+def add(out, names, source):
+    """Copies models from another folder, with their results and their entries in the index."""
+    with open(os.path.join(source, "index.json")) as f:
+        index = json.load(f)
+    found = {e["name"]: e for e in index["models"] + index["embeddings"]}
+    for name in names:
+        e = found[name]
+        parts = [e, e.get("image", {})]
+        keys = ("file", "logits", "embedding", "mtp_logits", "embeddings")
+        for file in [part[k] for part in parts for k in keys if k in part]:
+            shutil.copy(os.path.join(source, file), os.path.join(out, file))
+        add_to_index(out, index["set"], e)
+
+
 def add_to_index(out, which, entry):
     path = os.path.join(out, "index.json")
     index = (
@@ -328,7 +331,6 @@ def add_to_index(out, which, entry):
         else {
             "set": which,
             "reference": REFERENCE,
-            "n_greedy": N_GREEDY,
             "format": "logits file: little-endian f32 [len(positions)][n_vocab]; greedy[0] follows the last id; "
             "mean_nll over ids[1:]",
             "models": [],
@@ -336,9 +338,8 @@ def add_to_index(out, which, entry):
         }
     )
     key = "models" if entry["kind"] == "logits" else "embeddings"
-    names = [n.removeprefix("s_") for n in families.FAMILIES]
     entries = [e for e in index[key] if e["name"] != entry["name"]] + [entry]
-    index[key] = sorted(entries, key=lambda e: names.index(e["name"]))
+    index[key] = sorted(entries, key=lambda e: e["name"])
     write_index(out, index)
 
 
@@ -392,8 +393,6 @@ def check(out, only):
             shapes = m.shapes()
             required, _ = required_tensors(m, shapes)
             t = m.fill(m.selected(shapes, set(required)))
-            if m.packed:
-                t = {n: m.packed(n, x) or x for n, x in t.items()}
             path = os.path.join(tmp, "f32.gguf")
             m.write(path, t)
             same = hashlib.sha256(open(path, "rb").read()).hexdigest() == e["sha256"]
@@ -429,11 +428,14 @@ def main():
     p.add_argument("out", nargs="?")
     p.add_argument("--set", choices=["first", "second"], default="first")
     p.add_argument("--only", default="")
-    p.add_argument("--group", choices=["supported", "formats", "missing"], default="supported")
+    p.add_argument("--add", default="")
+    p.add_argument("--from", dest="source")
     p.add_argument("--tensors")
     p.add_argument("--check", action="store_true")
     a = p.parse_args()
     first = a.set == "first"
+    if a.add:
+        return add(a.out, a.add.split(","), a.source)
     reference.library()
     if a.tensors:
         return [tensors(n, first) for n in a.tensors.split(",")] and None
@@ -441,9 +443,11 @@ def main():
         return check(a.out, a.only)
     os.makedirs(a.out, exist_ok=True)
     if a.only:
-        names = [n if n in families.FAMILIES else "s_" + n for n in a.only.split(",")]
+        names = a.only.split(",")
     else:
-        names = [n for n in families.FAMILIES if families.GROUP[n] == a.group]
+        with open(os.path.join(a.out, "index.json")) as f:
+            index = json.load(f)
+        names = [e["name"] for e in index["models"] + index["embeddings"]]
     failed = False
     with tempfile.TemporaryDirectory() as tmp:
         for name in names:
@@ -457,10 +461,11 @@ def main():
             add_to_index(a.out, a.set, e)
             c = e["checks"]
             print(
-                "%-22s %3d KB seed+%d spread %.0e stock %.3f %s %.0fs %s"
+                "%-22s %3d KB, %2d KB here, seed+%d spread %.0e stock %.3f %s %.0fs %s"
                 % (
                     name,
                     e["bytes"] // 1000,
+                    os.path.getsize(os.path.join(a.out, e["file"])) // 1000,
                     e["seed"] % 500,
                     max(c["llamacpp_spread"].values(), default=0),
                     c["stock_llamacpp_max_abs_diff"],

@@ -105,10 +105,19 @@ class Model:
         self.encoder = False  # encoder-decoder
         self.keep_scale = False  # `keep` may name tensors called NAME.scale
         self.attempts = 0  # seeds to try (0: the usual number)
-        self.positions = None  # positions whose logits are stored (none: all)
+        self.first_seed = 0  # the first seed to try (0: by the name)
+        self.positions = None  # positions whose logits are stored (none: see stored_positions)
+        self.image = None  # rows and columns of a picture in a second text (see images.py)
+        self.exact = False  # weights keep all bits of F16, and the file is not compressed
 
     def pick(self, a, b):
         return a if self.first else b
+
+    def stored_positions(self):
+        """The first positions, the last ones, and those around the usual windows and chunks."""
+        n = self.n_ids
+        middle = [7, 8, 15] if n < 60 else [31, 63, 64]
+        return self.positions or [0, 1, 3] + middle + [n - 2, n - 1]
 
     def key(self, suffix, value, kind=None):
         self.keys[suffix] = (kind, value) if kind else value
@@ -255,7 +264,9 @@ class Model:
                 if what is None and re.search(p, name if "blk" in p else bare):
                     what = w
             what = what or (("mat", 1.0) if len(shape) > 1 else ("vec", 0.3, 0.0))
-            t[name] = self.values(rng, what, shape)
+            x = self.values(rng, what, shape)
+            packed = self.packed and self.packed(name, x)
+            t[name] = packed or (x if self.exact else coarse(x, what))
         return t
 
     @staticmethod
@@ -296,6 +307,26 @@ class Model:
             else:
                 out[n] = x.astype(np.float32) if f32 and x.dtype == np.float16 else x
         gguf_file.write(path, {**self.all_keys(f32), **(keys or {})}, out)
+
+
+def coarse(x, what):
+    """The values with few bits of information, so that the file compresses well.
+
+    A weight of a matrix becomes one of four values: half or twice the standard deviation, which
+    hardly changes the variance. With three significant bits, only the high byte of an F16 varies.
+    Other random values keep five significant bits.
+    """
+    if what[0] in ("mat", "mat32") and x.ndim > 1:
+        deviation = significant(what[1] / np.sqrt(x.shape[-1]), 3)
+        size = np.where(np.abs(x) < 1.25 * deviation, deviation / 2, deviation * 2)
+        return np.copysign(size, x).astype(x.dtype)
+    return x if what[0] in ("const", "fn") else significant(x, 5).astype(x.dtype)
+
+
+def significant(x, bits):
+    """The nearest number of so many significant bits."""
+    mantissa, exponent = np.frexp(x)
+    return np.ldexp(np.round(mantissa * 2**bits) / 2**bits, exponent)
 
 
 def required_tensors(m, all_shapes):

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::unpacked::unpacked;
+
 /// The golden models in the repository: at least one of every supported architecture.
 pub fn golden_models() -> Vec<GoldenModel> {
     golden_models_in(&crate::golden_folder().join("arch"))
@@ -44,9 +46,9 @@ impl GoldenModel {
         self.text("architecture").unwrap()
     }
 
-    /// The model's file.
+    /// The model's file, unpacked.
     pub fn path(&self) -> PathBuf {
-        self.folder.join(self.text("file").unwrap())
+        unpacked(&self.folder.join(self.text("file").unwrap()))
     }
 
     /// The tokens of the text.
@@ -128,7 +130,9 @@ mod tests {
         let iq = golden_models_in(&crate::golden_folder().join("iq"));
         for model in golden_models().iter().chain(&iq) {
             let name = model.name();
-            assert!(model.path().is_file() && !model.ids().is_empty(), "{name}");
+            let bytes = fs::metadata(model.path()).unwrap().len();
+            assert_eq!(Some(bytes), model.entry["bytes"].as_u64(), "{name}");
+            assert!(!model.ids().is_empty(), "{name}");
             assert!(model.results().iter().all(|x| x.is_finite()), "{name}");
             if model.pooling().is_none() {
                 let rows = model.positions().len();
@@ -144,12 +148,11 @@ mod tests {
     fn the_files_of_the_folder_are_those_of_the_index() {
         let models = golden_models();
         let entries = fs::read_dir(crate::golden_folder().join("arch")).unwrap();
-        let paths = entries.map(|entry| entry.unwrap().path());
-        let mut files: Vec<PathBuf> =
-            paths.filter(|path| path.extension().is_some_and(|e| e == "gguf")).collect();
-        let mut named: Vec<PathBuf> = models.iter().map(GoldenModel::path).collect();
-        files.sort();
-        named.sort();
+        let files = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut files: Vec<String> = files.filter(|file| file.contains(".gguf")).collect();
+        let mut named: Vec<&str> = models.iter().map(|model| model.text("file").unwrap()).collect();
+        files.sort_unstable();
+        named.sort_unstable();
         assert_eq!(files, named);
     }
 }

@@ -31,6 +31,7 @@ mod golden;
 mod random;
 mod skip;
 mod transcript;
+mod unpacked;
 
 /// Engines of test models on the CPU, and their options.
 #[cfg(feature = "engine")]

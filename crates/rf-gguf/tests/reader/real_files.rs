@@ -4,15 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rf_gguf::{Gguf, GgufWriter};
-use rf_testing::shared;
+use rf_testing::{GoldenModel, golden_models, shared};
 
 #[test]
 #[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn files_of_other_programs_open() {
-    let folders = ["models", "golden/arch", "vocabs"].map(|folder| (folder, shared(folder)));
-    let own = ("golden/arch", Some(rf_testing::golden_folder().join("arch")));
-    for (folder, path) in folders.into_iter().chain([own]) {
-        for path in path.iter().flat_map(|path| gguf_files(path)) {
+    let folders = ["models", "golden/arch", "vocabs"]
+        .map(|folder| (folder, shared(folder).map_or_else(Vec::new, |path| gguf_files(&path))));
+    let own = golden_models().iter().map(GoldenModel::path).collect();
+    for (folder, paths) in folders.into_iter().chain([("golden/arch", own)]) {
+        for path in paths {
             let model = Gguf::open(&path).unwrap();
             model.check_types().unwrap();
             assert_eq!(model.file_bytes(), fs::metadata(&path).unwrap().len());
