@@ -13,7 +13,7 @@ export function policy(page) {
   };
   return (
     `default-src 'none'; script-src ${hash("script")}; style-src ${hash("style")}; connect-src 'self'; ` +
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+    "img-src data:; media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
     "require-trusted-types-for 'script'; trusted-types dompurify"
   );
 }

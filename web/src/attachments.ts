@@ -1,22 +1,31 @@
 import type { Attachment } from "./conversation";
+import type { Modalities } from "./net/api";
 
 const MOST_TEXT_BYTES = 2_000_000;
 const MOST_IMAGE_BYTES = 4_000_000;
+const MOST_AUDIO_BYTES = 20_000_000;
 const LONGEST_SIDE = 2048;
 
 /** Reads a file for a message; a text says why it cannot be added. */
-export async function attach(file: File, sees: boolean): Promise<Attachment | string> {
+export async function attach(file: File, { vision, audio }: Modalities): Promise<Attachment | string> {
   const { name } = file;
   if (file.type.startsWith("image/") && file.type !== "image/svg+xml") {
-    if (!sees) return `${name}: this model cannot see images.`;
+    if (!vision) return `${name}: this model cannot see images.`;
     return image(file);
+  }
+  if (file.type.startsWith("audio/")) {
+    if (!audio) return `${name}: this model cannot hear.`;
+    const isKnown = /^audio\/(?:mpeg|mp3|wave?|x-wav|vnd\.wave)$/.test(file.type);
+    if (!isKnown) return `${name}: sounds must be WAV or MP3 files.`;
+    if (file.size > MOST_AUDIO_BYTES) return `${name}: sounds may have ${MOST_AUDIO_BYTES / 1e6} MB.`;
+    return { kind: "audio", name, data: await dataUrl(file) };
   }
   if (file.type === "application/pdf" || /\.pdf$/i.test(name)) {
     return `${name}: the page does not read PDF files. Copy their text into the message.`;
   }
   if (file.size > MOST_TEXT_BYTES) return `${name}: text files may have ${MOST_TEXT_BYTES / 1e6} MB.`;
   const text = textOf(new Uint8Array(await file.arrayBuffer()));
-  return text === null ? `${name}: this is neither text nor an image.` : { kind: "text", name, data: text };
+  return text === null ? `${name}: this is neither text nor an image nor a sound.` : { kind: "text", name, data: text };
 }
 
 /** The text of a file; null for other data. */

@@ -1,8 +1,8 @@
 /** A file that a person added to a message. */
 export interface Attachment {
-  kind: "image" | "text";
+  kind: "image" | "audio" | "text";
   name: string;
-  /** A `data:` URL of an image, or the text of a file. */
+  /** A `data:` URL of an image or a sound, or the text of a file. */
   data: string;
 }
 

@@ -23,10 +23,11 @@ export interface Run {
 }
 
 const runs = new Map<string, Run>();
-/** The last request of each answer, for the raw view. */
+/** The requests of the last answers, for the raw view. */
 export const requests = new Map<string, ChatRequest>();
 
 const SAVE_MS = 1000;
+const MOST_REQUESTS = 20;
 /** A full queue empties; a model that cannot be loaded often stays so. */
 const MOST_RETRIES: Record<number, number> = { 429: 10, 503: 2 };
 
@@ -105,6 +106,8 @@ async function run(conversation: Conversation, message: Message, path: Message[]
   };
   runs.set(message.id, made);
   requests.set(message.id, made.request);
+  const oldest = requests.size > MOST_REQUESTS ? requests.keys().next().value : undefined;
+  if (oldest !== undefined) requests.delete(oldest);
   emit("runs");
   changed(message);
   // The name of the lock tells other tabs, and this one after a reload, that the answer goes on.

@@ -3,7 +3,7 @@ export const SHORTCUTS = [
   { keys: "Enter", does: "Send the message" },
   { keys: "Shift+Enter", does: "Begin a new line" },
   { keys: "Escape", does: "Stop the answer" },
-  { keys: "↑ in the empty field", does: "Edit your last message" },
+  { keys: "↑", does: "Edit your last message, in the empty field" },
   { keys: "Ctrl+Enter", does: "Send an edited message" },
   { keys: "Ctrl+Shift+O", does: "New conversation" },
   { keys: "Ctrl+K", does: "Search conversations" },

@@ -23,7 +23,13 @@ export function toMarkdown({ conversation, messages }: Stored): string {
   for (const message of pathTo(new Map(messages.map((m) => [m.id, m])), conversation.head)) {
     parts.push(`## ${{ user: "You", assistant: message.model ?? "Answer", tool: "Tool" }[message.role]}`);
     for (const { kind, name, data } of message.attachments ?? []) {
-      parts.push(kind === "image" ? `*Image: ${name}*` : `*File: ${name}*\n\n${fenced(data)}`);
+      parts.push(
+        kind === "image"
+          ? `*Image: ${name}*`
+          : kind === "audio"
+            ? `*Sound: ${name}*`
+            : `*File: ${name}*\n\n${fenced(data)}`,
+      );
     }
     if (message.reasoning)
       parts.push(`<details><summary>Reasoning</summary>\n\n${message.reasoning.trim()}\n\n</details>`);

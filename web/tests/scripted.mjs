@@ -82,7 +82,7 @@ async function handle(state, request, response) {
     }
     case "/props":
       return json(200, {
-        modalities: { vision: state.vision },
+        modalities: { vision: state.vision, audio: state.vision },
         default_generation_settings: { n_ctx: 4096, params: { temperature: 0.8 } },
       });
     case "/models/load":

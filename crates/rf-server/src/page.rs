@@ -25,7 +25,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = |tag| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(element(tag))));
     format!(
         "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; img-src data:; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+         media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
          require-trusted-types-for 'script'; trusted-types dompurify",
         hash("script"),
         hash("style")

@@ -149,6 +149,7 @@ export class MarkdownView {
   private paragraph: HTMLElement | null = null;
   private parts = 0;
   private notBefore = 0;
+  private timer = 0;
 
   /** Shows a text. `isComplete` says that no more will come. */
   update(text: string, isComplete: boolean): void {
@@ -163,7 +164,12 @@ export class MarkdownView {
       return;
     }
     const now = performance.now();
-    if (!hasNew && !isComplete && now < this.notBefore) return;
+    clearTimeout(this.timer);
+    if (!hasNew && !isComplete && now < this.notBefore) {
+      // No further text may come for a while.
+      this.timer = window.setTimeout(() => this.update(this.text, false), this.notBefore - now);
+      return;
+    }
     this.clearOpen();
     for (; this.shown < blocks.length; this.shown++) this.append(blocks[this.shown] as Block, this.element);
     if (open) this.appendOpen(open, isComplete);

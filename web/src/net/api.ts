@@ -91,8 +91,13 @@ export async function listModels(): Promise<ModelInfo[]> {
   }));
 }
 
-export interface Props {
+/** What a model takes besides text. */
+export interface Modalities {
   vision: boolean;
+  audio: boolean;
+}
+
+export interface Props extends Modalities {
   context: number;
   /** Defaults of the server, by the fields of requests. */
   defaults: Record<string, unknown>;
@@ -103,12 +108,13 @@ export async function modelProps(model: string): Promise<Props | null> {
   try {
     const response = await request(`props?model=${encodeURIComponent(model)}`);
     const props = (await response.json()) as {
-      modalities?: { vision?: boolean };
+      modalities?: Partial<Modalities>;
       default_generation_settings?: { n_ctx?: number; params?: Record<string, unknown> };
     };
     const generation = props.default_generation_settings;
     return {
       vision: props.modalities?.vision ?? false,
+      audio: props.modalities?.audio ?? false,
       context: generation?.n_ctx ?? 0,
       defaults: generation?.params ?? {},
     };

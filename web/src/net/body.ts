@@ -1,10 +1,11 @@
 import { requestFields } from "../params";
-import type { Conversation, Message } from "../conversation";
+import type { Attachment, Conversation, Message } from "../conversation";
 
 interface Part {
   type: string;
   text?: string;
   image_url?: { url: string };
+  input_audio?: { data: string; format: string };
 }
 
 interface RequestMessage {
@@ -81,10 +82,15 @@ function userContent({ content, attachments = [] }: Message): string | Part[] {
       return `${name}:\n${fence}\n${data.replace(/\n$/, "")}\n${fence}\n`;
     });
   const text = [...files, content].filter(Boolean).join("\n");
-  const images = attachments.filter(({ kind }) => kind === "image");
-  if (!images.length) return text;
-  const parts: Part[] = images.map(({ data }) => ({ type: "image_url", image_url: { url: data } }));
+  const parts = attachments.filter(({ kind }) => kind !== "text").map(mediaPart);
+  if (!parts.length) return text;
   return text ? [...parts, { type: "text", text }] : parts;
+}
+
+function mediaPart({ kind, data }: Attachment): Part {
+  if (kind === "image") return { type: "image_url", image_url: { url: data } };
+  const format = /^data:audio\/(?:mpeg|mp3)/.test(data) ? "mp3" : "wav";
+  return { type: "input_audio", input_audio: { data: data.slice(data.indexOf(",") + 1), format } };
 }
 
 function joined(first: string | Part[], second: string | Part[]): string | Part[] {

@@ -79,13 +79,21 @@ export function start(editLast: () => void): void {
     showButtons();
     showGauge();
   });
-  on("message", showGauge);
+  let isDue = false;
+  on("message", () => {
+    if (isDue) return;
+    isDue = true;
+    requestAnimationFrame(() => {
+      isDue = false;
+      showGauge();
+    });
+  });
   on("models", showGauge);
   showButtons();
 
   async function add(added: File[]): Promise<void> {
     for (const file of added) {
-      const made = await attach(file, models.props?.vision ?? false);
+      const made = await attach(file, models.props ?? { vision: false, audio: false });
       if (typeof made === "string") toast(made);
       else files = [...files, made];
     }

@@ -199,6 +199,9 @@ function files(attachments: Attachment[] = []): HTMLElement[] {
     if (kind === "image" && content.startsWith("data:image/")) {
       return h("img", { class: "picture", attributes: { src: content, alt: name } });
     }
+    if (kind === "audio" && content.startsWith("data:audio/")) {
+      return h("audio", { attributes: { src: content, controls: true, title: name, "aria-label": name } });
+    }
     return h(
       "details",
       { class: "attachment" },

@@ -4,7 +4,7 @@ import { store } from "../data/store";
 import * as db from "../data/db";
 import { saveSettings, settings } from "../data/settings";
 import { byId, download, h, icon, iconButton } from "../dom";
-import { runIn } from "../runs";
+import { runIn, stop } from "../runs";
 import { fileName, toJson, toMarkdown } from "../transfer";
 import type { Conversation } from "../conversation";
 import { confirmed, openDialog } from "./dialog";
@@ -44,6 +44,9 @@ export function start(openConversation: (id: string | null) => void): void {
   async function search(): Promise<void> {
     const text = byId<HTMLInputElement>("search").value.trim();
     const number = ++searches;
+    // Not for each letter of somebody who types on.
+    await new Promise((resolve) => setTimeout(resolve, 120));
+    if (number !== searches) return;
     const matches = text ? await db.conversationsWith(text).catch(() => new Set<string>()) : null;
     if (number !== searches) return;
     for (const conversation of text ? store.conversations.values() : []) {
@@ -126,6 +129,7 @@ function rowView(conversation: Conversation, openConversation: (id: string) => v
     openMenu(
       more,
       [
+        ...(isAnswering ? [{ label: "Stop the answer", icon: "stop" as const, run: () => stop(id) }] : []),
         { label: "Rename", icon: "edit", run: () => rename(conversation) },
         {
           label: conversation.pinned ? "Unpin" : "Pin",

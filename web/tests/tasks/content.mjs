@@ -51,13 +51,14 @@ export default [
     },
   ],
   [
-    "show an image to a model that sees: picker, paste and drop",
+    "show images and a sound to a model that takes them: picker, paste and drop",
     "scripted",
     async (page, it) => {
       it.scripted.state.vision = true;
+      const props = page.waitForResponse(/\/props/);
       await page.reload();
-      await page.waitForFunction(() => document.querySelector(".model-name")?.textContent === "scripted");
-      await page.waitForTimeout(200);
+      await (await props).finished();
+      await page.waitForTimeout(50);
       await page
         .locator("#composer input[type=file]")
         .setInputFiles({ name: "a.png", mimeType: "image/png", buffer: PIXEL });
@@ -81,14 +82,19 @@ export default [
         );
         await page.locator(".file").getByText(`${kind}.png`).waitFor();
       }
+      const sound = { name: "a.wav", mimeType: "audio/wav", buffer: Buffer.from("RIFF") };
+      await page.locator("#composer input[type=file]").setInputFiles(sound);
+      await page.locator(".file").getByText("a.wav").waitFor();
       await ask(page, "What is this?");
       const parts = lastRequest(it).messages[0].content;
       assert.deepEqual(
         parts.map(({ type }) => type),
-        ["image_url", "image_url", "image_url", "text"],
+        ["image_url", "image_url", "image_url", "input_audio", "text"],
       );
       assert.match(parts[0].image_url.url, /^data:image\/png;base64,/);
+      assert.deepEqual(parts[3].input_audio, { data: Buffer.from("RIFF").toString("base64"), format: "wav" });
       await page.locator("img.picture").first().waitFor();
+      await page.locator("article audio").waitFor();
       it.scripted.state.vision = false;
     },
   ],

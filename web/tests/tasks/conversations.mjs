@@ -88,6 +88,20 @@ export default [
     },
   ],
   [
+    "stop the answer of another conversation",
+    "scripted",
+    async (page) => {
+      await page.locator("#input").fill("slow");
+      await page.keyboard.press("Enter");
+      await page.waitForFunction(() => document.querySelector(".assistant .markdown")?.textContent.length > 5);
+      await page.getByRole("button", { name: "New conversation" }).click();
+      await menu(page, "slow", "Stop the answer");
+      await page.getByRole("img", { name: "Answering" }).waitFor({ state: "detached" });
+      await conversations(page).getByText("slow").click();
+      await page.getByText("stopped").waitFor();
+    },
+  ],
+  [
     "reload during an answer and continue it",
     "scripted",
     async (page) => {
