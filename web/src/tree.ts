@@ -17,23 +17,24 @@ export function pathTo(messages: Messages, head: string | null): Message[] {
   return path.reverse();
 }
 
-/** The branches at a message, itself among them, oldest first. */
-export function siblings(messages: Messages, message: Message): Message[] {
-  const found = [...messages.values()].filter((other) => other.parent === message.parent);
-  return found.sort((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1));
+/** The messages after each message, oldest first: more than one are branches. Those at the beginning are under null. */
+export function successors(messages: Messages): Map<string | null, Message[]> {
+  const found = new Map<string | null, Message[]>();
+  for (const message of messages.values()) {
+    const known = found.get(message.parent);
+    if (known) known.push(message);
+    else found.set(message.parent, [message]);
+  }
+  for (const list of found.values()) list.sort((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1));
+  return found;
 }
 
 /** The end of the newest branch below a message. */
 export function leafBelow(messages: Messages, id: string): string {
-  const newest = new Map<string, Message>();
-  for (const message of messages.values()) {
-    if (message.parent === null) continue;
-    const known = newest.get(message.parent);
-    if (!known || message.created >= known.created) newest.set(message.parent, message);
-  }
-  const seen = new Set<string>();
+  const next = successors(messages);
+  const seen = new Set([id]);
   let leaf = id;
-  for (let child = newest.get(leaf); child && !seen.has(child.id); child = newest.get(leaf)) {
+  for (let child = next.get(leaf)?.at(-1); child && !seen.has(child.id); child = next.get(leaf)?.at(-1)) {
     seen.add(child.id);
     leaf = child.id;
   }
@@ -42,15 +43,9 @@ export function leafBelow(messages: Messages, id: string): string {
 
 /** A message and all below it. */
 export function subtree(messages: Messages, id: string): string[] {
-  const children = new Map<string, string[]>();
-  for (const message of messages.values()) {
-    if (message.parent === null) continue;
-    children.set(message.parent, [...(children.get(message.parent) ?? []), message.id]);
-  }
-  const found = new Set<string>([id]);
-  for (const member of found) {
-    for (const child of children.get(member) ?? []) found.add(child);
-  }
+  const next = successors(messages);
+  const found = new Set([id]);
+  for (const member of found) for (const child of next.get(member) ?? []) found.add(child.id);
   return [...found];
 }
 

@@ -143,6 +143,7 @@ export class MarkdownView {
   readonly element = h("div", { class: "markdown" });
   private splitter = new Splitter();
   private text = "";
+  private isComplete = false;
   private shown = 0;
   private openNodes: ChildNode[] = [];
   private openCode: CodeView | null = null;
@@ -153,6 +154,8 @@ export class MarkdownView {
 
   /** Shows a text. `isComplete` says that no more will come. */
   update(text: string, isComplete: boolean): void {
+    if (isComplete && this.isComplete && text === this.text) return;
+    this.isComplete = isComplete;
     if (!text.startsWith(this.text)) this.reset();
     this.text = text;
     this.splitter.advance(text);

@@ -4,6 +4,7 @@ import { path, store } from "../data/store";
 import { byId, h, iconButton } from "../dom";
 import { models } from "../models";
 import { runIn } from "../runs";
+import { successors } from "../tree";
 import type { Message } from "../conversation";
 import { write } from "./composer";
 import { MessageView } from "./message";
@@ -35,9 +36,7 @@ export function start(): void {
     changed.set(message.id, message);
     schedule();
   });
-  on("runs", () => {
-    for (const view of views.values()) view.showFooter();
-  });
+  on("runs", showBusy);
   on("models", () => {
     if (!views.size) show();
   });
@@ -63,6 +62,11 @@ function schedule(): void {
   });
 }
 
+/** While an answer is computed, messages cannot be changed. */
+function showBusy(): void {
+  byId("thread").classList.toggle("busy-thread", Boolean(runIn(store.current.id)));
+}
+
 function toEnd(): void {
   const messages = byId("messages");
   messages.scrollTop = messages.scrollHeight;
@@ -73,11 +77,15 @@ function show(): void {
   const isOther = shown !== store.current.id;
   shown = store.current.id;
   const kept = isOther ? new Map<string, MessageView>() : views;
-  views = new Map(messages.map((message) => [message.id, kept.get(message.id) ?? new MessageView(message)]));
+  const next = successors(store.messages);
+  views = new Map();
   for (const message of messages) {
-    const view = views.get(message.id);
-    if (kept.has(message.id)) view?.update(message);
+    const view = kept.get(message.id) ?? new MessageView(message);
+    if (kept.has(message.id)) view.update(message);
+    view.setPlace(next.get(message.parent) ?? [message], message.id === store.current.head);
+    views.set(message.id, view);
   }
+  showBusy();
   byId("chat").classList.toggle("empty", messages.length === 0);
   const elements = [...views.values()].map(({ element }) => element);
   arrange(byId("thread"), messages.length ? elements : [greeting()]);

@@ -5,8 +5,8 @@ import { store } from "../data/store";
 import { newId } from "../data/id";
 import { button, copyButton, h, icon, iconButton } from "../dom";
 import { MarkdownView } from "../markdown/render";
-import { answer, type Run, resume, runIn, runOf, send } from "../runs";
-import { leafBelow, siblings, subtree } from "../tree";
+import { answer, type Run, resume, runOf, send } from "../runs";
+import { leafBelow, subtree } from "../tree";
 import type { Attachment, Call, Message } from "../conversation";
 import { focus } from "./composer";
 import { confirmed } from "./dialog";
@@ -22,6 +22,9 @@ export class MessageView {
   private readonly content = h("div", { class: "content" });
   private reasoning: { element: HTMLDetailsElement; summary: HTMLElement; markdown: MarkdownView } | null = null;
   private editor: HTMLElement | null = null;
+  private place = "";
+  private siblings: Message[] = [];
+  private isLast = false;
   private shownCalls = "";
 
   constructor(private message: Message) {
@@ -61,41 +64,40 @@ export class MessageView {
     else this.showFooter();
   }
 
-  /** Shows the branches and the actions, which depend on other messages. */
-  showFooter(): void {
-    const { message } = this;
-    if (message.state === "streaming") return;
-    const isAssistant = message.role === "assistant";
-    const isBusy = Boolean(runIn(message.conversation));
-    const isLast = store.current.head === message.id;
-    const canResume =
-      isLast &&
-      isAssistant &&
-      !isBusy &&
-      ["stopped", "length", "interrupted", "error"].includes(message.state ?? "") &&
-      !message.calls?.length &&
-      message.content !== "";
-    this.footer.replaceChildren(
-      ...branches(message),
-      (message.content && copyButton(isAssistant ? "Copy answer" : "Copy message", () => message.content)) || "",
-      (!isBusy && message.role !== "tool" && iconButton("edit", "Edit", () => this.edit())) || "",
-      (isAssistant &&
-        !isBusy &&
-        iconButton("redo", "Regenerate", () => {
-          answer(store.current, message.parent);
-          focus();
-        })) ||
-        "",
-      canResume
-        ? iconButton("forward", "Continue", () => {
-            resume(store.current, message);
-            focus();
-          })
-        : "",
-      isAssistant ? iconButton("code", "Details", () => showDetails(message)) : "",
-      (!isBusy && iconButton("trash", "Delete", () => void remove(message))) || "",
-      isAssistant ? h("span", { class: "stats", text: statsText(message) }) : "",
-    );
+  /** Tells the message its branches, itself among them, and whether it is the last one shown. */
+  setPlace(siblings: Message[], isLast: boolean): void {
+    const place = `${siblings.map(({ id }) => id).join()} ${isLast}`;
+    if (place === this.place) return;
+    [this.place, this.siblings, this.isLast] = [place, siblings, isLast];
+    this.update(this.message);
+  }
+
+  /** Shows the branches and the actions. Those that wait for the end of an answer are hidden by a class of the thread. */
+  private showFooter(): void {
+    const { role, state, calls, content } = this.message;
+    const isAnswer = role === "assistant";
+    const isCut =
+      ["stopped", "length", "interrupted", "error"].includes(state ?? "") && !calls?.length && content !== "";
+    const actions: HTMLElement[] = [];
+    if (content) actions.push(copyButton(isAnswer ? "Copy answer" : "Copy message", () => this.message.content));
+    if (role !== "tool") actions.push(whenIdle(iconButton("edit", "Edit", () => this.edit())));
+    if (isAnswer) actions.push(whenIdle(iconButton("redo", "Regenerate", () => this.regenerate())));
+    if (isAnswer && this.isLast && isCut)
+      actions.push(whenIdle(iconButton("forward", "Continue", () => this.resume())));
+    if (isAnswer) actions.push(iconButton("code", "Details", () => showDetails(this.message)));
+    actions.push(whenIdle(iconButton("trash", "Delete", () => void remove(this.message))));
+    if (isAnswer) actions.push(h("span", { class: "stats", text: statsText(this.message) }));
+    this.footer.replaceChildren(...branches(this.message, this.siblings), ...actions);
+  }
+
+  private regenerate(): void {
+    answer(store.current, this.message.parent);
+    focus();
+  }
+
+  private resume(): void {
+    resume(store.current, this.message);
+    focus();
   }
 
   edit(): void {
@@ -184,7 +186,7 @@ export class MessageView {
 
   private showCalls(): void {
     const { message } = this;
-    const isOpen = message.state !== "streaming" && store.current.head === message.id && message.calls?.length;
+    const isOpen = message.state !== "streaming" && this.isLast && message.calls?.length;
     const key = JSON.stringify([message.calls, isOpen]);
     if (key === this.shownCalls) return;
     this.shownCalls = key;
@@ -268,8 +270,12 @@ function resultForm(message: Message, calls: Call[]): HTMLElement {
   );
 }
 
-function branches(message: Message): (Node | string)[] {
-  const all = siblings(store.messages, message);
+function whenIdle(button: HTMLButtonElement): HTMLButtonElement {
+  button.classList.add("when-idle");
+  return button;
+}
+
+function branches(message: Message, all: Message[]): HTMLElement[] {
   if (all.length < 2) return [];
   const at = all.findIndex(({ id }) => id === message.id);
   const go = (to: number) => {
