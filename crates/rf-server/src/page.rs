@@ -1,46 +1,103 @@
-//! The chat page at `/`: one HTML document that loads nothing but this server's API.
+//! The chat page at `/`: one HTML document that loads nothing but this server's API. It is bundled
+//! from the sources in `web`, a folder of the repository.
 
 use std::sync::LazyLock;
 
+use axum::http::HeaderMap;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use miniz_oxide::deflate::compress_to_vec_zlib;
 use sha2::{Digest, Sha256};
 
-const STYLE: &str = include_str!("../page/page.css");
-const SCRIPTS: [&str; 2] = [include_str!("../page/markdown.js"), include_str!("../page/chat.js")];
+const PAGE: &str = include_str!("../page/page.html");
 
-static PAGE: LazyLock<String> = LazyLock::new(|| {
-    let (head, body) = (include_str!("../page/head.html"), include_str!("../page/body.html"));
-    let [markdown, chat] = SCRIPTS;
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n{head}<style>{STYLE}</style>\n</head>\n<body>\n\
-         {body}<script>{markdown}</script>\n<script>{chat}</script>\n</body>\n</html>\n"
-    )
-});
+/// A third of the page, for browsers on other machines.
+static COMPRESSED: LazyLock<Vec<u8>> = LazyLock::new(|| compress_to_vec_zlib(PAGE.as_bytes(), 6));
 
-/// Only the page's own scripts and styles run, whatever a model writes.
+/// Only the page's own script and style run, whatever a model writes. Only its sanitiser may make
+/// nodes of a text.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
-    let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
+    let hash = |tag| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(element(tag))));
     format!(
         "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; img-src data:; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        SCRIPTS.map(hash).join(" "),
-        hash(STYLE)
+         media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+         require-trusted-types-for 'script'; trusted-types dompurify",
+        hash("script"),
+        hash("style")
     )
 });
 
+/// The text of the page's only element of this name.
+fn element(tag: &str) -> &'static str {
+    let (_, rest) = PAGE.split_once(&format!("<{tag}>")).unwrap_or_default();
+    rest.split_once(&format!("</{tag}>")).unwrap_or_default().0
+}
+
 /// `GET /`.
-pub(crate) async fn page() -> Response {
+pub(crate) async fn page(request: HeaderMap) -> Response {
     let headers = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CONTENT_SECURITY_POLICY, POLICY.as_str()),
         (CACHE_CONTROL, "no-cache"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "no-referrer"),
+        (VARY, "accept-encoding"),
     ];
-    (headers, PAGE.as_str()).into_response()
+    if accepts_deflate(&request) {
+        return (headers, [(CONTENT_ENCODING, "deflate")], COMPRESSED.as_slice()).into_response();
+    }
+    (headers, PAGE).into_response()
+}
+
+fn accepts_deflate(request: &HeaderMap) -> bool {
+    let values =
+        request.get_all(ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let is_refused = weight.trim().strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0));
+        name.trim().eq_ignore_ascii_case("deflate") && !is_refused
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+    use miniz_oxide::inflate::decompress_to_vec_zlib;
+
+    use super::*;
+
+    #[test]
+    fn the_page_has_one_script_and_one_style_and_loads_nothing() {
+        for tag in ["script", "style"] {
+            assert_eq!(PAGE.matches(&format!("<{tag}>")).count(), 1, "{tag}");
+            assert!(element(tag).len() > 10_000, "{tag}");
+        }
+        // A browser ends the script at the first such text.
+        assert_eq!(PAGE.matches("</script").count(), 1);
+        for loading in ["src=\"http", "href=\"http", "@import", "url(http", "<iframe"] {
+            assert!(!PAGE.contains(loading), "{loading}");
+        }
+    }
+
+    #[test]
+    fn the_page_is_compressed_for_clients_that_read_it() {
+        assert_eq!(decompress_to_vec_zlib(&COMPRESSED).unwrap(), PAGE.as_bytes());
+        assert!(COMPRESSED.len() < 400_000, "{}", COMPRESSED.len());
+        for (accepted, expected) in [
+            ("gzip, deflate, br", true),
+            ("gzip;q=1.0, Deflate;q=0.5", true),
+            ("deflate;q=0", false),
+            ("gzip", false),
+            ("", false),
+        ] {
+            let headers =
+                HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);
+            assert_eq!(accepts_deflate(&headers), expected, "{accepted}");
+        }
+    }
 }

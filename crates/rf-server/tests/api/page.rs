@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::fixed;
 use crate::server::{Setup, TestServer, send};
 use rf_server::{ApiKeys, ServerOptions};
 use serde_json::{Value, json};
@@ -97,9 +98,11 @@ impl Browser {
         self.type_into("//textarea[@id='input']", keys);
     }
 
-    /// Clicks the button of this name.
+    /// Clicks the button of this text or label.
     fn click(&self, name: &str) {
-        let button = format!("//button[normalize-space()='{name}' and not(@hidden)]");
+        let button = format!(
+            "//button[(normalize-space()='{name}' or @aria-label='{name}') and not(@hidden)]"
+        );
         self.command(&format!("{}/click", self.element(&button)), &json!({}));
     }
 
@@ -121,12 +124,26 @@ impl Browser {
         }
     }
 
+    /// Waits until the page has the list of models.
+    fn wait_for_model(&self, name: &str) {
+        self.wait_for(&format!("document.querySelector('.model-name')?.textContent === '{name}'"));
+    }
+
+    /// Sets parameters of new conversations, and loads the page again.
+    fn set_parameters(&self, parameters: &Value) {
+        let script =
+            "localStorage.setItem('rocmforge.settings', JSON.stringify({ params: arguments[0] }))";
+        self.run(script, &[parameters.clone()]);
+        self.reload();
+    }
+
     /// The text of the last answer, when it is complete.
     fn answer(&self) -> String {
         self.wait_for(
             "document.querySelector('article:last-child.assistant[aria-busy=false]') !== null",
         );
-        let text = self.evaluate("document.querySelector('article:last-child .body').innerText");
+        let text =
+            self.evaluate("document.querySelector('article:last-child .markdown').innerText");
         text.as_str().unwrap().to_owned()
     }
 }
@@ -147,40 +164,48 @@ fn program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
+/// A server whose model always gives this answer.
+fn answering(answer: &str) -> (TestServer, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("fixed.gguf");
+    fixed::write(&model, "<|answer|>", &[("<|answer|>", answer)]).unwrap();
+    (TestServer::with(Setup { model, ..Setup::default() }), folder)
+}
+
 #[test]
 fn a_conversation_is_answered_kept_and_regenerated() {
     let Some(browser) = Browser::start() else { return };
     let server = TestServer::start();
     browser.open(&server);
-    browser.wait_for("document.querySelectorAll('#model option').length === 1");
-    browser.evaluate("storage.write('settings', { max_tokens: 30 })");
-    browser.reload();
+    browser.set_parameters(&json!({ "max_tokens": 30 }));
+    browser.wait_for_model("demo");
 
     // Shift+Enter breaks the line, Enter sends.
     browser.type_message(&format!("Tell me a story{SHIFT}{ENTER}{SHIFT}about a fox.{ENTER}"));
     let answer = browser.answer();
     assert!(answer.len() > 20, "{answer}");
-    let question = browser.evaluate("document.querySelector('.user .body').innerText");
+    let question = browser.evaluate("document.querySelector('.user .bubble').innerText");
     assert_eq!(question, "Tell me a story\nabout a fox.");
     let note = browser.evaluate("document.querySelector('.assistant footer').innerText");
     assert!(note.as_str().unwrap().contains("30 tokens"), "{note}");
     assert!(note.as_str().unwrap().contains("tokens/s"), "{note}");
-    // A screen reader hears the answer when it is complete.
-    let status = browser.evaluate("document.querySelector('[role=status]').innerText");
-    let first = answer.lines().next().unwrap();
-    assert!(status.as_str().unwrap().contains(first), "{status}, {answer}");
+    // A screen reader hears the answer sentence by sentence.
+    let announced = browser.evaluate("document.querySelector('[aria-live=polite]').textContent");
+    let beginning = &answer[..12];
+    assert!(announced.as_str().unwrap().contains(beginning), "{announced}, {answer}");
 
     browser.reload();
     assert_eq!(browser.answer(), answer);
-    // The model is greedy in tests, so it gives the same answer again.
+    // The model is greedy in tests, so it gives the same answer again, as a branch.
+    browser.wait_for_model("demo");
     browser.click("Regenerate");
-    browser.wait_for("state.request === null");
+    browser.wait_for("document.querySelector('.branches')?.innerText.trim() === '2/2'");
     assert_eq!(browser.answer(), answer);
-    assert_eq!(browser.evaluate("state.conversation.messages.length"), 2);
+    assert_eq!(browser.evaluate("document.querySelectorAll('article').length"), 2);
 
     browser.click("New conversation");
-    assert_eq!(browser.evaluate("document.querySelectorAll('article').length"), 0);
-    assert_eq!(browser.evaluate("state.index.length"), 1);
+    browser.wait_for("document.querySelectorAll('article').length === 0");
+    assert_eq!(browser.evaluate("document.querySelectorAll('#conversations li').length"), 1);
 }
 
 #[test]
@@ -190,18 +215,19 @@ fn stop_ends_the_request_and_keeps_the_text() {
     browser.open(&server);
     // Without end-of-text tokens the answer fills the context unless it is stopped, which this does
     // at the first text: a command from outside could come too late.
-    let script = "const [body, show] = [requestBody, showAnswer]; \
-                  requestBody = () => ({ ...body(), ignore_eos: true }); \
-                  showAnswer = (article, message) => { \
-                    show(article, message); \
-                    if (message.isStreaming && message.content) byId('stop').click(); \
-                  };";
+    browser.set_parameters(&json!({ "ignore_eos": true }));
+    browser.wait_for_model("demo");
+    let script = "new MutationObserver(() => { \
+                    const text = document.querySelector('.assistant .markdown')?.textContent; \
+                    if (text) document.getElementById('stop').click(); \
+                  }).observe(document.body, { childList: true, characterData: true, subtree: true })";
     browser.run(script, &[]);
     browser.type_message(&format!("Tell me a story.{ENTER}"));
     let answer = browser.answer();
     assert!(!answer.is_empty());
-    assert_eq!(browser.evaluate("state.conversation.messages.at(-1).finish"), "stopped");
-    assert_eq!(browser.evaluate("byId('stop').hidden"), true);
+    let note = browser.evaluate("document.querySelector('.assistant footer').innerText");
+    assert!(note.as_str().unwrap().contains("stopped"), "{note}");
+    assert_eq!(browser.evaluate("document.getElementById('stop').hidden"), true);
     server.wait_for("the request ends", |stats| stats.running == 0);
     browser.reload();
     assert_eq!(browser.answer(), answer);
@@ -209,46 +235,49 @@ fn stop_ends_the_request_and_keeps_the_text() {
 
 #[test]
 fn text_of_a_model_never_becomes_markup() {
-    let Some(browser) = Browser::start() else { return };
-    let server = TestServer::start();
-    browser.open(&server);
     let text = "<img src=x onerror=\"window.ran = 1\"> [a](javascript:window.ran=1) **b** `<i>`\n\n\
-                <script>window.ran = 1</script>\n\n```html\n<b>c</b>\n```\n\n| h |\n|---|\n| <u>d</u> |\n\n\
+                <script>window.ran = 2</script>\n\n```html\n<b>c</b>\n```\n\n| h |\n|---|\n| <u>d</u> |\n\n\
                 1. e\n   - f\n\n[g](https://example.org/)";
-    let show = "window.shown = document.createElement('div'); document.body.append(window.shown); \
-                markdown.render(window.shown, arguments[0]);";
-    browser.run(show, &[json!(text)]);
+    let Some(browser) = Browser::start() else { return };
+    let (server, _folder) = answering(text);
+    browser.open(&server);
+    browser.wait_for_model("demo");
+    browser.type_message(&format!("Write{ENTER}"));
+    browser.answer();
     let count = "['img', 'script', 'i', 'u', 'pre b', 'strong', 'code', 'table', 'ol ul', 'a']\
-                 .map(name => window.shown.querySelectorAll(name).length)";
+                 .map(name => document.querySelectorAll('.markdown ' + name).length)";
     assert_eq!(browser.evaluate(count), json!([0, 0, 0, 0, 0, 1, 2, 1, 1, 1]));
     assert_eq!(browser.evaluate("window.ran ?? null"), Value::Null);
     // Even markup that got into the page would not run.
-    let inject =
-        "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = 1\">')";
+    let inject = "try { document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = 3\">') } \
+                  catch { window.refused = true }";
     browser.run(inject, &[]);
     thread::sleep(Duration::from_millis(200));
     assert_eq!(browser.evaluate("window.ran ?? null"), Value::Null);
+    assert_eq!(browser.evaluate("window.refused"), true);
 
-    // Every prefix of a text can be shown, and the last one looks as if it came at once.
-    let stream = "(() => { const node = document.createElement('div'); const text = arguments[0]; \
-                  for (let i = 0; i <= text.length; i++) markdown.render(node, text.slice(0, i)); \
-                  return node.innerHTML === window.shown.innerHTML; })()";
-    assert_eq!(browser.run(&format!("return {stream}"), &[json!(text)]), true);
+    // The streamed answer looks as if it came at once.
+    let html = "document.querySelector('.assistant .markdown').innerHTML";
+    let streamed = browser.evaluate(html);
+    browser.reload();
+    browser.answer();
+    assert_eq!(browser.evaluate(html), streamed);
 }
 
 #[test]
 fn a_phone_needs_no_sideways_scrolling() {
     let phone = json!({ "deviceMetrics": { "width": 360, "height": 700, "pixelRatio": 1 } });
     let Some(browser) = Browser::start_as(&phone) else { return };
-    let server = TestServer::start();
+    let long: String = (100..250).map(|number| number.to_string()).collect();
+    let (server, _folder) =
+        answering(&format!("```\nlong {long}\n```\n\nword{long}.\n\n| a | b{long} |\n|---|---|\n"));
     browser.open(&server);
+    browser.wait_for_model("demo");
     browser.type_message(&format!("Write{ENTER}"));
-    browser.answer();
-    let long = "markdown.render(document.querySelector('.assistant .body'), \
-                '```\\n' + 'x'.repeat(500) + '\\n```\\n\\n' + 'y'.repeat(500))";
-    browser.run(long, &[]);
+    assert!(browser.answer().contains(&long));
     assert_eq!(browser.evaluate("window.innerWidth"), 360);
     assert_eq!(browser.evaluate("document.documentElement.scrollWidth"), 360);
+    assert_eq!(browser.evaluate("document.getElementById('messages').scrollWidth"), 360);
 }
 
 #[test]
@@ -258,10 +287,10 @@ fn a_missing_key_is_asked_for() {
     let options = ServerOptions { keys, ..ServerOptions::default() };
     let server = TestServer::with(Setup { server: options, ..Setup::default() });
     browser.open(&server);
-    browser.wait_for("document.getElementById('notice').innerText.includes('API key')");
+    browser.wait_for("document.getElementById('notices').innerText.includes('API key')");
     browser.click("Settings");
     browser.type_into("//input[@name='apiKey']", "secret");
     browser.click("Save");
-    browser.wait_for("document.querySelectorAll('#model option').length === 1");
-    assert_eq!(browser.evaluate("document.getElementById('notice').innerText"), "");
+    browser.wait_for_model("demo");
+    assert_eq!(browser.evaluate("document.getElementById('notices').innerText"), "");
 }

@@ -1,0 +1,29 @@
+import type { Message } from "../conversation";
+
+/** What happens in the page, with what the listeners get. */
+export interface Events {
+  /** The list of conversations changed. */
+  conversations: undefined;
+  /** Another conversation, or another branch, is shown. */
+  opened: undefined;
+  /** A message of the shown conversation changed. */
+  message: Message;
+  /** An answer begins or ends, in any conversation. */
+  runs: undefined;
+  models: undefined;
+  connection: undefined;
+}
+
+type Listener<T> = (detail: T) => void;
+
+const listeners = new Map<keyof Events, Set<Listener<never>>>();
+
+export function on<K extends keyof Events>(name: K, listener: Listener<Events[K]>): void {
+  const known = listeners.get(name) ?? new Set();
+  known.add(listener as Listener<never>);
+  listeners.set(name, known);
+}
+
+export function emit<K extends keyof Events>(name: K, ...detail: Events[K] extends undefined ? [] : [Events[K]]): void {
+  for (const listener of listeners.get(name) ?? []) (listener as Listener<unknown>)(detail[0]);
+}
