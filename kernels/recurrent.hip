@@ -1,5 +1,5 @@
-// Kernels with recurrent states: short convolutions, the gated delta rule, and the state space of
-// Mamba 2.
+// Kernels with recurrent states: short convolutions, the gated delta rule, the state space of Mamba 2
+// and the selective scan of Mamba 1.
 #include "rf/recurrent.h"
 
 using namespace rf;
@@ -9,6 +9,9 @@ namespace {
 // Tokens of a workgroup of a convolution, and its largest number of taps.
 constexpr u32 CONV_TOKENS = 32;
 constexpr u32 MAX_TAPS = 4;
+
+// The largest number of elements of the state of a channel of a scan.
+constexpr u32 MAX_SCAN_DIM = 16;
 
 } // namespace
 
@@ -81,4 +84,38 @@ RF_KERNEL(RECURRENT_THREADS) state_space_f32_d128(RfRecurrenceParams p) {
 RF_LARGE_KERNEL(RECURRENT_THREADS) state_space_f32_d256(RfRecurrenceParams p) {
     follow_previous_kernels();
     recur<256, StateSpaceRule>(p);
+}
+
+// rf_oracle::reference: one token of the selective scan after the other. A lane per channel has its
+// column of the state in registers. Grid: x = 128 channels each, y = span.
+RF_KERNEL(RECURRENT_THREADS) selective_scan_f32(RfScanParams p) {
+    follow_previous_kernels();
+    u32 channel = group_x() * RECURRENT_THREADS + thread_x();
+    if (channel >= p.channels) return;
+    RfSpan span = p.batch.spans[group_y()];
+    float *column = state_of(p.state, p.batch, span) + channel;
+    float state[MAX_SCAN_DIM], decay[MAX_SCAN_DIM];
+#pragma unroll
+    for (u32 n = 0; n < MAX_SCAN_DIM; n++) {
+        bool is_row = n < p.state_dim;
+        decay[n] = is_row ? p.decay[(u64)n * p.channels + channel] : 0.0f;
+        state[n] = is_row && span.past_tokens > 0 ? column[(u64)n * p.channels] : 0.0f;
+    }
+    float skip = p.skip[channel];
+    for (u32 t = 0; t < span.num_tokens; t++) {
+        u64 token = span.first_token + t, at = token * p.channels + channel;
+        const float *b = p.b + token * p.state_dim, *c = p.c + token * p.state_dim;
+        float x = p.x[at], time = softplus(p.dt[at]), delta = time * x, y = skip * x;
+#pragma unroll
+        for (u32 n = 0; n < MAX_SCAN_DIM; n++) {
+            if (n >= p.state_dim) continue;
+            state[n] = fma(b[n], delta, state[n] * exp(time * decay[n]));
+            y = fma(state[n], c[n], y);
+        }
+        p.out[at] = y;
+    }
+#pragma unroll
+    for (u32 n = 0; n < MAX_SCAN_DIM; n++) {
+        if (n < p.state_dim) column[(u64)n * p.channels] = state[n];
+    }
 }

@@ -169,6 +169,10 @@ impl Costs {
                 // Decay, input and output of each element of the state.
                 operations += tokens * 5 * self.kv.states[op.state].len();
             }
+            Op::SelectiveScan(op) => {
+                // As above, and the exponential of each element's decay.
+                operations += tokens * 7 * self.kv.states[op.state].len();
+            }
             Op::Route { logits, .. } => operations += SOFTMAX * elements(*logits),
             Op::HeadMatMul { weights, out, .. } => {
                 if let Some(first) = weights.first() {

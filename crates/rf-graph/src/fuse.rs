@@ -271,7 +271,8 @@ fn rope_append(graph: &mut Graph) {
         else {
             continue;
         };
-        // The fused op has a single head size, which is that of the cache.
+        // The fused op has a single head size, which is that of the cache, and one norm weight for
+        // all heads.
         if rope != q_frequencies || rope.head_dim != attention.head_dim {
             continue;
         }
@@ -285,7 +286,10 @@ fn rope_append(graph: &mut Graph) {
                 &Op::RmsNorm { x: q_in, weight: q_weight, eps: q_eps, .. },
             ) = (&graph.ops[k_norm], &graph.ops[q_norm])
             && eps.to_bits() == q_eps.to_bits()
-            && [k_weight, q_weight].iter().all(|w| graph.weight(*w).columns == rope.head_dim)
+            && [k_weight, q_weight]
+                .map(|w| graph.weight(w))
+                .iter()
+                .all(|w| (w.rows, w.columns) == (1, rope.head_dim))
         {
             qk_norm = Some(QkNorm { q: q_weight, k: k_weight, eps });
             (q, k) = (q_in, k_in);

@@ -8,8 +8,9 @@ mod spec;
 
 pub use role::{Role, Shape};
 pub use spec::{
-    AttentionSpec, DeltaNetSpec, DenseSpec, ExpertSpec, KvSource, LatentSpec, LayerSpec, MambaSpec,
-    Mixer, NormKind, QkNormGroup, QkNormSpec, ShortConvSpec,
+    AdjugateSpec, AttentionSpec, BeforeAttention, DeltaNetSpec, DenseSpec, ExpertSpec, KvSource,
+    LatentSpec, LayerSpec, MambaSpec, Mixer, NormKind, QkNormGroup, QkNormSpec, ScanSpec,
+    ShortConvSpec,
 };
 
 use crate::op::{Activation, Attention, Function, GraphBuilder, Router};
@@ -74,7 +75,7 @@ pub fn layer<W: LayerWeights>(
     x: ValueId,
     per_layer_input: Option<ValueId>,
 ) -> Result<ValueId, W::Error> {
-    let out = Layer { w: weights, spec }.build(x, per_layer_input)?;
+    let out = Layer { w: weights, spec, input: x }.build(x, per_layer_input)?;
     weights.graph().end_layer();
     Ok(out)
 }
@@ -82,6 +83,8 @@ pub fn layer<W: LayerWeights>(
 struct Layer<'a, W> {
     w: &'a mut W,
     spec: &'a LayerSpec,
+    /// The layer's input.
+    input: ValueId,
 }
 
 impl<W: LayerWeights> Layer<'_, W> {
@@ -98,6 +101,12 @@ impl<W: LayerWeights> Layer<'_, W> {
             Mixer::Latent(latent) => self.latent_attention(latent, normed)?,
             Mixer::ShortConv(conv) => self.short_conv(*conv, normed)?,
             Mixer::DeltaNet(delta) => self.delta_net(*delta, normed)?,
+            Mixer::AttentionAndMamba(attention, mamba) => {
+                let scanned = self.mamba(*mamba, normed)?;
+                let attended = self.attention(attention, normed)?;
+                self.w.graph().add(attended, scanned)
+            }
+            Mixer::Scan(scan) => self.scan(*scan, normed)?,
         };
         let attended = self.norm(Role::PostAttentionNorm, attended)?;
         let after_attention = self.add_residual(x, attended);
@@ -132,10 +141,11 @@ impl<W: LayerWeights> Layer<'_, W> {
             window: a.window,
             chunk: a.chunk,
             softcap: a.softcap,
+            alibi: a.alibi,
             sinks: self.w.weight(self.spec, Role::Sinks)?,
             ..Attention::new(a.kv_layer, a.num_heads, a.num_kv_heads, a.head_dim)
         };
-        let q = self.linear(Role::Query, x)?;
+        let q = self.projected(a, Role::Query, x)?;
         let (q, gate) = if a.gated {
             let part = |l: &mut Self, columns| l.w.graph().slice_groups(q, 2 * a.head_dim, columns);
             (part(self, 0..a.head_dim), Some(part(self, a.head_dim..2 * a.head_dim)))
@@ -144,7 +154,7 @@ impl<W: LayerWeights> Layer<'_, W> {
         };
         let kv = match a.kv {
             KvSource::Projections => {
-                Some((self.linear(Role::Key, x)?, self.linear(Role::Value, x)?))
+                Some((self.projected(a, Role::Key, x)?, self.projected(a, Role::Value, x)?))
             }
             KvSource::SharedProjection => {
                 let kv = self.linear(Role::Key, x)?;
@@ -170,6 +180,20 @@ impl<W: LayerWeights> Layer<'_, W> {
             None => y,
         };
         self.linear(Role::AttentionOutput, y)
+    }
+
+    /// Queries, keys or values.
+    fn projected(
+        &mut self,
+        a: &AttentionSpec,
+        role: Role,
+        x: ValueId,
+    ) -> Result<ValueId, W::Error> {
+        let y = self.linear(role, x)?;
+        Ok(match a.clamp {
+            Some(bound) => self.w.graph().map(y, Function::Clamp(bound)),
+            None => y,
+        })
     }
 
     /// Queries or keys with norm and RoPE, in the order of the model.
@@ -223,6 +247,10 @@ impl<W: LayerWeights> Layer<'_, W> {
         };
         let experts = match &self.spec.experts {
             Some(experts) => {
+                let residual = match experts.before_attention {
+                    BeforeAttention::Experts => self.input,
+                    BeforeAttention::Nothing | BeforeAttention::Router => residual,
+                };
                 let x = self.own_norm(Role::ExpertNorm, residual)?.unwrap_or(x);
                 let y = self.experts(experts, residual, x)?;
                 Some(self.norm(Role::ExpertOutputNorm, y)?)
@@ -249,7 +277,8 @@ impl<W: LayerWeights> Layer<'_, W> {
             self.w.graph().glu(dense.activation, gate, up)
         } else {
             let up = self.linear(up, x)?;
-            self.w.graph().map(up, Function::Activation(dense.activation))
+            let activation = Function::Activation(dense.activation);
+            self.w.graph().map(up, dense.xielu.map_or(activation, Function::Xielu))
         };
         self.linear(down, h)
     }
@@ -269,6 +298,7 @@ impl<W: LayerWeights> Layer<'_, W> {
             normalize: experts.normalize,
             scale: experts.scale,
             expert_scale: self.w.weight(self.spec, Role::ExpertScale)?,
+            group: 1,
             shared_expert: false,
         };
         let router_input = match self.own_norm(Role::RouterNorm, residual)? {
@@ -276,34 +306,24 @@ impl<W: LayerWeights> Layer<'_, W> {
                 let scale = 1.0 / (self.spec.hidden_size as f32).sqrt();
                 self.w.graph().scale(normed, scale)
             }
+            None if experts.before_attention == BeforeAttention::Router => self.input,
             None => x,
         };
         let logits = self.linear(Role::Router, router_input)?;
         let route = self.w.graph().route(logits, &router);
 
-        // Gate and up are linear, so their outputs can be scaled instead of their input.
-        let input = |l: &mut Self, role| -> Result<ValueId, W::Error> {
-            let y = l.expert_matmul(role, x, route)?;
-            let scales = experts.scales_input;
-            Ok(if scales { l.w.graph().scale_experts(y, route) } else { y })
-        };
-        let h = if experts.gated {
-            let (gate, up) = (input(self, Role::ExpertGate)?, input(self, Role::ExpertUp)?);
-            self.w.graph().glu(experts.activation, gate, up)
-        } else {
-            let up = input(self, Role::ExpertUp)?;
-            self.w.graph().map(up, Function::Activation(experts.activation))
-        };
-        let y = self.expert_matmul(Role::ExpertDown, h, route)?;
-        let y = if experts.scales_input {
-            assert_eq!(experts.experts_per_token, 1, "scaled inputs of several experts");
-            y
-        } else {
-            self.w.graph().combine_experts(y, route)
-        };
+        let roles = [Role::ExpertGate, Role::ExpertUp, Role::ExpertDown];
+        let mut y = self.routed(experts, roles, x, route)?;
+        if let Some(adjugates) = experts.adjugates {
+            let roles = [Role::AdjugateGate, Role::AdjugateUp, Role::AdjugateDown];
+            let route = self.w.graph().route(logits, &Router { group: adjugates.group, ..router });
+            let adjugate = self.routed(experts, roles, y, route)?;
+            let adjugate = self.w.graph().scale(adjugate, adjugates.scale);
+            y = self.w.graph().add(y, adjugate);
+        }
         let Some(intermediate_size) = experts.shared_intermediate_size else { return Ok(y) };
         let ExpertSpec { activation, gated, .. } = *experts;
-        let shared = DenseSpec { intermediate_size, activation, gated };
+        let shared = DenseSpec { intermediate_size, activation, gated, xielu: None };
         let roles = [Role::SharedGate, Role::SharedUp, Role::SharedDown];
         let mut shared = self.dense(roles, &shared, x)?;
         if let Some(weight) = self.w.weight(self.spec, Role::SharedRouter)? {
@@ -313,13 +333,53 @@ impl<W: LayerWeights> Layer<'_, W> {
         Ok(self.w.graph().add(y, shared))
     }
 
+    /// `Σ wₑ · expertₑ(x)` over the experts of a route.
+    fn routed(
+        &mut self,
+        experts: &ExpertSpec,
+        [gate, up, down]: [Role; 3],
+        x: ValueId,
+        route: ValueId,
+    ) -> Result<ValueId, W::Error> {
+        // Gate and up are linear, so their outputs can be scaled instead of their input.
+        let input = |l: &mut Self, role| -> Result<ValueId, W::Error> {
+            let y = l.expert_matmul(role, x, route)?;
+            let scales = experts.scales_input;
+            Ok(if scales { l.w.graph().scale_experts(y, route) } else { y })
+        };
+        let h = if experts.gated {
+            let (gate, up) = (input(self, gate)?, input(self, up)?);
+            self.w.graph().glu(experts.activation, gate, up)
+        } else {
+            let up = input(self, up)?;
+            self.w.graph().map(up, Function::Activation(experts.activation))
+        };
+        let y = self.expert_matmul(down, h, route)?;
+        Ok(if experts.scales_input {
+            assert_eq!(experts.experts_per_token, 1, "scaled inputs of several experts");
+            y
+        } else {
+            self.w.graph().combine_experts(y, route)
+        })
+    }
+
     fn expert_matmul(
         &mut self,
         role: Role,
         x: ValueId,
         route: ValueId,
     ) -> Result<ValueId, W::Error> {
-        let weights = self.w.experts(self.spec, role)?;
+        let weights = match (role, self.spec.experts.and_then(|experts| experts.adjugates)) {
+            (Role::AdjugateGate | Role::AdjugateUp | Role::AdjugateDown, Some(adjugates)) => {
+                // Each expert of a group has the matrix of its adjugate, as a weight of its own:
+                // backends store the matrices of experts one after the other.
+                let copies = (0..adjugates.group).map(|_| self.w.experts(self.spec, role));
+                let copies = copies.collect::<Result<Vec<_>, _>>()?;
+                let of_group = |group| copies.iter().map(move |copy| copy[group]);
+                (0..copies[0].len()).flat_map(of_group).collect()
+            }
+            _ => self.w.experts(self.spec, role)?,
+        };
         let bias = self.w.bias(self.spec, role)?;
         Ok(self.w.graph().expert_matmul(x, route, weights, bias))
     }

@@ -70,7 +70,7 @@ pub use op::{
     Activation, Attention, CausalConv, Combine, DeltaHeads, DeltaNet, Epilogue, ExpertGroups,
     ExpertMatMul, ExpertProjection, Function, GateFunction, GraphBuilder, MatMul, Op, Operand,
     PositionScale, Projection, Prologue, QkNorm, Rope, RopeAppend, RopeStyle, Router, RowNorm,
-    StateSpace, StateSpaceHeads, combine_experts,
+    SelectiveScan, StateSpace, StateSpaceHeads, Xielu, combine_experts,
 };
 pub use op_cost::{OpCost, Peak};
 pub use operand_format::OperandFormat;

@@ -15,9 +15,9 @@ mod router;
 pub use attention::{Attention, PositionScale, QkNorm, Rope, RopeAppend, RopeStyle};
 pub use builder::GraphBuilder;
 pub use experts::{Combine, ExpertMatMul, ExpertProjection, combine_experts};
-pub use function::{Activation, Function};
+pub use function::{Activation, Function, Xielu};
 pub use matmul::{Epilogue, MatMul, Projection, Prologue, RowNorm};
-pub use recurrent::{CausalConv, DeltaHeads, DeltaNet, StateSpace, StateSpaceHeads};
+pub use recurrent::{CausalConv, DeltaHeads, DeltaNet, SelectiveScan, StateSpace, StateSpaceHeads};
 pub use router::{ExpertGroups, GateFunction, Router};
 
 use crate::value::{ValueId, WeightId};
@@ -273,6 +273,8 @@ pub enum Op {
     DeltaNet(DeltaNet),
     /// Selective state space of Mamba 2 over the tokens of each sequence.
     StateSpace(StateSpace),
+    /// Selective scan of Mamba 1 over the tokens of each sequence.
+    SelectiveScan(SelectiveScan),
     /// Fused: per-head norms of q and k (if any), RoPE of q and k, and [`Op::KvAppend`].
     RopeAppend {
         /// The heads.
@@ -436,6 +438,10 @@ macro_rules! operands {
                 list.extend([Input(xbc), Input(dt), State(state), Output(out)]);
                 list.extend([Vector(dt_bias), Vector(decay), Vector(skip)]);
             }
+            Op::SelectiveScan(SelectiveScan { x, dt, b, c, decay, skip, state, out }) => {
+                list.extend([Input(x), Input(dt), Input(b), Input(c), State(state), Output(out)]);
+                list.extend([Vector(decay), Vector(skip)]);
+            }
             Op::RopeAppend { heads: RopeAppend { q, k, v, qk_norm, layer, .. }, q_out } => {
                 list.extend([Input(q), Input(k), Input(v), KvLayer(layer), Output(q_out)]);
                 if let Some(QkNorm { q, k, .. }) = qk_norm {
@@ -519,6 +525,7 @@ impl Op {
             Self::CausalConv(_) => "causal_conv",
             Self::DeltaNet(_) => "delta_net",
             Self::StateSpace(_) => "state_space",
+            Self::SelectiveScan(_) => "selective_scan",
             Self::RopeAppend { .. } => "rope+kv_append",
         }
     }

@@ -54,7 +54,9 @@ pub(crate) use matmul::{
 pub(crate) use matvec::{
     MatvecGluParams, MatvecParams, MatvecSumParams, NormIn, NormOut, RouterParams,
 };
-pub(crate) use recurrent::{CausalConvParams, MAX_KEY_DIM, MAX_TAPS, RecurrenceParams, State};
+pub(crate) use recurrent::{
+    CausalConvParams, MAX_KEY_DIM, MAX_SCAN_DIM, MAX_TAPS, RecurrenceParams, ScanParams, State,
+};
 pub(crate) use rope::{
     KvAppendParams, MAX_HEAD_DIM, NewHeads, RopeAppendParams, RopeParams, RopeTable,
 };

@@ -48,6 +48,8 @@ pub fn build(
             let token_type = w.graph.embed_position(types);
             x = w.graph.add(x, token_type);
         }
+    }
+    if config.is_encoder || config.embedding_norm {
         x = norm(&mut w, "token_embd_norm", &config.layers[0], x)?;
     }
     let per_layer = PerLayerInput::build(&mut w, config, x)?;

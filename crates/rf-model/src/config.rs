@@ -38,6 +38,8 @@ pub struct ModelConfig {
     pub logit_scale: f32,
     /// Softcap of the logits.
     pub logit_softcap: Option<f32>,
+    /// True if a norm follows the embedding.
+    pub(crate) embedding_norm: bool,
     /// True if the model is an encoder, as BERT is: token types and a norm follow the embedding, no
     /// norm follows the last layer, and there are no logits.
     pub is_encoder: bool,
@@ -139,11 +141,22 @@ impl ModelConfig {
         let mut layer = layer.clone();
         if let Some(long) = &self.long_rope
             && context_tokens > long.original_context
-            && let Some(attention) = layer.attention_mut()
         {
-            attention.rope = Some(long.rope.clone());
+            set_rope(&mut layer, &long.rope);
         }
         layer
+    }
+}
+
+/// Sets the RoPE of a layer that attends.
+fn set_rope(layer: &mut LayerSpec, rope: &Rope) {
+    match &mut layer.mixer {
+        Mixer::Latent(latent) => latent.rope = rope.clone(),
+        _ => {
+            if let Some(attention) = layer.attention_mut() {
+                attention.rope = Some(rope.clone());
+            }
+        }
     }
 }
 
@@ -220,6 +233,7 @@ pub(crate) fn hybrid(
             intermediate_size: intermediate_sizes[layer],
             activation: Activation::Silu,
             gated: true,
+            xielu: None,
         };
         Ok(LayerSpec {
             hidden_size,
@@ -253,6 +267,7 @@ pub(crate) fn hybrid(
         learned_positions: false,
         logit_scale: 1.0,
         logit_softcap: None,
+        embedding_norm: false,
         is_encoder: false,
         pooling: keys.pooling()?,
         long_rope: None,
@@ -342,10 +357,38 @@ impl ModelConfig {
                     intermediate_size: sizes[index],
                     activation: Activation::Silu,
                     gated: true,
+                    xielu: None,
                 });
             }
         }
         Ok(())
+    }
+
+    /// Sets the RoPE of files that have factors for short and for long contexts (longrope), of
+    /// `head_dim` elements per head.
+    pub(crate) fn set_long_rope(
+        &mut self,
+        keys: &Keys<'_>,
+        head_dim: usize,
+        style: RopeStyle,
+    ) -> Result<(), Error> {
+        let rope = keys.rope(head_dim)?;
+        let factors = |name: &str| keys.divisors(name, rope.dims / 2);
+        let short = factors("rope_factors_short.weight")?;
+        let long = factors("rope_factors_long.weight")?;
+        let (Some(short), Some(long)) = (short, long) else { return Ok(()) };
+        let short = rope.build(style, Some(&short));
+        self.layers.iter_mut().for_each(|layer| set_rope(layer, &short));
+        let original_context = keys.original_context()?;
+        self.long_rope = Some(LongRope { original_context, rope: rope.build(style, Some(&long)) });
+        Ok(())
+    }
+
+    /// Replaces RoPE by ALiBi with a largest bias in every layer.
+    pub(crate) fn set_alibi(&mut self, bias: f32) {
+        for attention in self.attentions_mut() {
+            (attention.rope, attention.alibi) = (None, Some(bias));
+        }
     }
 
     /// Sets the norm of queries and keys in every layer.

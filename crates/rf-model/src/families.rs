@@ -1,6 +1,10 @@
 //! Families: one file per family, with its hyper-parameters and its weight table. Golden models
 //! (`golden/arch` in the repository) prove each of them.
 
+mod alibi;
+mod apertus;
+mod arctic;
+mod baichuan;
 mod bert;
 mod cohere2;
 mod deepseek2;
@@ -14,7 +18,9 @@ mod glm;
 mod gpt2;
 mod gpt_oss;
 mod granite;
+mod grovemoe;
 mod hunyuan;
+mod jamba;
 mod lfm2;
 mod llama;
 mod llama4;
@@ -23,10 +29,12 @@ mod minicpm;
 mod mistral3;
 mod olmo2;
 mod phi3;
+mod plamo;
 mod qwen;
 mod qwen35;
 mod rows;
 mod seed_oss;
+mod smallthinker;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
@@ -84,6 +92,20 @@ const FAMILIES: &[Family] = &[
     mamba::NEMOTRON_H,
     mamba::NEMOTRON_H_MOE,
     mamba::GRANITE_HYBRID,
+    mamba::FALCON_H1,
+    apertus::APERTUS,
+    jamba::MAMBA,
+    jamba::JAMBA,
+    alibi::BLOOM,
+    alibi::MPT,
+    baichuan::BAICHUAN,
+    bert::JINA_BERT_V2,
+    minicpm::MINICPM3,
+    smallthinker::SMALLTHINKER,
+    grovemoe::GROVEMOE,
+    arctic::ARCTIC,
+    plamo::PLAMO2,
+    plamo::PLAMO3,
 ];
 
 /// The supported values of `general.architecture`.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use rf_gguf::{Array, Gguf, Metadata, Value};
-use rf_graph::layer::ExpertSpec;
+use rf_graph::layer::{BeforeAttention, ExpertSpec};
 use rf_graph::{Activation, ExpertGroups, GateFunction};
 
 use crate::error::Error;
@@ -228,6 +228,29 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A number per layer: an array with an entry for each, or one value for all. The key is whole,
+    /// without the prefix of the architecture.
+    pub(crate) fn f32_per_layer(&self, key: &str, num_layers: usize) -> Result<Vec<f32>, Error> {
+        let invalid = |value: &dyn ToString, reason: &str| Error::InvalidSetting {
+            key: key.into(),
+            value: value.to_string(),
+            reason: reason.into(),
+        };
+        let values = match self.metadata.get(key) {
+            None => return Err(rf_gguf::Error::MissingKey { key: key.into() }.into()),
+            Some(Value::F32(value)) => vec![*value; num_layers],
+            Some(Value::Array(Array::F32(values))) if values.len() == num_layers => values.clone(),
+            Some(_) => {
+                let reason = format!("it must be a float, or one for each of {num_layers} layers");
+                return Err(invalid(&"value", &reason));
+            }
+        };
+        match values.iter().find(|value| !value.is_finite()) {
+            Some(value) => Err(invalid(value, "not a number")),
+            None => Ok(values),
+        }
+    }
+
     /// A factor other than 0; `default` if the key is absent.
     pub(crate) fn factor(&self, name: &str, default: f32) -> Result<f32, Error> {
         match self.optional_f64(name)? {
@@ -399,6 +422,8 @@ impl<'a> Keys<'a> {
             scale: if scale == 0.0 { 1.0 } else { scale },
             scales_input: false,
             shared_intermediate_size: (shared > 0).then_some(shared),
+            before_attention: BeforeAttention::Nothing,
+            adjugates: None,
         }))
     }
 

@@ -129,7 +129,7 @@ impl LayerWeights for Weights<'_> {
         }
         match role.shape(spec) {
             Shape::Vector(len) => self.vector(&name, len).map(Some),
-            Shape::Matrix([taps, width]) if role == Role::ConvFilter => {
+            Shape::Matrix([taps, width]) if matches!(role, Role::ConvFilter | Role::Decay) => {
                 self.transposed(&name, [taps, width]).map(Some)
             }
             Shape::Matrix([rows, columns]) => {
@@ -137,7 +137,7 @@ impl LayerWeights for Weights<'_> {
                 let tensor = self.tensor(&name, &[columns, all])?;
                 let bytes = tensor.rows(first, rows, all);
                 let weight = self.weight_of(&name, tensor.dtype, [rows, columns], bytes)?;
-                if role == Role::MixerNorm {
+                if matches!(role, Role::MixerNorm | Role::QueryNorm | Role::KeyNorm) {
                     (0..rows).try_for_each(|row| check_finite(&name, &weight.row_f32(row)))?;
                 }
                 Ok(Some(self.graph.weight(weight)))

@@ -15,9 +15,26 @@ RF_DEVICE float gelu_tanh(float x) {
     return 0.5f * x * (1.0f + tanh(0.797884561f * (x + 0.044715f * x * x * x)));
 }
 
+// eˣ − 1 for x ≤ 0 with the precision of small results: eᵈ(eᵃ − 1) + (eᵈ − 1) for a = max(x, −½) and
+// d = x − a, where a polynomial of degree 9 is eᵃ − 1.
+RF_DEVICE float expm1_of_negative(float x) {
+    float a = __builtin_fmaxf(x, -0.5f), e = exp(x - a);
+    float p = 1.0f / 362880.0f;
+    p = fma(p, a, 1.0f / 40320.0f);
+    p = fma(p, a, 1.0f / 5040.0f);
+    p = fma(p, a, 1.0f / 720.0f);
+    p = fma(p, a, 1.0f / 120.0f);
+    p = fma(p, a, 1.0f / 24.0f);
+    p = fma(p, a, 1.0f / 6.0f);
+    p = fma(p, a, 0.5f);
+    p = fma(p, a, 1.0f);
+    return fma(p * a, e, e - 1.0f);
+}
+
 // The activation function; RF_SILU and RF_CLAMPED_SWIGLU are x·σ(x) and x·σ(1.702x).
 RF_DEVICE float activate(u32 activation, float x) {
     if (activation == RF_GELU_TANH) return gelu_tanh(x);
+    if (activation == RF_RELU) return __builtin_fmaxf(x, 0.0f);
     return x / (1.0f + exp(activation == RF_CLAMPED_SWIGLU ? -1.702f * x : -x));
 }
 
@@ -41,6 +58,10 @@ RF_DEVICE f32x4 gated_units(u32 activation, f32x4 gate, f32x4 up) {
             up[i] = __builtin_fminf(__builtin_fmaxf(up[i], -7.0f), 7.0f) + 1.0f;
         }
         t = 1.702f * gate;
+    } else if (activation == RF_RELU) {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) gate[i] = __builtin_fmaxf(gate[i], 0.0f);
+        return gate * up;
     } else if (activation == RF_GELU_TANH) {
         t = 1.595769122f * (gate + 0.044715f * gate * gate * gate);
     }

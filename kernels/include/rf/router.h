@@ -139,7 +139,7 @@ RF_DEVICE void route(const RfRouteParams &p, u32 token) {
     }
 
     bool is_selected = lane() < p.used;
-    float probability = is_selected ? router.probability(logits[selected]) : 0.0f;
+    float probability = is_selected ? router.probability(logits[selected / p.group]) : 0.0f;
     float kept = wave_sum(probability), divisor = 1.0f;
     if (p.gate == RF_GATE_SOFTMAX_OF_SELECTED) {
         divisor = kept;

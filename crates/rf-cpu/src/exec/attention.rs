@@ -208,6 +208,8 @@ impl Region<'_> {
                             q: unsafe { &q.row(token)[columns.clone()] },
                             first: visible.start,
                             last: visible.end,
+                            position,
+                            slope: a.alibi.map(|_| a.slope(head)),
                             sink: sinks.map(|s| s[head]),
                         });
                         // SAFETY: each head of each token belongs to one item.

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use rf_graph::{CausalConv, DeltaNet, Span, StateSpace};
+use rf_graph::{CausalConv, DeltaNet, SelectiveScan, Span, StateSpace};
 use rf_kv::PageId;
 
 use super::Region;
 use crate::simd::convolution::Convolve;
-use crate::simd::recurrence::{DeltaTile, StateSpaceTile};
+use crate::simd::recurrence::{DeltaTile, ScanTile, StateSpaceTile};
 use crate::state::{StateStore, TILE, stride};
 use crate::team::{Deal, Share, Shared};
 
@@ -117,6 +117,21 @@ impl Region<'_> {
                 state,
             });
         });
+    }
+
+    pub(super) fn selective_scan(&self, share: &mut Share<'_>, op: &SelectiveScan) {
+        let [x, dt, b, c, out] = [op.x, op.dt, op.b, op.c, op.out].map(|id| self.rows(id));
+        let [decay, skip] = [op.decay, op.skip].map(|id| self.vector(id));
+        self.for_tiles(share, op.state, self.scan_tiles(op), |span, _, column, state| {
+            let tokens = span.tokens.clone();
+            self.isa.run(ScanTile { column, decay, skip, tokens, x, dt, b, c, out, state });
+        });
+    }
+
+    /// The state of a selective scan as that of one head.
+    pub(super) fn scan_tiles(&self, op: &SelectiveScan) -> Tiles {
+        let [rows, columns] = [op.b, op.out].map(|id| self.rows(id).width);
+        Tiles { heads: 1, rows, columns }
     }
 
     /// Deals the tiles of a state of all sequences.

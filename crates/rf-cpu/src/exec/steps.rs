@@ -1,7 +1,8 @@
 //! Steps: ops with the data that the CPU precomputes for them.
 
 use rf_graph::{
-    Attention, BackendError, CausalConv, DeltaNet, Epilogue, Op, QkNorm, Rope, StateSpace, ValueId,
+    Attention, BackendError, CausalConv, DeltaNet, Epilogue, Op, QkNorm, Rope, SelectiveScan,
+    StateSpace, ValueId,
 };
 
 use super::attention::AppendItem;
@@ -38,6 +39,7 @@ pub(super) enum Step {
     CausalConv(CausalConv),
     DeltaNet(DeltaNet),
     StateSpace(StateSpace),
+    SelectiveScan(SelectiveScan),
     /// An op of [`rows`], without precomputed data, and the value that it computes.
     Rows(Op, Option<ValueId>),
 }
@@ -98,6 +100,7 @@ impl Step {
             Op::CausalConv(op) => Self::CausalConv(op),
             Op::DeltaNet(op) if op.heads.key_dim <= MAX_KEY_DIM => Self::DeltaNet(op),
             Op::StateSpace(op) => Self::StateSpace(op),
+            Op::SelectiveScan(op) => Self::SelectiveScan(op),
             op if rows::supports(&op) => {
                 let out = op.outputs().first().copied();
                 Self::Rows(op, out)
@@ -125,6 +128,7 @@ impl Region<'_> {
             Step::CausalConv(op) => self.causal_conv_deal(op),
             Step::DeltaNet(op) => self.tiles_deal(Tiles::of_delta_net(op)),
             Step::StateSpace(op) => self.tiles_deal(Tiles::of_state_space(op)),
+            Step::SelectiveScan(op) => self.tiles_deal(self.scan_tiles(op)),
             Step::Rows(_, None) => Deal::NOTHING,
         };
         [Deal::NOTHING, main]
@@ -164,6 +168,7 @@ impl Region<'_> {
             Step::CausalConv(op) => self.causal_conv(share, op),
             Step::DeltaNet(op) => self.delta_net(share, op),
             Step::StateSpace(op) => self.state_space(share, op),
+            Step::SelectiveScan(op) => self.selective_scan(share, op),
             Step::Rows(op, _) => self.row_op(share, op),
         }
     }

@@ -1,6 +1,6 @@
 //! Activations quantised to int8: the operand of integer formats.
 
-use rf_graph::{Activation, Function};
+use rf_graph::{Activation, Function, Xielu};
 
 use super::math::SimdMath;
 use super::{Kernel, LANES, Simd};
@@ -149,8 +149,24 @@ fn map<S: Simd>(s: S, function: Function, x: S::F) -> S::F {
         Function::Softcap(cap) => s.mul(s.splat(cap), s.tanh(s.div(x, s.splat(cap)))),
         Function::Activation(activation) => activate(s, activation, x),
         Function::Scale(factor) => s.mul(x, s.splat(factor)),
+        Function::Clamp(bound) => s.max(s.min(x, s.splat(bound)), s.splat(-bound)),
+        Function::Xielu(function) => xielu(s, function, x),
         _ => x,
     }
+}
+
+/// [`Function::Xielu`]: the sum of its parts for elements above 0 and for the others, of which the
+/// first is 0 for the others, and the second is multiplied by 0 or 1.
+#[inline(always)]
+fn xielu<S: Simd>(s: S, function: Xielu, x: S::F) -> S::F {
+    let (zero, one) = (s.splat(0.0), s.splat(1.0));
+    let (positive, other) = (s.max(x, zero), s.min(x, zero));
+    let power = s.expm1_of_negative(s.min(other, s.splat(function.eps)));
+    let curve = s.mul(s.sub(power, other), s.splat(function.alpha_n));
+    let is_positive = s.min(s.mul(positive, s.splat(1e38)), one);
+    let linear = s.mul(x, s.splat(function.beta));
+    let y = s.fma(s.mul(positive, s.splat(function.alpha_p)), positive, linear);
+    s.fma(curve, s.sub(one, is_positive), y)
 }
 
 /// The activation function of a gated linear unit.
@@ -166,6 +182,7 @@ fn activate<S: Simd>(s: S, activation: Activation, x: S::F) -> S::F {
             let x = s.max(x, s.splat(0.0));
             s.mul(x, x)
         }
+        Activation::Relu => s.max(x, s.splat(0.0)),
         _ => s.silu(x),
     }
 }

@@ -24,6 +24,10 @@ pub(crate) struct AttentionQuery<'a> {
     /// First and one past the last position that the query attends to.
     pub(crate) first: usize,
     pub(crate) last: usize,
+    /// The position of the token.
+    pub(crate) position: usize,
+    /// The slope of ALiBi, if the model has it.
+    pub(crate) slope: Option<f32>,
     /// The attention sink: a logit that only the denominator of the softmax includes.
     pub(crate) sink: Option<f32>,
 }
@@ -110,8 +114,13 @@ impl Attend<'_, '_> {
         }
         let mut inverse = [0.0; R];
         for r in 0..R {
-            let seen = rows[r].first - first..rows[r].last - first;
-            inverse[r] = softmax(s, scores[r], seen, self.scale, self.softcap, rows[r].sink);
+            let row = rows[r];
+            let map = ScoreMap {
+                scale: self.scale,
+                softcap: self.softcap,
+                alibi: row.slope.map(|slope| (slope, row.position as f32 - first as f32)),
+            };
+            inverse[r] = softmax(s, scores[r], row.first - first..row.last - first, map, row.sink);
         }
         let out = &mut self.out[first_row..][..R];
         let mut d = 0;
@@ -182,28 +191,53 @@ fn store<S: Simd, const R: usize, const D: usize>(
     }
 }
 
+/// The function from products of queries and keys to scores.
+#[derive(Clone, Copy)]
+struct ScoreMap {
+    scale: f32,
+    softcap: Option<f32>,
+    /// The slope of ALiBi, and the index of the query's position among the scores.
+    alibi: Option<(f32, f32)>,
+}
+
+impl ScoreMap {
+    /// The scores of 16 products, of which the first has an index.
+    #[inline(always)]
+    fn apply<S: Simd>(self, s: S, products: S::F, index: usize) -> S::F {
+        let mut v = s.mul(products, s.splat(self.scale));
+        if let Some(cap) = self.softcap {
+            let bounded = s.tanh(s.max(s.mul(v, s.splat(1.0 / cap)), s.splat(-44.0)));
+            // Masked scores become −cap here. The exponential that follows sets them to 0.
+            v = s.mul(bounded, s.splat(cap));
+        }
+        if let Some((slope, own)) = self.alibi {
+            // Exact for contexts below 2²⁴ tokens.
+            let distances: [f32; LANES] =
+                std::array::from_fn(|lane| ((index + lane) as f32 - own).abs());
+            // SAFETY: 16 values.
+            let distances = unsafe { s.load_f(distances.as_ptr()) };
+            v = s.fma(distances, s.splat(-slope), v);
+        }
+        v
+    }
+}
+
 /// Computes `eˢ⁻ᵐᵃˣ` in place, and 0 outside `seen`. Returns `1 / Σ`.
 #[inline(always)]
 fn softmax<S: Simd>(
     s: S,
     scores: &mut [f32],
     seen: Range<usize>,
-    scale: f32,
-    softcap: Option<f32>,
+    map: ScoreMap,
     sink: Option<f32>,
 ) -> f32 {
     scores[..seen.start].fill(f32::NEG_INFINITY);
     scores[seen.end..].fill(f32::NEG_INFINITY);
     let mut largest = s.splat(f32::NEG_INFINITY);
-    for scores in scores.as_chunks_mut::<LANES>().0 {
+    for (i, scores) in scores.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         // SAFETY: 16 values.
-        let mut v = unsafe { s.load_f(scores.as_ptr()) };
-        v = s.mul(v, s.splat(scale));
-        if let Some(cap) = softcap {
-            let bounded = s.tanh(s.max(s.mul(v, s.splat(1.0 / cap)), s.splat(-44.0)));
-            // Masked scores become −cap here. The exponential below sets them to 0.
-            v = s.mul(bounded, s.splat(cap));
-        }
+        let v = unsafe { s.load_f(scores.as_ptr()) };
+        let v = map.apply(s, v, i * LANES);
         // SAFETY: 16 values.
         unsafe { s.store_f(scores.as_mut_ptr(), v) };
         largest = s.max(v, largest);

@@ -31,6 +31,35 @@ pub(crate) trait SimdMath: Simd {
         self.max(self.sub(self.exp(x), self.splat(2_f32.powi(-100))), self.splat(0.0))
     }
 
+    /// `eˣ − 1` for x ≤ 0, with the precision of small results: `eᵈ(eᵃ − 1) + (eᵈ − 1)` for
+    /// `a = max(x, −½)` and `d = x − a`, where a polynomial of degree 9 is `eᵃ − 1`.
+    #[inline(always)]
+    fn expm1_of_negative(self, x: Self::F) -> Self::F {
+        let a = self.max(x, self.splat(-0.5));
+        let e = self.exp(self.sub(x, a));
+        let mut p = self.splat(1.0 / 362_880.0);
+        let factorials = [40_320.0, 5040.0, 720.0, 120.0, 24.0, 6.0, 2.0, 1.0];
+        for factorial in factorials {
+            p = self.fma(p, a, self.splat(1.0 / factorial));
+        }
+        self.fma(self.mul(p, a), e, self.sub(e, self.splat(1.0)))
+    }
+
+    /// `ln(1 + eˣ)` within a few ulp: `max(x, 0) + ln(1 + u)` for `u = e^−|x|`, and `ln(1 + u)` is
+    /// `2·artanh(u / (2 + u))`, whose argument is at most ⅓.
+    #[inline(always)]
+    fn softplus(self, x: Self::F) -> Self::F {
+        let (zero, two) = (self.splat(0.0), self.splat(2.0));
+        let u = self.exp(self.sub(zero, self.abs(x)));
+        let z = self.div(u, self.add(two, u));
+        let z2 = self.mul(z, z);
+        let mut series = self.splat(1.0 / 15.0);
+        for divisor in [13.0, 11.0, 9.0, 7.0, 5.0, 3.0, 1.0] {
+            series = self.fma(series, z2, self.splat(1.0 / divisor));
+        }
+        self.add(self.max(x, zero), self.mul(self.mul(two, z), series))
+    }
+
     /// `x · σ(x) = x / (1 + e⁻ˣ)`.
     #[inline(always)]
     fn silu(self, x: Self::F) -> Self::F {

@@ -1,5 +1,5 @@
 //! Recurrences whose state is a matrix per head: the gated delta rule and the selective state
-//! space.
+//! space. The state of the selective scan is one matrix.
 //!
 //! A work item is a tile of [`TILE`] columns of one head's state, for all tokens of a sequence in a
 //! batch. A lane is a column, so no sum crosses lanes, and the tile stays in the L1 cache.
@@ -10,6 +10,7 @@ use std::ops::Range;
 use rf_graph::{DeltaHeads, StateSpaceHeads};
 
 use super::activations::{load, store};
+use super::math::SimdMath;
 use super::{Kernel, LANES, Simd};
 use crate::state::TILE;
 use crate::team::Rows;
@@ -214,6 +215,62 @@ impl Kernel for StateSpaceTile<'_> {
                     // SAFETY: these columns of the sequence's tokens belong to this item.
                     store(s, unsafe { self.out.row_mut(token, first + at..first + end) }, y);
                 }
+            }
+        }
+    }
+}
+
+/// A tile of a selective scan; see [`rf_graph::Op::SelectiveScan`]. A lane is a channel.
+pub(crate) struct ScanTile<'a> {
+    /// The first channel of the tile.
+    pub(crate) column: usize,
+    /// `[state_dim, channels]`.
+    pub(crate) decay: &'a [f32],
+    /// `[channels]`.
+    pub(crate) skip: &'a [f32],
+    pub(crate) tokens: Range<usize>,
+    pub(crate) x: Rows<'a>,
+    pub(crate) dt: Rows<'a>,
+    pub(crate) b: Rows<'a>,
+    pub(crate) c: Rows<'a>,
+    pub(crate) out: Rows<'a>,
+    /// `[state_dim]` of [`TILE`].
+    pub(crate) state: &'a mut [f32],
+}
+
+impl Kernel for ScanTile<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let channels = self.out.width;
+        let rows = self.state.as_chunks_mut::<TILE>().0;
+        for token in self.tokens {
+            // SAFETY: written in an earlier phase.
+            let [x, dt, b, c] =
+                [self.x, self.dt, self.b, self.c].map(|rows| unsafe { rows.row(token) });
+            for v in 0..VECTORS {
+                let at = self.column + v * LANES;
+                let end = channels.min(at + LANES);
+                if at >= end {
+                    break;
+                }
+                let (x, time) = (load(s, x, at), s.softplus(load(s, dt, at)));
+                let delta = s.mul(x, time);
+                let mut y = s.mul(x, load(s, self.skip, at));
+                let decays = self.decay.chunks_exact(channels);
+                for (((row, decay), b), c) in rows.iter_mut().zip(decays).zip(b).zip(c) {
+                    let row = &mut row.as_chunks_mut::<LANES>().0[v];
+                    let decay = s.exp_or_zero(s.mul(time, load(s, decay, at)));
+                    // SAFETY: 16 values.
+                    let before = unsafe { s.load_f(row.as_ptr()) };
+                    let after = s.fma(s.splat(*b), delta, s.mul(before, decay));
+                    // SAFETY: 16 values.
+                    unsafe { s.store_f(row.as_mut_ptr(), after) };
+                    y = s.fma(after, s.splat(*c), y);
+                }
+                // SAFETY: these columns of the sequence's tokens belong to this item.
+                store(s, unsafe { self.out.row_mut(token, at..end) }, y);
             }
         }
     }

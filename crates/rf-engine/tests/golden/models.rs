@@ -112,6 +112,12 @@ impl TinyModel {
         self.load_with_batches(backend, EngineOptions::default().batch_tokens)
     }
 
+    /// The error of a backend that refuses the model.
+    pub(crate) fn load_error(&self, backend: &dyn Backend) -> String {
+        let loaded = Engine::load(self.open(), backend, self.options(), &mut |_| ());
+        format!("{:?}", loaded.err().unwrap())
+    }
+
     fn load_with_batches(&self, backend: &dyn Backend, batch_tokens: usize) -> Engine {
         load(&self.0.path(), backend, EngineOptions { batch_tokens, ..self.options() })
     }

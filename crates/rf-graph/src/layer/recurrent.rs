@@ -1,8 +1,8 @@
 //! The recurrent mixers of a layer.
 
-use super::spec::{DeltaNetSpec, MambaSpec, ShortConvSpec};
+use super::spec::{DeltaNetSpec, MambaSpec, ScanSpec, ShortConvSpec};
 use super::{Layer, LayerWeights, Role};
-use crate::op::Activation;
+use crate::op::{Activation, GraphBuilder};
 use crate::value::ValueId;
 
 impl<W: LayerWeights> Layer<'_, W> {
@@ -69,8 +69,76 @@ impl<W: LayerWeights> Layer<'_, W> {
         ];
         let y = self.w.graph().state_space([xbc, dt], vectors, heads, first_state + 1);
         let y = self.w.graph().glu(Activation::Silu, gate, y);
-        let norm = self.required(Role::MixerNorm)?;
-        let y = self.w.graph().rms_norm(y, norm, self.spec.norm_eps);
+        let y = match self.w.weight(self.spec, Role::MixerNorm)? {
+            Some(norm) => self.w.graph().rms_norm(y, norm, self.spec.norm_eps),
+            None => y,
+        };
         self.linear(Role::MixerOutput, y)
+    }
+
+    /// `(scan(x, Δ, B, C) ⊙ silu(z)) · Wₒ` for the output x of the convolution, and Δ, B and C from
+    /// x.
+    pub(super) fn scan(&mut self, scan: ScanSpec, x: ValueId) -> Result<ValueId, W::Error> {
+        let ScanSpec { channels, state_dim, time_step_rank, first_state, .. } = scan;
+        let input = self.linear(Role::MixerInput, x)?;
+        let (input, gate) = match scan.heads {
+            Some(heads) => {
+                let (g, head_dim) = (self.w.graph(), channels / heads);
+                let part =
+                    |g: &mut GraphBuilder, columns| g.slice_groups(input, 2 * head_dim, columns);
+                let gate = part(g, 0..head_dim);
+                (part(g, head_dim..2 * head_dim), gate)
+            }
+            None => (input, self.linear(Role::MixerGate, x)?),
+        };
+        let filter = self.required(Role::ConvFilter)?;
+        let bias = self.w.weight(self.spec, Role::ConvBias)?;
+        let x = self.w.graph().causal_conv(input, filter, bias, true, first_state);
+
+        let parts = self.linear(Role::ScanProjection, x)?;
+        // The first columns of Δ's latent, B and C.
+        let [first_dt, first_b] = match scan.heads {
+            Some(_) => [2 * state_dim, 0],
+            None => [0, time_step_rank],
+        };
+        let dt = self.w.graph().slice(parts, first_dt..first_dt + time_step_rank);
+        let [b, c] = [first_b, first_b + state_dim]
+            .map(|first| self.w.graph().slice(parts, first..first + state_dim));
+        let dt = self.scan_norm(scan, Role::TimeStepNorm, dt)?;
+        let b = self.scan_norm(scan, Role::StateInputNorm, b)?;
+        let c = self.scan_norm(scan, Role::StateOutputNorm, c)?;
+        let (decay, skip) = (self.required(Role::Decay)?, self.required(Role::Skip)?);
+        let y = match scan.state_space() {
+            Some(heads) => {
+                // The op adds the bias.
+                let weight = self.required(Role::TimeStep)?;
+                let dt = self.w.graph().matmul(dt, weight);
+                let xb = self.w.graph().join_groups(x, b, 1);
+                let xbc = self.w.graph().join_groups(xb, c, 1);
+                let vectors = [self.required(Role::DecayBias)?, decay, skip];
+                self.w.graph().state_space([xbc, dt], vectors, heads, first_state + 1)
+            }
+            None => {
+                let dt = self.linear(Role::TimeStep, dt)?;
+                self.w.graph().selective_scan([x, dt, b, c], [decay, skip], first_state + 1)
+            }
+        };
+        let y = self.w.graph().glu(Activation::Silu, gate, y);
+        self.linear(Role::MixerOutput, y)
+    }
+
+    /// An input of a scan with its norm, if it has one.
+    fn scan_norm(&mut self, scan: ScanSpec, norm: Role, x: ValueId) -> Result<ValueId, W::Error> {
+        if !scan.normalized {
+            return Ok(x);
+        }
+        Ok(match self.w.weight(self.spec, norm)? {
+            Some(weight) => self.w.graph().rms_norm(x, weight, self.spec.norm_eps),
+            None => {
+                let len =
+                    if norm == Role::TimeStepNorm { scan.time_step_rank } else { scan.state_dim };
+                self.unweighted_norm(x, len)
+            }
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! The weights of a layer: roles and shapes.
 
-use super::spec::{LayerSpec, Mixer, QkNormGroup};
+use super::spec::{LayerSpec, Mixer, QkNormGroup, ScanSpec};
 use crate::op::{DeltaHeads, StateSpaceHeads};
 
 /// The role of a weight in a layer.
@@ -48,6 +48,12 @@ pub enum Role {
     TimeStep,
     /// The factor with which the input of a state space reaches its output directly.
     Skip,
+    /// The projection to the latent of the time steps and to B and C of a scan.
+    ScanProjection,
+    /// The norm of the latent of the time steps.
+    TimeStepNorm,
+    StateInputNorm,
+    StateOutputNorm,
     ConvBias,
     /// The norm of the output of a recurrence.
     MixerNorm,
@@ -73,6 +79,9 @@ pub enum Role {
     ExpertDown,
     /// A factor per expert.
     ExpertScale,
+    AdjugateGate,
+    AdjugateUp,
+    AdjugateDown,
     ExpertOutputNorm,
     SharedGate,
     SharedUp,
@@ -117,23 +126,33 @@ impl Role {
         let (mut num_heads, mut head_dim, mut q, mut kv) = (0, 0, 0, 0);
         let (mut q_columns, mut attended) = (hidden, 0);
         let (mut query_rank, mut latent, mut nope, mut rotated, mut value) = (0, 0, 0, 0, 0);
-        let (mut by_row, mut gated) = (false, false);
+        let (mut by_row, mut by_head, mut gated) = (false, false, false);
         let (mut taps, mut conv, mut inner_size, mut heads, mut norm) = (0, 0, 0, 0, [0; 2]);
+        if let Mixer::Scan(scan) = &layer.mixer
+            && let Some(shape) = self.shape_of_scan(hidden, *scan)
+        {
+            return shape;
+        }
+        if let Some(a) = layer.attention() {
+            (num_heads, head_dim) = (a.num_heads, a.head_dim);
+            (q, kv) = (num_heads * head_dim, a.num_kv_heads * head_dim);
+            by_row = a.qk_norm.is_some_and(|norm| norm.group == QkNormGroup::Row);
+            by_head = a.qk_norm.is_some_and(|norm| norm.group == QkNormGroup::EachHead);
+            gated = a.gated;
+            attended = q;
+        }
+        if let Mixer::Mamba(mamba) | Mixer::AttentionAndMamba(_, mamba) = &layer.mixer {
+            let StateSpaceHeads { num_heads, num_groups, .. } = mamba.heads;
+            (taps, conv) = (mamba.taps, mamba.heads.xbc_width());
+            (heads, inner_size) = (num_heads, mamba.heads.inner_width());
+            norm = [num_groups, inner_size / num_groups];
+        }
         match &layer.mixer {
-            Mixer::None => {}
-            Mixer::Mamba(mamba) => {
-                let StateSpaceHeads { num_heads, num_groups, .. } = mamba.heads;
-                (taps, conv) = (mamba.taps, mamba.heads.xbc_width());
-                (heads, inner_size) = (num_heads, mamba.heads.inner_width());
-                norm = [num_groups, inner_size / num_groups];
-            }
-            Mixer::Attention(a) => {
-                (num_heads, head_dim) = (a.num_heads, a.head_dim);
-                (q, kv) = (num_heads * head_dim, a.num_kv_heads * head_dim);
-                by_row = a.qk_norm.is_some_and(|norm| norm.group == QkNormGroup::Row);
-                gated = a.gated;
-                attended = q;
-            }
+            Mixer::None
+            | Mixer::Mamba(_)
+            | Mixer::Attention(_)
+            | Mixer::AttentionAndMamba(..)
+            | Mixer::Scan(_) => {}
             Mixer::Latent(a) => {
                 (num_heads, latent, nope) = (a.num_heads, a.latent_dim, a.nope_dim);
                 (rotated, value) = (a.rope.head_dim, a.value_dim);
@@ -153,6 +172,10 @@ impl Role {
         let (count, inner, shared) = layer.experts.map_or((0, 0, 0), |e| {
             (e.count, e.intermediate_size, e.shared_intermediate_size.unwrap_or(0))
         });
+        let [adjugates, narrow] = layer
+            .experts
+            .and_then(|e| e.adjugates.map(|a| [e.count / a.group, a.intermediate_size]))
+            .unwrap_or_default();
         let per_layer = layer.per_layer_input.unwrap_or(0);
         match self {
             Self::AttentionNorm
@@ -168,6 +191,8 @@ impl Role {
             | Self::PerLayerNorm => Vector(hidden),
             Self::Query => Matrix([if gated { 2 * q } else { q }, q_columns]),
             Self::Key | Self::Value => Matrix([kv, hidden]),
+            Self::QueryNorm if by_head => Matrix([num_heads, head_dim]),
+            Self::KeyNorm if by_head => Matrix([kv / head_dim, head_dim]),
             Self::QueryNorm => Vector(if by_row { q } else { head_dim }),
             Self::KeyNorm => Vector(if by_row { kv } else { head_dim }),
             Self::Sinks => Vector(num_heads),
@@ -185,6 +210,10 @@ impl Role {
             Self::BetaAlpha => Matrix([2 * heads, hidden]),
             Self::Decay | Self::DecayBias | Self::Skip => Vector(heads),
             Self::ConvBias => Vector(conv),
+            Self::ScanProjection
+            | Self::TimeStepNorm
+            | Self::StateInputNorm
+            | Self::StateOutputNorm => Vector(0),
             Self::MixerNorm => Matrix(norm),
             Self::MixerOutput => Matrix([hidden, inner_size]),
             Self::Gate | Self::Up => Matrix([dense, hidden]),
@@ -193,11 +222,33 @@ impl Role {
             Self::SelectionBias | Self::ExpertScale => Vector(count),
             Self::ExpertGate | Self::ExpertUp => Experts([count, inner, hidden]),
             Self::ExpertDown => Experts([count, hidden, inner]),
+            Self::AdjugateGate | Self::AdjugateUp => Experts([adjugates, narrow, hidden]),
+            Self::AdjugateDown => Experts([adjugates, hidden, narrow]),
             Self::SharedGate | Self::SharedUp => Matrix([shared, hidden]),
             Self::SharedDown => Matrix([hidden, shared]),
             Self::SharedRouter => Matrix([1, hidden]),
             Self::PerLayerGate => Matrix([per_layer, hidden]),
             Self::PerLayerProjection => Matrix([hidden, per_layer]),
         }
+    }
+
+    /// The shapes of a layer that scans, where they differ from those of others.
+    fn shape_of_scan(self, hidden: usize, scan: ScanSpec) -> Option<Shape> {
+        use Shape::{Matrix, Vector};
+        let ScanSpec { channels, state_dim, time_step_rank, heads, taps, .. } = scan;
+        Some(match (self, heads) {
+            (Self::MixerInput, Some(_)) => Matrix([2 * channels, hidden]),
+            (Self::MixerInput | Self::MixerGate, _) => Matrix([channels, hidden]),
+            (Self::ConvFilter, _) => Matrix([taps, channels]),
+            (Self::ConvBias, _) => Vector(channels),
+            (Self::ScanProjection, _) => Matrix([time_step_rank + 2 * state_dim, channels]),
+            (Self::TimeStepNorm, _) => Vector(time_step_rank),
+            (Self::StateInputNorm | Self::StateOutputNorm, _) => Vector(state_dim),
+            (Self::TimeStep, _) => Matrix([heads.unwrap_or(channels), time_step_rank]),
+            (Self::Decay, None) => Matrix([state_dim, channels]),
+            (Self::Decay | Self::DecayBias | Self::Skip, _) => Vector(heads.unwrap_or(channels)),
+            (Self::MixerOutput, _) => Matrix([hidden, channels]),
+            _ => return None,
+        })
     }
 }

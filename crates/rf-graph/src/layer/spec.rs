@@ -2,7 +2,7 @@
 
 use crate::kv::{KvLayer, StateShape};
 use crate::op::{
-    Activation, DeltaHeads, ExpertGroups, GateFunction, PositionScale, Rope, StateSpaceHeads,
+    Activation, DeltaHeads, ExpertGroups, GateFunction, PositionScale, Rope, StateSpaceHeads, Xielu,
 };
 
 /// One layer of a transformer, or of a recurrent model. What is not here follows from the weights
@@ -46,6 +46,11 @@ pub enum Mixer {
     DeltaNet(DeltaNetSpec),
     /// A selective state space after a convolution (Mamba 2).
     Mamba(MambaSpec),
+    /// Attention and a selective state space of the same input, whose outputs are added (Falcon
+    /// H1).
+    AttentionAndMamba(AttentionSpec, MambaSpec),
+    /// A selective scan after a convolution (Mamba 1).
+    Scan(ScanSpec),
     /// None: the layer is a feed-forward layer (Nemotron H).
     None,
 }
@@ -54,7 +59,7 @@ impl LayerSpec {
     /// The attention of the layer, if it has one.
     pub fn attention(&self) -> Option<&AttentionSpec> {
         match &self.mixer {
-            Mixer::Attention(attention) => Some(attention),
+            Mixer::Attention(attention) | Mixer::AttentionAndMamba(attention, _) => Some(attention),
             _ => None,
         }
     }
@@ -62,7 +67,7 @@ impl LayerSpec {
     /// The attention of the layer to change, if it has one.
     pub fn attention_mut(&mut self) -> Option<&mut AttentionSpec> {
         match &mut self.mixer {
-            Mixer::Attention(attention) => Some(attention),
+            Mixer::Attention(attention) | Mixer::AttentionAndMamba(attention, _) => Some(attention),
             _ => None,
         }
     }
@@ -70,7 +75,7 @@ impl LayerSpec {
     /// The layer of the KV cache that the layer fills, if it fills one.
     pub fn kv_layer(&self) -> Option<KvLayer> {
         match &self.mixer {
-            Mixer::Attention(a) if a.kv != KvSource::Cache => {
+            Mixer::Attention(a) | Mixer::AttentionAndMamba(a, _) if a.kv != KvSource::Cache => {
                 Some(KvLayer::new(a.num_kv_heads, a.head_dim))
             }
             Mixer::Latent(a) => Some(KvLayer::latent(a.latent_dim + a.rope.head_dim, a.latent_dim)),
@@ -81,9 +86,15 @@ impl LayerSpec {
     /// Sets the index of the layer of the KV cache that the layer fills, if it fills one.
     pub fn set_kv_layer(&mut self, index: usize) {
         match &mut self.mixer {
-            Mixer::Attention(attention) => attention.kv_layer = index,
+            Mixer::Attention(attention) | Mixer::AttentionAndMamba(attention, _) => {
+                attention.kv_layer = index;
+            }
             Mixer::Latent(latent) => latent.kv_layer = index,
-            Mixer::ShortConv(_) | Mixer::DeltaNet(_) | Mixer::Mamba(_) | Mixer::None => {}
+            Mixer::ShortConv(_)
+            | Mixer::DeltaNet(_)
+            | Mixer::Mamba(_)
+            | Mixer::Scan(_)
+            | Mixer::None => {}
         }
     }
 
@@ -95,9 +106,10 @@ impl LayerSpec {
             Mixer::DeltaNet(delta) => {
                 vec![tail(delta.taps, delta.heads.qkv_width()), delta.heads.state()]
             }
-            Mixer::Mamba(mamba) => {
+            Mixer::Mamba(mamba) | Mixer::AttentionAndMamba(_, mamba) => {
                 vec![tail(mamba.taps, mamba.heads.xbc_width()), mamba.heads.state()]
             }
+            Mixer::Scan(scan) => vec![tail(scan.taps, scan.channels), scan.state()],
         }
     }
 
@@ -107,7 +119,8 @@ impl LayerSpec {
             Mixer::Attention(_) | Mixer::Latent(_) | Mixer::None => {}
             Mixer::ShortConv(conv) => conv.state = first,
             Mixer::DeltaNet(delta) => delta.first_state = first,
-            Mixer::Mamba(mamba) => mamba.first_state = first,
+            Mixer::Mamba(mamba) | Mixer::AttentionAndMamba(_, mamba) => mamba.first_state = first,
+            Mixer::Scan(scan) => scan.first_state = first,
         }
     }
 }
@@ -136,7 +149,7 @@ pub struct DeltaNetSpec {
 }
 
 /// A selective state space: `norm(ssm(conv(xbc), Δ) ⊙ silu(z)) · Wₒ`, where xbc, Δ and z are
-/// projections of the layer's input.
+/// projections of the layer's input. Some models have no norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MambaSpec {
     /// The heads.
@@ -146,6 +159,45 @@ pub struct MambaSpec {
     /// Index into [`KvLayout::states`](crate::KvLayout::states) of the convolution's state; the one
     /// of the state space follows.
     pub first_state: usize,
+}
+
+/// A selective scan: `(scan(x, Δ, B, C) ⊙ silu(z)) · Wₒ`, where z and the input of the convolution
+/// are projections of the layer's input, x is the convolution's output, and Δ, B and C are
+/// projections of x: that of Δ has a low rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanSpec {
+    /// Columns of x.
+    pub channels: usize,
+    /// Elements of B and C.
+    pub state_dim: usize,
+    /// Columns of the latent of the time steps.
+    pub time_step_rank: usize,
+    /// True if B, C and the latent of the time steps are normalised; they have weights where the
+    /// layer has them.
+    pub normalized: bool,
+    /// The number of heads if the channels of a head share a time step and a decay (`PLaMo` 2).
+    /// Then the rows of z and x take turns by head, and those of B and C come before Δ's. Otherwise
+    /// each channel has a time step, and each element of the state a decay (Mamba 1).
+    pub heads: Option<usize>,
+    /// Tokens that the convolution sees.
+    pub taps: usize,
+    /// Index into [`KvLayout::states`](crate::KvLayout::states) of the convolution's state; the one
+    /// of the scan follows.
+    pub first_state: usize,
+}
+
+impl ScanSpec {
+    /// The heads as those of a state space, whose one group has B and C.
+    pub(super) fn state_space(self) -> Option<StateSpaceHeads> {
+        let (num_heads, state_dim) = (self.heads?, self.state_dim);
+        let head_dim = self.channels / num_heads;
+        Some(StateSpaceHeads { num_heads, head_dim, num_groups: 1, state_dim })
+    }
+
+    fn state(self) -> StateShape {
+        let of_channels = StateShape { rows: self.state_dim, columns: self.channels };
+        self.state_space().map_or(of_channels, StateSpaceHeads::state)
+    }
 }
 
 /// The state of a convolution: the rows before the next token.
@@ -196,6 +248,10 @@ pub struct AttentionSpec {
     pub chunk: Option<usize>,
     /// Softcap of the scores, see [`Attention::softcap`](crate::Attention::softcap).
     pub softcap: Option<f32>,
+    /// The largest bias of ALiBi, see [`Attention::alibi`](crate::Attention::alibi).
+    pub alibi: Option<f32>,
+    /// Queries, keys and values are cut to this bound and its negative (MPT).
+    pub clamp: Option<f32>,
 }
 
 impl AttentionSpec {
@@ -218,6 +274,8 @@ impl AttentionSpec {
             window: None,
             chunk: None,
             softcap: None,
+            alibi: None,
+            clamp: None,
         }
     }
 }
@@ -269,6 +327,8 @@ pub struct QkNormSpec {
 pub enum QkNormGroup {
     /// Each head.
     Head,
+    /// Each head, with a weight of its own.
+    EachHead,
     /// Each head, without a weight.
     UnweightedHead,
     /// All heads together.
@@ -276,7 +336,7 @@ pub enum QkNormGroup {
 }
 
 /// A feed-forward layer: `down(activation(gate(x)) ⊙ up(x))`, or `down(activation(up(x)))`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DenseSpec {
     /// Width between the matrices.
     pub intermediate_size: usize,
@@ -284,6 +344,8 @@ pub struct DenseSpec {
     pub activation: Activation,
     /// True if there is a gate.
     pub gated: bool,
+    /// The non-linearity of a layer without a gate, if it has parameters (Apertus).
+    pub xielu: Option<Xielu>,
 }
 
 /// A mixture of experts.
@@ -311,4 +373,35 @@ pub struct ExpertSpec {
     pub scales_input: bool,
     /// Width of the shared expert, which every token passes.
     pub shared_intermediate_size: Option<usize>,
+    /// The part that reads the layer's input instead of the residual after attention.
+    pub before_attention: BeforeAttention,
+    /// A second set of experts, which groups of these share.
+    pub adjugates: Option<AdjugateSpec>,
+}
+
+/// The part of a mixture of experts that reads the layer's input instead of the residual after
+/// attention.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BeforeAttention {
+    /// None.
+    #[default]
+    Nothing,
+    /// The router, without a norm (`SmallThinker`).
+    Router,
+    /// Router and experts, after their own norm (Arctic).
+    Experts,
+}
+
+/// Experts that groups of a mixture's experts share (`GroveMoE`). Those of the selected experts read
+/// the output of the mixture, and their sum times a factor is added to it. The weight of group `g`
+/// is that of expert `g`, see [`Router::group`](crate::Router::group). This is what llama.cpp
+/// computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdjugateSpec {
+    /// Successive experts that share an adjugate expert.
+    pub group: usize,
+    /// Width between the matrices of an adjugate expert.
+    pub intermediate_size: usize,
+    /// Factor on their sum.
+    pub scale: f32,
 }

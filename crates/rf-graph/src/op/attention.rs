@@ -127,6 +127,9 @@ pub struct Attention {
     /// Attention sinks (gpt-oss), `[num_heads]`: a logit per head that only the denominator of the
     /// softmax includes.
     pub sinks: Option<WeightId>,
+    /// ALiBi with a largest bias `b` (8 in most models): a distance of `d` positions subtracts
+    /// `d · slope` from the score, after the softcap. See [`Self::slope`].
+    pub alibi: Option<f32>,
 }
 
 impl Attention {
@@ -145,7 +148,19 @@ impl Attention {
             chunk: None,
             softcap: None,
             sinks: None,
+            alibi: None,
         }
+    }
+
+    /// The slope of ALiBi for a query head; 0 without ALiBi. With `n` heads, a power of two, it is
+    /// `2^(−b(head + 1)/n)`. Otherwise the heads from the largest power of two on have the odd ones
+    /// of the slopes of twice as many heads as that power.
+    pub fn slope(&self, head: usize) -> f32 {
+        let Some(bias) = self.alibi else { return 0.0 };
+        let power = 1 << self.num_heads.max(1).ilog2();
+        let (step, heads) =
+            if head < power { (head + 1, power) } else { (2 * (head - power) + 1, 2 * power) };
+        (-f64::from(bias) * step as f64 / heads as f64).exp2() as f32
     }
 
     /// Elements per head of values and of the output.
@@ -165,5 +180,23 @@ impl Attention {
     pub fn reach(&self) -> Option<usize> {
         let limits = [self.window, self.chunk].into_iter().flatten();
         limits.min().filter(|_| self.causal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slopes_of_heads_that_are_no_power_of_two_continue_with_odd_ones() {
+        let slopes = |num_heads, bias| -> Vec<f32> {
+            let attention = Attention { alibi: bias, ..Attention::new(0, num_heads, 1, 8) };
+            (0..num_heads).map(|head| attention.slope(head)).collect()
+        };
+        assert_eq!(slopes(4, Some(8.0)), [0.25, 0.0625, 0.015_625, 0.003_906_25]);
+        // The first and the third of the slopes of eight heads follow those of four.
+        assert_eq!(slopes(6, Some(8.0))[3..], [0.003_906_25, 0.5, 0.125]);
+        assert_eq!(slopes(1, Some(8.0)), [0.003_906_25]);
+        assert_eq!(slopes(2, None), [0.0, 0.0]);
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{
     Activation, Attention, CausalConv, DeltaHeads, DeltaNet, Epilogue, ExpertMatMul,
     ExpertProjection, Function, MatMul, Op, PositionScale, Projection, Prologue, Rope, Router,
-    StateSpace, StateSpaceHeads,
+    SelectiveScan, StateSpace, StateSpaceHeads,
 };
 use crate::value::{RowKind, Storage, Value, ValueId, WeightId};
 use crate::weight::{Weight, WeightShape};
@@ -352,5 +352,20 @@ impl GraphBuilder {
         let out = self.value(RowKind::Token, heads.inner_width());
         let op = StateSpace { xbc, dt, dt_bias, decay, skip, heads, state, out };
         self.push(Op::StateSpace(op), out)
+    }
+
+    /// Appends [`Op::SelectiveScan`].
+    pub fn selective_scan(
+        &mut self,
+        [x, dt, b, c]: [ValueId; 4],
+        [decay, skip]: [WeightId; 2],
+        state: usize,
+    ) -> ValueId {
+        let WeightShape { rows: state_dim, columns: channels, .. } = self.shape(decay);
+        assert_eq!([x, dt].map(|id| self.width(id)), [channels; 2]);
+        assert_eq!([b, c].map(|id| self.width(id)), [state_dim; 2]);
+        assert_eq!(self.shape(skip).columns, channels);
+        let out = self.like(x);
+        self.push(Op::SelectiveScan(SelectiveScan { x, dt, b, c, decay, skip, state, out }), out)
     }
 }

@@ -13,16 +13,32 @@ pub enum Activation {
     ClampedSwiglu,
     /// `max(x, 0)²`, in layers without a gate.
     SquaredRelu,
+    /// `max(x, 0)`.
+    Relu,
 }
 
 impl Activation {
-    /// The activations of gated units.
+    /// The activations of gated units that every backend has.
     pub const GATED: [Self; 3] = [Self::Silu, Self::GeluTanh, Self::ClampedSwiglu];
 
     /// Bound of gate and up in [`Self::ClampedSwiglu`].
     pub const CLAMP: f32 = 7.0;
     /// Factor in the sigmoid of [`Self::ClampedSwiglu`].
     pub const ALPHA: f32 = 1.702;
+}
+
+/// The expanded integral of the ELU (Apertus): `αₚx² + βx` for x > 0, otherwise
+/// `αₙ(expm1(min(x, ε)) − x) + βx`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Xielu {
+    /// The factor of positive elements.
+    pub alpha_p: f32,
+    /// The factor of other elements.
+    pub alpha_n: f32,
+    /// The slope at 0.
+    pub beta: f32,
+    /// Bound of the argument of the exponential, negative.
+    pub eps: f32,
 }
 
 /// A function of one element.
@@ -33,8 +49,12 @@ pub enum Function {
     Scale(f32),
     /// `c · tanh(x / c)`.
     Softcap(f32),
+    /// The bound `max(−c, min(x, c))`.
+    Clamp(f32),
     /// The activation function.
     Activation(Activation),
+    /// The activation function with parameters of a layer.
+    Xielu(Xielu),
 }
 
 impl Function {
@@ -43,7 +63,8 @@ impl Function {
         match self {
             Self::Scale(_) => "scale",
             Self::Softcap(_) => "softcap",
-            Self::Activation(_) => "activation",
+            Self::Clamp(_) => "clamp",
+            Self::Activation(_) | Self::Xielu(_) => "activation",
         }
     }
 
@@ -51,8 +72,12 @@ impl Function {
     pub(super) fn operations(self) -> usize {
         match self {
             Self::Scale(_) | Self::Activation(_) => 1,
+            // Two comparisons.
+            Self::Clamp(_) => 2,
             // Two multiplications and the hyperbolic tangent.
             Self::Softcap(_) => 3,
+            // The exponential, a difference, and two multiply-adds.
+            Self::Xielu(_) => 6,
         }
     }
 }

@@ -145,3 +145,26 @@ impl StateSpaceHeads {
         StateShape { rows: self.num_heads * self.state_dim, columns: self.head_dim }
     }
 }
+
+/// Selective scan of Mamba 1: the state of each channel, a column of `S [state_dim, channels]`, has
+/// a time step of its own and decays at a rate per element. For each token, with the time step
+/// `Δ = softplus(dt)` of a channel: `s ← exp(Δ a) s + Δ B x`, `y = C·s + skip · x`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SelectiveScan {
+    /// `[tokens, channels]`.
+    pub x: ValueId,
+    /// `[tokens, channels]`: the time step, before softplus.
+    pub dt: ValueId,
+    /// `[tokens, state_dim]`: the inputs B of the state.
+    pub b: ValueId,
+    /// `[tokens, state_dim]`: the outputs C of the state.
+    pub c: ValueId,
+    /// `[state_dim, channels]`: the logarithm of the decay per unit of time, negative.
+    pub decay: WeightId,
+    /// `[channels]`: the factor with which x reaches the output directly.
+    pub skip: WeightId,
+    /// Index into [`KvLayout::states`](crate::KvLayout::states): `[state_dim, channels]`.
+    pub state: usize,
+    /// `[tokens, channels]`.
+    pub out: ValueId,
+}

@@ -9,9 +9,9 @@ use crate::value::WeightId;
 ///    two largest `sₑ`;
 /// 3. the `experts_per_token` experts of the largest `sₑ` are selected, the largest first; the
 ///    lower index wins a tie;
-/// 4. weight `wₑ = pₑ`, divided by `Σ p` of the selected experts if [`Self::normalize`] (at least
-///    the smallest normal f16, as in llama.cpp), times [`Self::scale`], times
-///    [`Self::expert_scale`]`ₑ`.
+/// 4. weight `wₑ = pₑ`, or the p of another expert ([`Self::group`]), divided by the sum of these
+///    over the selected experts if [`Self::normalize`] (at least the smallest normal f16, as in
+///    llama.cpp), times [`Self::scale`], times [`Self::expert_scale`]`ₑ`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Router {
     /// Selected experts per token.
@@ -28,6 +28,9 @@ pub struct Router {
     pub scale: f32,
     /// `[experts]`: a factor on the weight of each expert (Gemma 4).
     pub expert_scale: Option<WeightId>,
+    /// The weight of expert `e` is that of expert `e / group`, for experts that groups share
+    /// (`GroveMoE`); 1 for its own.
+    pub group: usize,
     /// Fused: the shared expert follows the others, and every token selects it last. Its weight is
     /// `σ(gate)`, or 1 without a gate.
     pub shared_expert: bool,
@@ -44,6 +47,7 @@ impl Router {
             normalize: true,
             scale: 1.0,
             expert_scale: None,
+            group: 1,
             shared_expert: false,
         }
     }
@@ -96,7 +100,7 @@ impl Router {
         }
         order.sort_by(|a, b| score(*b).total_cmp(&score(*a)));
         order.truncate(self.experts_per_token);
-        let selected: f64 = order.iter().map(|e| p[*e]).sum();
+        let selected: f64 = order.iter().map(|e| p[*e / self.group]).sum();
         let divisor = match self.gate {
             GateFunction::SoftmaxOfSelected => selected,
             _ if self.normalize => selected.max(SMALLEST_SUM),
@@ -104,7 +108,7 @@ impl Router {
         };
         let weights = order.iter().map(|e| {
             let scale = expert_scale.map_or(1.0, |scale| f64::from(scale[*e]));
-            (p[*e] / divisor * f64::from(self.scale) * scale) as f32
+            (p[*e / self.group] / divisor * f64::from(self.scale) * scale) as f32
         });
         let shared = self.shared_expert.then(|| {
             let weight =

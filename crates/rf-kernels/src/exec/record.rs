@@ -5,7 +5,7 @@
 //! kernel of the epilogue, both recorded in [`matmul`]. An unfused matmul of quantised weights
 //! first quantises its operand.
 
-mod attention;
+pub(super) mod attention;
 mod experts;
 mod heads;
 mod matmul;
@@ -122,6 +122,7 @@ impl Recorder<'_> {
             Op::CausalConv(op) => return self.causal_conv(op),
             Op::DeltaNet(op) => return self.delta_net(op),
             Op::StateSpace(op) => return self.state_space(op),
+            Op::SelectiveScan(op) => return self.selective_scan(op),
             op if record_row_op(op, &self.memory, &mut self.launches) => {}
             op => return Err(Error::Unsupported { what: op.name().into() }),
         }

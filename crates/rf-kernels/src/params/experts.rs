@@ -47,8 +47,8 @@ params! {
         selected_groups: u32,
         /// Factor on the weights.
         scale: f32,
-        /// Zero.
-        reserved: u32,
+        /// The weight of expert e is that of expert e / `group`: 1 for its own.
+        group: u32,
     }
 
     /// The slots of a batch by expert, those of an expert in ascending order, and tiles of at most

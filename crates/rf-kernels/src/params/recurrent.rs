@@ -9,6 +9,9 @@ pub(crate) const MAX_TAPS: usize = 4;
 /// Largest number of rows of the state of a head.
 pub(crate) const MAX_KEY_DIM: usize = 256;
 
+/// Largest number of elements of the state of a channel of a scan.
+pub(crate) const MAX_SCAN_DIM: usize = 16;
+
 /// Threads of a workgroup.
 const THREADS: u32 = 128;
 
@@ -52,6 +55,32 @@ params! {
         silu: u32,
         /// Zero.
         reserved: u32,
+    }
+
+    /// A selective scan over the tokens of each sequence: `rf_oracle::reference`.
+    struct ScanParams {
+        /// With the pages of states.
+        batch: Batch,
+        /// `[state_dim, channels]`.
+        state: State,
+        /// `[tokens, channels]`.
+        x: *const f32,
+        /// `[tokens, channels]`: the time step, before softplus.
+        dt: *const f32,
+        /// `[tokens, state_dim]`.
+        b: *const f32,
+        /// `[tokens, state_dim]`.
+        c: *const f32,
+        /// `[state_dim, channels]`.
+        decay: *const f32,
+        /// `[channels]`.
+        skip: *const f32,
+        /// `[tokens, channels]`.
+        out: *mut f32,
+        /// Columns of x.
+        channels: u32,
+        /// Elements of B and C: at most [`MAX_SCAN_DIM`].
+        state_dim: u32,
     }
 
     /// A recurrence over the tokens of each sequence, whose state per head is a matrix. For the
@@ -105,6 +134,14 @@ impl CausalConvParams {
         let chunks = (longest_span as u32).div_ceil(CONV_TOKENS);
         let grid = [self.width.div_ceil(THREADS), chunks, self.batch.num_spans];
         Launch { kernel: "causal_conv_f32", grid, block: [THREADS, 1, 1], lds_bytes: 0 }
+    }
+}
+
+impl ScanParams {
+    /// The launch.
+    pub(crate) fn launch(&self) -> Launch {
+        let grid = [self.channels.div_ceil(THREADS), self.batch.num_spans, 1];
+        Launch { kernel: "selective_scan_f32", grid, block: [THREADS, 1, 1], lds_bytes: 0 }
     }
 }
 

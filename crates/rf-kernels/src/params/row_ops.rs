@@ -1,6 +1,6 @@
 //! The launch of each op over rows: parameters from the values of a batch.
 
-use rf_graph::{Activation, Function, Op, RowNorm, ValueId, WeightId};
+use rf_graph::{Activation, Function, Op, RowNorm, ValueId, WeightId, Xielu};
 
 use super::rows::VECTOR;
 use super::{
@@ -16,6 +16,8 @@ const SOFTCAP: u32 = 4;
 const SIGMOID_GATE: u32 = 5;
 const POSITION_SCALE: u32 = 6;
 const SQUARED_RELU: u32 = 7;
+const CLAMP: u32 = 9;
+const XIELU: u32 = 10;
 
 /// The addresses and shapes of the values of a batch.
 pub(crate) trait RowMemory {
@@ -87,14 +89,20 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             launches.push(params.mul(), params);
         }
         Op::Map { x, function, out } => {
-            let (function, parameter) = match function {
+            let (number, parameter) = match function {
                 Function::Scale(factor) => (SCALE, *factor),
                 Function::Softcap(cap) => (SOFTCAP, *cap),
+                Function::Clamp(bound) => (CLAMP, *bound),
+                Function::Xielu(xielu) => (XIELU, xielu.alpha_p),
                 Function::Activation(Activation::SquaredRelu) => (SQUARED_RELU, 0.0),
                 Function::Activation(activation) => (activation_number(*activation), 0.0),
                 _ => return false,
             };
-            let params = MapParams { function, parameter, ..MapParams::of(*x, *out, memory) };
+            let mut params =
+                MapParams { function: number, parameter, ..MapParams::of(*x, *out, memory) };
+            if let Function::Xielu(Xielu { alpha_n, beta, eps, .. }) = function {
+                params = MapParams { alpha_n: *alpha_n, beta: *beta, eps: *eps, ..params };
+            }
             launches.push(params.launch(), params);
         }
         Op::SigmoidGate { x, gate, out } => {
@@ -287,6 +295,7 @@ pub(crate) fn activation_number(activation: Activation) -> u32 {
     match activation {
         Activation::GeluTanh => 1,
         Activation::ClampedSwiglu => 2,
+        Activation::Relu => 8,
         _ => 0,
     }
 }

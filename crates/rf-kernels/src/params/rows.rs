@@ -131,7 +131,7 @@ params! {
         rows: u32,
         /// `RfActivation` or `RfFunction`.
         function: u32,
-        /// The factor, the cap, or the factor of the logarithm of a position.
+        /// The factor, the cap, the bound, αₚ, or the factor of the logarithm of a position.
         parameter: f32,
         /// Width of the gate: 1 or `columns`.
         gate_columns: u32,
@@ -139,8 +139,12 @@ params! {
         period: u32,
         /// [`rf_graph::PositionScale::offset`].
         offset: u32,
-        /// Zero.
-        reserved: u32,
+        /// [`rf_graph::Xielu::alpha_n`].
+        alpha_n: f32,
+        /// [`rf_graph::Xielu::beta`].
+        beta: f32,
+        /// [`rf_graph::Xielu::eps`].
+        eps: f32,
     }
 
     /// Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.

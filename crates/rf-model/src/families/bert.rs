@@ -1,4 +1,4 @@
-//! Encoders: BERT and Nomic BERT. Norms follow the residual, and every token sees all others.
+//! Encoders: BERT, Nomic BERT and Jina BERT 2. Norms follow the residual, and every token sees all others.
 
 use rf_graph::Activation;
 use rf_graph::layer::Role;
@@ -22,6 +22,13 @@ pub(super) const NOMIC_BERT: Family = Family {
     weights: &[rows::ATTENTION_OPTIONAL_BIAS, RESIDUAL_NORMS, rows::GATED_OPTIONAL_BIAS],
 };
 
+/// ALiBi in both directions, and gated GELU.
+pub(super) const JINA_BERT_V2: Family = Family {
+    name: "jina-bert-v2",
+    config: jina_bert_v2,
+    weights: &[rows::ATTENTION_OPTIONAL_BIAS, RESIDUAL_NORMS, rows::GATED_OPTIONAL_BIAS],
+};
+
 const RESIDUAL_NORMS: &[WeightRow] = &[
     row(Role::AttentionResidualNorm, "attn_output_norm").with_bias(),
     row(Role::FeedForwardResidualNorm, "layer_output_norm").with_bias(),
@@ -36,5 +43,12 @@ fn bert(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     for attention in config.attentions_mut() {
         attention.rope = None;
     }
+    Ok(config)
+}
+
+fn jina_bert_v2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = encoder(keys, weights)?;
+    config.set_activation(Activation::GeluTanh);
+    config.set_alibi(8.0);
     Ok(config)
 }

@@ -25,7 +25,7 @@ pub(super) const DEEPSEEK2: Family = Family {
 };
 
 /// Older files have the matrices of a head one after the other in one tensor.
-const LATENT_ATTENTION: &[WeightRow] = &[
+pub(super) const LATENT_ATTENTION: &[WeightRow] = &[
     row(Role::QueryLatent, "attn_q_a"),
     row(Role::QueryLatentNorm, "attn_q_a_norm"),
     row(Role::Query, "attn_q_b"),
@@ -46,7 +46,7 @@ fn deepseek2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error
         let reason = "latent attention with a temperature is not supported";
         return Err(keys.unsupported("attention.temperature_scale", &scale, reason));
     }
-    let latent = latent_attention(keys)?;
+    let latent = latent_attention(keys, RopeStyle::Normal)?;
     let mixer = |kv_layer, _| Ok(Some(Mixer::Latent(LatentSpec { kv_layer, ..latent.clone() })));
     let mut config = hybrid(keys, weights, RopeStyle::Normal, mixer)?;
     let leading_dense = keys.count("leading_dense_block_count")?;
@@ -66,7 +66,7 @@ fn deepseek2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error
 
 /// The attention of every layer. Files with the matrices of a head in one tensor have the sizes of
 /// heads in the keys that otherwise describe the cache.
-fn latent_attention(keys: &Keys<'_>) -> Result<LatentSpec, Error> {
+pub(super) fn latent_attention(keys: &Keys<'_>, style: RopeStyle) -> Result<LatentSpec, Error> {
     let head_size = |name: &str| match keys.count(&format!("{name}_mla"))? {
         0 => keys.small_size(name),
         _ => keys.small_size(&format!("{name}_mla")),
@@ -80,7 +80,7 @@ fn latent_attention(keys: &Keys<'_>) -> Result<LatentSpec, Error> {
     }
     let has_latent = !keys.has_tensor("blk.0.attn_q.weight");
     let query_rank = has_latent.then(|| keys.small_size("attention.q_lora_rank")).transpose()?;
-    let (rope, factor) = rope(keys, rope_dim)?;
+    let (rope, factor) = rope(keys, rope_dim, style)?;
     Ok(LatentSpec {
         num_heads: keys.small_size("attention.head_count")?,
         query_rank,
@@ -95,9 +95,9 @@ fn latent_attention(keys: &Keys<'_>) -> Result<LatentSpec, Error> {
 
 /// `RoPE`, and a factor on the scores. With YaRN and a multiplier m of the logarithm, scores are
 /// multiplied by `(1 + m ln factor)²` instead of a magnitude of cos and sin.
-fn rope(keys: &Keys<'_>, rope_dim: usize) -> Result<(Rope, f32), Error> {
+fn rope(keys: &Keys<'_>, rope_dim: usize, style: RopeStyle) -> Result<(Rope, f32), Error> {
     let config = keys.rope(rope_dim)?;
-    let rope = config.build(RopeStyle::Normal, None);
+    let rope = config.build(style, None);
     Ok(match config.scaling {
         RopeScaling::Yarn { factor, log_multiplier, .. } if log_multiplier != 0.0 => {
             let magnitude = 1.0 + log_multiplier * factor.max(1.0).ln();

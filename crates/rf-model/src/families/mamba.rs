@@ -1,4 +1,4 @@
-//! Mamba 2 and the hybrids with it: Nemotron H, Granite 4.
+//! Mamba 2 and the hybrids with it: Nemotron H, Granite 4, Falcon H1.
 
 use rf_graph::layer::{MambaSpec, Mixer, Role};
 use rf_graph::{Activation, GateFunction, RopeStyle, StateSpaceHeads};
@@ -6,7 +6,7 @@ use rf_graph::{Activation, GateFunction, RopeStyle, StateSpaceHeads};
 use super::family::Family;
 use super::granite::with_factors;
 use super::rows;
-use crate::config::{ModelConfig, hybrid};
+use crate::config::{ModelConfig, hybrid, transformer};
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::weights::{WeightRow, WeightTable, row};
@@ -22,7 +22,7 @@ const MAMBA: &[WeightRow] = &[
     row(Role::DecayBias, "ssm_dt").suffix("bias"),
     row(Role::Decay, "ssm_a").suffix(""),
     row(Role::Skip, "ssm_d").suffix(""),
-    row(Role::MixerNorm, "ssm_norm"),
+    row(Role::MixerNorm, "ssm_norm").optional(),
     row(Role::MixerOutput, "ssm_out"),
 ];
 
@@ -70,6 +70,22 @@ pub(super) const GRANITE_HYBRID: Family = Family {
         rows::GATED_OPTIONAL_BIAS,
         rows::EXPERTS,
         rows::SHARED_EXPERT,
+    ],
+};
+
+/// Attention and a state space in every layer.
+pub(super) const FALCON_H1: Family = Family {
+    name: "falcon-h1",
+    config: falcon_h1,
+    weights: &[
+        &[
+            row(Role::AttentionNorm, "attn_norm"),
+            row(Role::FeedForwardNorm, "ffn_norm").suffix(""),
+            row(Role::FeedForwardNorm, "ffn_norm"),
+        ],
+        MAMBA,
+        rows::ATTENTION_OPTIONAL_BIAS,
+        rows::GATED_OPTIONAL_BIAS,
     ],
 };
 
@@ -127,6 +143,18 @@ fn granite_hybrid(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, 
     if !keys.flag("rope.scaling.finetuned")?.unwrap_or(true) {
         for attention in config.attentions_mut() {
             attention.rope = None;
+        }
+    }
+    Ok(config)
+}
+
+fn falcon_h1(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mamba = mamba(keys)?;
+    let mut config = transformer(keys, weights, RopeStyle::Neox)?;
+    for (index, layer) in config.layers.iter_mut().enumerate() {
+        if let Mixer::Attention(attention) = &layer.mixer {
+            layer.mixer = Mixer::AttentionAndMamba(attention.clone(), mamba);
+            layer.set_first_state(index * layer.states().len());
         }
     }
     Ok(config)

@@ -4,7 +4,7 @@ use rf_graph::RopeStyle;
 
 use super::family::Family;
 use super::rows;
-use crate::config::{LongRope, ModelConfig, transformer};
+use crate::config::{ModelConfig, transformer};
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::weights::WeightTable;
@@ -15,23 +15,9 @@ pub(super) const PHI3: Family = Family {
     weights: &[rows::PRE_NORMS, rows::FUSED_ATTENTION, rows::FUSED_GATED],
 };
 
-/// Longrope: contexts longer than the original one use other frequencies. The window that some
-/// files declare is not used, as in llama.cpp.
+/// The window that some files declare is not used, as in llama.cpp.
 fn phi3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;
-    let rope = keys.rope(config.head_dim())?;
-    let factors = |name: &str| keys.divisors(name, rope.dims / 2);
-    let short = factors("rope_factors_short.weight")?;
-    let long = factors("rope_factors_long.weight")?;
-    if let (Some(short), Some(long)) = (short, long) {
-        let short = rope.build(RopeStyle::Neox, Some(&short));
-        for attention in config.attentions_mut() {
-            attention.rope = Some(short.clone());
-        }
-        config.long_rope = Some(LongRope {
-            original_context: keys.original_context()?,
-            rope: rope.build(RopeStyle::Neox, Some(&long)),
-        });
-    }
+    config.set_long_rope(keys, config.head_dim(), RopeStyle::Neox)?;
     Ok(config)
 }

@@ -60,6 +60,7 @@ struct Variant {
     window: Option<usize>,
     chunk: Option<usize>,
     softcap: Option<f32>,
+    alibi: Option<f32>,
     sinks: bool,
     rope: Option<RopeStyle>,
     /// Elements of a head that RoPE rotates; all by default.
@@ -79,6 +80,7 @@ const PLAIN: Variant = Variant {
     window: None,
     chunk: None,
     softcap: None,
+    alibi: None,
     sinks: false,
     rope: None,
     rope_dims: None,
@@ -100,6 +102,7 @@ impl Variant {
             chunk: self.chunk,
             softcap: self.softcap,
             sinks,
+            alibi: self.alibi,
         }
     }
 
@@ -161,6 +164,19 @@ pub(super) fn cases() -> Vec<Case> {
             ("sinks", Variant { sinks: true, ..PLAIN }),
             ("all", Variant { window: Some(20), softcap: Some(5.0), sinks: true, ..PLAIN }),
             ("both-directions", Variant { causal: false, ..PLAIN }),
+            ("alibi", Variant { alibi: Some(8.0), ..PLAIN }),
+            ("alibi/heads-7", Variant { alibi: Some(4.0), group: 7, num_kv_heads: 1, ..PLAIN }),
+            (
+                "alibi/all",
+                Variant {
+                    alibi: Some(2.0),
+                    window: Some(20),
+                    softcap: Some(5.0),
+                    sinks: true,
+                    ..PLAIN
+                },
+            ),
+            ("alibi/both-directions", Variant { alibi: Some(8.0), causal: false, ..PLAIN }),
             (
                 "both-directions/sinks",
                 Variant { causal: false, head_dim: 80, softcap: Some(5.0), sinks: true, ..PLAIN },
@@ -181,6 +197,8 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(case(name, kv, long.clone(), variant.clone()));
         let both = Variant { causal: false, ..variant.clone() };
         cases.push(case(format!("attention/long/both-directions/{kv}"), kv, long.clone(), both));
+        let alibi = Variant { alibi: Some(8.0), rope: None, ..variant.clone() };
+        cases.push(case(format!("attention/long/alibi/{kv}"), kv, long.clone(), alibi));
         let chunk = Variant { chunk: Some(64), ..variant.clone() };
         cases.push(case(format!("attention/long/chunk-64/{kv}"), kv, long.clone(), chunk));
         let variant = Variant { window: Some(100), ..variant };

@@ -94,6 +94,8 @@ fn routers() -> Vec<Case> {
     let gated = |gate, router| Router { gate, ..router };
     let mut routings = vec![("512-experts".to_owned(), plain(512, Router::softmax(10)))];
     routings.push(("all-experts".to_owned(), plain(5, Router::softmax(5))));
+    let shared = Router { group: 3, scale: 1.5, ..Router::softmax(4) };
+    routings.push(("shared-weights".to_owned(), plain(37, shared)));
     for gate in [GateFunction::Softmax, GateFunction::Sigmoid, GateFunction::SoftmaxOfSelected] {
         let router = || gated(gate, Router::softmax(4));
         let scaled = || Router { normalize: false, scale: 2.5, ..router() };

@@ -7,8 +7,8 @@ pub(super) mod recurrent;
 use std::convert::Infallible;
 
 use rf_graph::layer::{
-    AttentionSpec, DenseSpec, ExpertSpec, KvSource, LayerSpec, LayerWeights, Mixer, NormKind,
-    QkNormGroup, QkNormSpec, Role, Shape, layer,
+    AttentionSpec, BeforeAttention, DenseSpec, ExpertSpec, KvSource, LayerSpec, LayerWeights,
+    Mixer, NormKind, QkNormGroup, QkNormSpec, Role, Shape, layer,
 };
 use rf_graph::{
     Activation, Function, GateFunction, GraphBuilder, KvLayer, KvType, RopeStyle, StateShape,
@@ -98,7 +98,12 @@ fn transformer(
     [num_heads, num_kv_heads, head_dim]: [usize; 3],
     style: RopeStyle,
 ) -> Model {
-    let dense = DenseSpec { intermediate_size: 512, activation: Activation::Silu, gated: true };
+    let dense = DenseSpec {
+        intermediate_size: 512,
+        activation: Activation::Silu,
+        gated: true,
+        xielu: None,
+    };
     let layer = |index| LayerSpec {
         hidden_size,
         norm: NormKind::Rms,
@@ -225,6 +230,8 @@ fn gpt_oss() -> Model {
             scale: 1.0,
             scales_input: false,
             shared_intermediate_size: None,
+            before_attention: BeforeAttention::Nothing,
+            adjugates: None,
         });
     }
     model
@@ -252,6 +259,8 @@ fn glm45() -> Model {
         scale: 1.5,
         scales_input: false,
         shared_intermediate_size: Some(96),
+        before_attention: BeforeAttention::Nothing,
+        adjugates: None,
     });
     model
 }
@@ -397,6 +406,7 @@ impl LayerWeights for Weights<'_> {
                 self.net.vector(len)
             }
             (Role::Decay, Shape::Vector(len)) => self.net.decays(len),
+            (Role::Decay, Shape::Matrix([rows, columns])) => self.net.decay_rates(rows, columns),
             (Role::MixerNorm, Shape::Matrix([rows, columns])) => {
                 self.net.norm_weights(rows, columns)
             }

@@ -136,7 +136,13 @@ impl Net {
 
     /// The decays of a recurrence per unit of time: negative, of several magnitudes.
     pub(super) fn decays(&mut self, len: usize) -> WeightId {
-        let weight = self.weight(DType::F32, 1, len, |numbers| -(1.5 * numbers.normal()).exp());
+        self.decay_rates(1, len)
+    }
+
+    /// As [`decays`](Self::decays), one per element of a state.
+    pub(super) fn decay_rates(&mut self, rows: usize, columns: usize) -> WeightId {
+        let decay = |numbers: &mut Numbers| -(1.5 * numbers.normal()).exp();
+        let weight = self.weight(DType::F32, rows, columns, decay);
         self.g.weight(weight)
     }
 

@@ -8,7 +8,7 @@ use super::definition::Case;
 use super::schedule::Schedule;
 
 pub(super) fn cases() -> Vec<Case> {
-    [convolutions(), delta_rules(), state_spaces(), groups()].concat()
+    [convolutions(), delta_rules(), state_spaces(), selective_scans(), groups()].concat()
 }
 
 /// Prompts, their continuations in batches of several sequences, and a sequence that takes over the
@@ -102,6 +102,31 @@ fn state_spaces() -> Vec<Case> {
             net.g.state_space(inputs, vectors, heads, 0)
         }));
     }
+    cases
+}
+
+/// Selective scans, also of channels that are not whole tiles of a kernel.
+fn selective_scans() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for [channels, state_dim] in [[1, 1], [7, 3], [64, 8], [130, 16], [300, 13], [1030, 16]] {
+        let name = format!("selective_scan/{channels}x{state_dim}");
+        let schedule = schedule(vec![StateShape { rows: state_dim, columns: channels }]);
+        cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
+            let inputs = [channels, channels, state_dim, state_dim].map(|width| net.input(width));
+            let vectors = [net.decay_rates(state_dim, channels), net.vector(channels)];
+            net.g.selective_scan(inputs, vectors, 0)
+        }));
+    }
+    // Time steps so large that a state is forgotten, and so small that it stays.
+    let shape = StateShape { rows: 16, columns: 40 };
+    let steep = schedule(vec![shape]);
+    cases.push(Case::program_of("selective_scan/steep", None, Bound::Float, steep, |net| {
+        let inputs = [40, 40, 16, 16].map(|width| net.input(width));
+        let [x, dt, b, c] = inputs;
+        let dt = net.g.scale(dt, 10.0);
+        let vectors = [net.decay_rates(16, 40), net.vector(40)];
+        net.g.selective_scan([x, dt, b, c], vectors, 0)
+    }));
     cases
 }
 

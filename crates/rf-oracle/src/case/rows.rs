@@ -1,6 +1,6 @@
 //! Ops on rows: norms, `RoPE`, gated linear units, sums.
 
-use rf_graph::{Activation, Function, PositionScale, Rope, RopeStyle, ValueId};
+use rf_graph::{Activation, Function, PositionScale, Rope, RopeStyle, ValueId, Xielu};
 use rf_quant::DType;
 
 use super::bound::Bound;
@@ -157,7 +157,7 @@ fn ropes() -> Vec<Case> {
 
 fn gated() -> Vec<Case> {
     let mut cases = Vec::new();
-    for activation in Activation::GATED {
+    for activation in Activation::GATED.into_iter().chain([Activation::Relu]) {
         for width in [24, 256, 300] {
             let name = format!("glu/{activation:?}/{width}");
             cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
@@ -222,11 +222,19 @@ fn element_wise() -> Vec<Case> {
 
 /// Functions of single elements, also far from zero.
 fn maps() -> Vec<Case> {
-    let activations = Activation::GATED
+    let activations = Activation::GATED.into_iter().chain([Activation::Relu]);
+    let activations = activations
         .map(|activation| (format!("activation/{activation:?}"), Function::Activation(activation)));
     let softcaps = [30.0, 0.5].map(|cap| (format!("softcap/{cap}"), Function::Softcap(cap)));
+    let clamp = ("clamp/1.5".to_owned(), Function::Clamp(1.5));
+    // The bound of the exponential is that of models, and one that elements reach.
+    let xielus = [-1e-6, -0.5].map(|eps| {
+        let xielu = Xielu { alpha_p: 0.8, alpha_n: 1.1, beta: 0.5, eps };
+        (format!("activation/Xielu/{eps}"), Function::Xielu(xielu))
+    });
     let mut cases = Vec::new();
-    for (name, function) in activations.into_iter().chain(softcaps) {
+    let functions = activations.into_iter().chain(softcaps).chain([clamp]).chain(xielus);
+    for (name, function) in functions {
         for (width, factor) in [(1, 1.0), (99, 1.0), (300, 20.0)] {
             let name = format!("{name}/{width}");
             cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {

@@ -227,6 +227,7 @@ impl<'a> Run<'a> {
             Op::CausalConv(conv) => self.causal_conv(conv),
             Op::DeltaNet(op) => self.delta_net(op),
             Op::StateSpace(op) => self.state_space(op),
+            Op::SelectiveScan(op) => self.selective_scan(op),
             Op::RopeAppend { heads, q_out } => self.rope_append(heads, *q_out),
             other => {
                 let what = other.name().to_owned();
@@ -445,6 +446,7 @@ pub(super) fn activate(activation: Activation, x: f64) -> f64 {
         }
         Activation::ClampedSwiglu => x / (1.0 + (-f64::from(Activation::ALPHA) * x).exp()),
         Activation::SquaredRelu => x.max(0.0).powi(2),
+        Activation::Relu => x.max(0.0),
         _ => f64::NAN,
     }
 }
@@ -457,7 +459,15 @@ pub fn map(function: Function, x: f32) -> f32 {
             let (x, cap) = (f64::from(x), f64::from(cap));
             (cap * (x / cap).tanh()) as f32
         }
+        Function::Clamp(bound) => x.min(bound).max(-bound),
         Function::Activation(activation) => activate(activation, f64::from(x)) as f32,
+        Function::Xielu(xielu) => {
+            let [alpha_p, alpha_n, beta, eps] =
+                [xielu.alpha_p, xielu.alpha_n, xielu.beta, xielu.eps].map(f64::from);
+            let x = f64::from(x);
+            let curve = if x > 0.0 { alpha_p * x * x } else { alpha_n * (x.min(eps).exp_m1() - x) };
+            (curve + beta * x) as f32
+        }
         _ => f32::NAN,
     }
 }
@@ -487,21 +497,25 @@ pub fn attention(
         let end = span.past_tokens + span.tokens.len();
         let cached: Vec<_> = (0..end).map(|p| read(span, p)).collect();
         for (i, token) in span.tokens.clone().enumerate() {
-            let visible = a.visible(span.past_tokens + i, end);
+            let position = span.past_tokens + i;
+            let visible = a.visible(position, end);
             for head in 0..a.num_heads {
+                let slope = f64::from(a.slope(head));
                 let q = &q[token * width + head * a.head_dim..][..a.head_dim];
                 let kv = head / (a.num_heads / a.num_kv_heads) * a.head_dim..;
                 let kv = kv.start..kv.start + a.head_dim;
                 let scores: Vec<f64> = cached[visible.clone()]
                     .iter()
-                    .map(|(k, _)| {
+                    .zip(visible.clone())
+                    .map(|((k, _), key)| {
                         let dot: f64 = q
                             .iter()
                             .zip(&k[kv.clone()])
                             .map(|(q, k)| f64::from(*q) * f64::from(*k))
                             .sum();
                         let s = dot * f64::from(a.scale);
-                        a.softcap.map_or(s, |c| f64::from(c) * (s / f64::from(c)).tanh())
+                        let s = a.softcap.map_or(s, |c| f64::from(c) * (s / f64::from(c)).tanh());
+                        s - slope * position.abs_diff(key) as f64
                     })
                     .collect();
                 let sink = sinks.map_or(f64::NEG_INFINITY, |s| f64::from(s[head]));

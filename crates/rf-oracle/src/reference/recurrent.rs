@@ -2,7 +2,8 @@
 //! that results do not depend on the batches that a sequence is computed in.
 
 use rf_graph::{
-    Activation, CausalConv, DeltaHeads, DeltaNet, StateSpace, StateSpaceHeads, ValueId, WeightId,
+    Activation, CausalConv, DeltaHeads, DeltaNet, SelectiveScan, StateSpace, StateSpaceHeads,
+    ValueId, WeightId,
 };
 
 use super::ops::{Run, activate};
@@ -51,6 +52,20 @@ impl Run<'_> {
                 let dt: Vec<f64> = (0..heads).map(|h| softplus(dt[h] + bias[h])).collect();
                 let xbc = &xbc[token * width..][..width];
                 y.extend(state_space_step(op.heads, xbc, &dt, &decay, &skip, state));
+            }
+        }
+        self.set(op.out, y);
+    }
+
+    pub(super) fn selective_scan(&mut self, op: &SelectiveScan) {
+        let [decay, skip] = [op.decay, op.skip].map(|id| self.elements(id));
+        let inputs = [op.x, op.dt, op.b, op.c].map(|id| self.rows(id));
+        let mut y = Vec::new();
+        for span in self.batch.spans {
+            let state = self.cache.state(op.state, span);
+            for token in span.tokens.clone() {
+                let inputs = inputs.each_ref().map(|(x, width)| &x[token * width..][..*width]);
+                y.extend(selective_scan_step(inputs, &decay, &skip, state));
             }
         }
         self.set(op.out, y);
@@ -170,6 +185,33 @@ fn state_space_step(
         }
     }
     y
+}
+
+/// One token of the selective scan: `s ← exp(Δa)·s + B Δx`, `y = C·s + d·x` for the column s of
+/// the state of each channel, with `Δ = softplus(dt)`.
+///
+/// Shapes: x, dt and d `[channels]`, B and C `[state_dim]`, a and the state
+/// `[state_dim, channels]`.
+fn selective_scan_step(
+    [x, dt, b, c]: [&[f32]; 4],
+    a: &[f32],
+    d: &[f32],
+    state: &mut [f32],
+) -> Vec<f32> {
+    let channels = x.len();
+    let y = (0..channels).map(|channel| {
+        let (x, dt) = (f64::from(x[channel]), softplus(dt[channel]));
+        let mut sum = f64::from(d[channel]) * x;
+        for n in 0..b.len() {
+            let at = n * channels + channel;
+            let decay = (dt * f64::from(a[at])).exp();
+            let next = decay * f64::from(state[at]) + f64::from(b[n]) * dt * x;
+            sum += next * f64::from(c[n]);
+            state[at] = next as f32;
+        }
+        sum as f32
+    });
+    y.collect()
 }
 
 /// `ln(1 + eˣ)`.

@@ -36,8 +36,8 @@ struct RfRouteParams {
     unsigned selected_groups;
     // Factor on the weights.
     float scale;
-    // Zero.
-    unsigned reserved;
+    // The weight of expert e is that of expert e / `group`: 1 for its own.
+    unsigned group;
 };
 static_assert(sizeof(RfRouteParams) == 80);
 static_assert(__builtin_offsetof(RfRouteParams, logits) == 0);
@@ -54,7 +54,7 @@ static_assert(__builtin_offsetof(RfRouteParams, normalize) == 60);
 static_assert(__builtin_offsetof(RfRouteParams, groups) == 64);
 static_assert(__builtin_offsetof(RfRouteParams, selected_groups) == 68);
 static_assert(__builtin_offsetof(RfRouteParams, scale) == 72);
-static_assert(__builtin_offsetof(RfRouteParams, reserved) == 76);
+static_assert(__builtin_offsetof(RfRouteParams, group) == 76);
 
 // The slots of a batch by expert, those of an expert in ascending order, and tiles of at most
 // `tile_slots` of them. Tiles of expert e start at index ⌊first slot of e / `tile_slots`⌋ + e;

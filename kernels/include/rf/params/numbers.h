@@ -20,7 +20,7 @@ enum RfRopeStyle : unsigned {
 enum RfGate : unsigned { RF_GATE_SOFTMAX = 0, RF_GATE_SIGMOID = 1, RF_GATE_SOFTMAX_OF_SELECTED = 2 };
 
 // The activation of a gated unit: Activation of rf-graph.
-enum RfActivation : unsigned { RF_SILU = 0, RF_GELU_TANH = 1, RF_CLAMPED_SWIGLU = 2 };
+enum RfActivation : unsigned { RF_SILU = 0, RF_GELU_TANH = 1, RF_CLAMPED_SWIGLU = 2, RF_RELU = 8 };
 
 // The functions of RfMapParams, after those of RfActivation.
 enum RfFunction : unsigned {
@@ -28,7 +28,9 @@ enum RfFunction : unsigned {
     RF_SOFTCAP = 4,        // parameter · tanh(x / parameter)
     RF_SIGMOID_GATE = 5,   // x · σ(gate)
     RF_POSITION_SCALE = 6, // x · (1 + parameter · ln(1 + ⌊(position + offset) / period⌋))
-    RF_SQUARED_RELU = 7    // max(x, 0)²
+    RF_SQUARED_RELU = 7,   // max(x, 0)²
+    RF_CLAMP = 9,          // max(−parameter, min(x, parameter))
+    RF_XIELU = 10          // Function::Xielu, with parameter = αₚ
 };
 
 // What a skinny matmul does with its sums.

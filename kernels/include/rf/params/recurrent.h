@@ -54,6 +54,44 @@ static_assert(__builtin_offsetof(RfCausalConvParams, taps) == 116);
 static_assert(__builtin_offsetof(RfCausalConvParams, silu) == 120);
 static_assert(__builtin_offsetof(RfCausalConvParams, reserved) == 124);
 
+// A selective scan over the tokens of each sequence: `rf_oracle::reference`.
+struct RfScanParams {
+    // With the pages of states.
+    RfBatch batch;
+    // `[state_dim, channels]`.
+    RfState state;
+    // `[tokens, channels]`.
+    const float *x;
+    // `[tokens, channels]`: the time step, before softplus.
+    const float *dt;
+    // `[tokens, state_dim]`.
+    const float *b;
+    // `[tokens, state_dim]`.
+    const float *c;
+    // `[state_dim, channels]`.
+    const float *decay;
+    // `[channels]`.
+    const float *skip;
+    // `[tokens, channels]`.
+    float *out;
+    // Columns of x.
+    unsigned channels;
+    // Elements of B and C: at most `MAX_SCAN_DIM`.
+    unsigned state_dim;
+};
+static_assert(sizeof(RfScanParams) == 144);
+static_assert(__builtin_offsetof(RfScanParams, batch) == 0);
+static_assert(__builtin_offsetof(RfScanParams, state) == 64);
+static_assert(__builtin_offsetof(RfScanParams, x) == 80);
+static_assert(__builtin_offsetof(RfScanParams, dt) == 88);
+static_assert(__builtin_offsetof(RfScanParams, b) == 96);
+static_assert(__builtin_offsetof(RfScanParams, c) == 104);
+static_assert(__builtin_offsetof(RfScanParams, decay) == 112);
+static_assert(__builtin_offsetof(RfScanParams, skip) == 120);
+static_assert(__builtin_offsetof(RfScanParams, out) == 128);
+static_assert(__builtin_offsetof(RfScanParams, channels) == 136);
+static_assert(__builtin_offsetof(RfScanParams, state_dim) == 140);
+
 // A recurrence over the tokens of each sequence, whose state per head is a matrix. For the
 // delta rule rows of x are queries, keys and values; for the state space C, B and x.
 struct RfRecurrenceParams {

@@ -164,7 +164,7 @@ struct RfMapParams {
     unsigned rows;
     // `RfActivation` or `RfFunction`.
     unsigned function;
-    // The factor, the cap, or the factor of the logarithm of a position.
+    // The factor, the cap, the bound, αₚ, or the factor of the logarithm of a position.
     float parameter;
     // Width of the gate: 1 or `columns`.
     unsigned gate_columns;
@@ -172,10 +172,14 @@ struct RfMapParams {
     unsigned period;
     // `rf_graph::PositionScale::offset`.
     unsigned offset;
-    // Zero.
-    unsigned reserved;
+    // `rf_graph::Xielu::alpha_n`.
+    float alpha_n;
+    // `rf_graph::Xielu::beta`.
+    float beta;
+    // `rf_graph::Xielu::eps`.
+    float eps;
 };
-static_assert(sizeof(RfMapParams) == 64);
+static_assert(sizeof(RfMapParams) == 72);
 static_assert(__builtin_offsetof(RfMapParams, x) == 0);
 static_assert(__builtin_offsetof(RfMapParams, gate) == 8);
 static_assert(__builtin_offsetof(RfMapParams, positions) == 16);
@@ -187,7 +191,9 @@ static_assert(__builtin_offsetof(RfMapParams, parameter) == 44);
 static_assert(__builtin_offsetof(RfMapParams, gate_columns) == 48);
 static_assert(__builtin_offsetof(RfMapParams, period) == 52);
 static_assert(__builtin_offsetof(RfMapParams, offset) == 56);
-static_assert(__builtin_offsetof(RfMapParams, reserved) == 60);
+static_assert(__builtin_offsetof(RfMapParams, alpha_n) == 60);
+static_assert(__builtin_offsetof(RfMapParams, beta) == 64);
+static_assert(__builtin_offsetof(RfMapParams, eps) == 68);
 
 // Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.
 struct RfCopyRowsParams {

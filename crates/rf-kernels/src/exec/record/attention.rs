@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use rf_graph::{Attention, RopeAppend, ValueId};
+use rf_graph::{Attention, Graph, Op, RopeAppend, ValueId};
 
 use super::Recorder;
 use crate::error::Error;
@@ -150,6 +150,20 @@ impl Recorder<'_> {
         }
         Ok(())
     }
+}
+
+/// Checks that the attention of a program has kernels, before its weights are loaded.
+///
+/// # Errors
+///
+/// If it has `ALiBi`.
+pub(in crate::exec) fn check(graph: &Graph) -> Result<(), Error> {
+    let has_alibi =
+        |op: &Op| matches!(op, Op::Attention { attention, .. } if attention.alibi.is_some());
+    if graph.ops().iter().any(has_alibi) {
+        return Err(Error::Unsupported { what: "attention with ALiBi".into() });
+    }
+    Ok(())
 }
 
 /// The bits of a position that select its chunk.

@@ -68,7 +68,7 @@ impl Recorder<'_> {
             groups: router.groups.map_or(0, |groups| groups.count as u32),
             selected_groups: router.groups.map_or(0, |groups| groups.selected as u32),
             scale: router.scale,
-            reserved: 0,
+            group: router.group as u32,
         })
     }
 

@@ -1,10 +1,12 @@
 //! Ops with a recurrent state.
 
-use rf_graph::{CausalConv, DeltaNet, StateSpace, WeightId};
+use rf_graph::{CausalConv, DeltaNet, SelectiveScan, StateSpace, WeightId};
 
 use super::Recorder;
 use crate::error::Error;
-use crate::params::{CausalConvParams, MAX_KEY_DIM, MAX_TAPS, RecurrenceParams, RowMemory};
+use crate::params::{
+    CausalConvParams, MAX_KEY_DIM, MAX_SCAN_DIM, MAX_TAPS, RecurrenceParams, RowMemory, ScanParams,
+};
 
 impl Recorder<'_> {
     /// Records [`Op::CausalConv`](rf_graph::Op::CausalConv).
@@ -70,6 +72,31 @@ impl Recorder<'_> {
             ..self.recurrence(op.state, [op.decay, op.dt_bias], heads.state_dim)?
         };
         self.launches.push(params.state_space(), params);
+        Ok(())
+    }
+
+    /// Records [`Op::SelectiveScan`](rf_graph::Op::SelectiveScan).
+    pub(super) fn selective_scan(&mut self, op: &SelectiveScan) -> Result<(), Error> {
+        let state_dim = self.memory.width(op.b);
+        if state_dim > MAX_SCAN_DIM {
+            let what = format!("a selective scan with {state_dim} elements of state per channel");
+            return Err(Error::Unsupported { what });
+        }
+        let (batch, state) = self.memory.state(op.state);
+        let params = ScanParams {
+            batch,
+            state,
+            x: self.memory.address(op.x),
+            dt: self.memory.address(op.dt),
+            b: self.memory.address(op.b),
+            c: self.memory.address(op.c),
+            decay: self.memory.vector(op.decay),
+            skip: self.memory.vector(op.skip),
+            out: self.memory.address(op.out),
+            channels: self.memory.width(op.x) as u32,
+            state_dim: state_dim as u32,
+        };
+        self.launches.push(params.launch(), params);
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Models with recurrent layers.
 
 use rf_graph::layer::{
-    DeltaNetSpec, DenseSpec, ExpertSpec, LayerSpec, MambaSpec, Mixer, QkNormGroup, Role,
-    ShortConvSpec,
+    BeforeAttention, DeltaNetSpec, DenseSpec, ExpertSpec, LayerSpec, MambaSpec, Mixer, QkNormGroup,
+    Role, ScanSpec, ShortConvSpec,
 };
 use rf_graph::{Activation, DeltaHeads, GateFunction, RopeStyle, StateSpaceHeads};
 use rf_quant::DType;
@@ -21,6 +21,8 @@ pub(in crate::case) fn cases() -> Vec<Case> {
         ("qwen3.5", qwen35(true)),
         ("qwen3-next", qwen35(false)),
         ("nemotron-h", nemotron_h()),
+        ("falcon-h1", falcon_h1()),
+        ("jamba", jamba()),
     ];
     models.into_iter().map(|(name, model)| case(name, model)).collect()
 }
@@ -94,7 +96,7 @@ fn nemotron_h() -> Model {
     let activation = Activation::SquaredRelu;
     let feed_forward = LayerSpec {
         mixer: Mixer::None,
-        dense: Some(DenseSpec { intermediate_size: 96, activation, gated: false }),
+        dense: Some(DenseSpec { intermediate_size: 96, activation, gated: false, xielu: None }),
         ..attends.clone()
     };
     let experts = LayerSpec {
@@ -111,9 +113,45 @@ fn nemotron_h() -> Model {
             scale: 2.5,
             scales_input: false,
             shared_intermediate_size: Some(80),
+            before_attention: BeforeAttention::Nothing,
+            adjugates: None,
         }),
         ..attends.clone()
     };
     model.layers = vec![mamba(0), feed_forward, attends.clone(), mamba(2), experts];
+    model
+}
+
+/// Falcon H1: attention and a state space in every layer.
+fn falcon_h1() -> Model {
+    let mut model = transformer(144, [4, 2, 64], RopeStyle::Neox);
+    model.vectors = PRE_NORMS;
+    let heads = StateSpaceHeads { num_heads: 4, head_dim: 40, num_groups: 1, state_dim: 24 };
+    for (index, layer) in model.layers.iter_mut().enumerate() {
+        let attention = super::attention(layer).clone();
+        let mamba = MambaSpec { heads, taps: 4, first_state: 2 * index };
+        layer.mixer = Mixer::AttentionAndMamba(attention, mamba);
+    }
+    model
+}
+
+/// Jamba: a scan whose inputs have norms, some with weights, then attention without RoPE.
+fn jamba() -> Model {
+    let mut model = transformer(144, [2, 1, 64], RopeStyle::Neox);
+    model.vectors =
+        &[Role::AttentionNorm, Role::FeedForwardNorm, Role::ConvBias, Role::TimeStepNorm];
+    model.biased = &[Role::TimeStep];
+    super::attention(&mut model.layers[1]).rope = None;
+    model.layers[0].mixer = Mixer::Scan(ScanSpec {
+        channels: 200,
+        state_dim: 16,
+        time_step_rank: 10,
+        normalized: true,
+        heads: None,
+        taps: 4,
+        first_state: 0,
+    });
+    // The cache has one layer.
+    super::attention(&mut model.layers[1]).kv_layer = 0;
     model
 }
