@@ -6,7 +6,8 @@ use crate::batch::Batch;
 use crate::graph::Graph;
 use crate::kv::KvLayout;
 use crate::op::{
-    Attention, Combine, Epilogue, ExpertProjection, Op, Operand, Prologue, Rope, RopeAppend,
+    Attention, Combine, DeltaNet, Epilogue, ExpertProjection, Op, Operand, Prologue, Rope,
+    RopeAppend, SelectiveScan, StateSpace,
 };
 use crate::op_cost::OpCost;
 use crate::program::Program;
@@ -159,19 +160,10 @@ impl Costs {
                 let silu = usize::from(conv.silu);
                 operations += (2 * taps + silu) * elements(conv.out);
             }
-            Op::DeltaNet(op) => {
-                // Decay, prediction, correction and output of each element of the state, each a
-                // multiply-add; and the norms of queries and keys.
-                let state = self.kv.states[op.state].len();
-                operations += tokens * (7 * state + NORM * 2 * op.heads.key_width());
-            }
-            Op::StateSpace(op) => {
-                // Decay, input and output of each element of the state.
-                operations += tokens * 5 * self.kv.states[op.state].len();
-            }
-            Op::SelectiveScan(op) => {
-                // As above, and the exponential of each element's decay.
-                operations += tokens * 7 * self.kv.states[op.state].len();
+            Op::DeltaNet(DeltaNet { state, .. })
+            | Op::StateSpace(StateSpace { state, .. })
+            | Op::SelectiveScan(SelectiveScan { state, .. }) => {
+                operations += tokens * recurrence_operations(op, self.kv.states[*state].len());
             }
             Op::Route { logits, .. } => operations += SOFTMAX * elements(*logits),
             Op::HeadMatMul { weights, out, .. } => {
@@ -221,6 +213,19 @@ const GLU: usize = 2;
 
 /// Operations per element: difference, exponential, sum, quotient.
 const SOFTMAX: usize = 4;
+
+/// Operations of a recurrence for a token, whose state has as many elements as `state`.
+fn recurrence_operations(op: &Op, state: usize) -> usize {
+    match op {
+        // Decay, prediction, correction and output of each element of the state, each a
+        // multiply-add; and the norms of queries and keys.
+        Op::DeltaNet(op) => 7 * state + NORM * 2 * op.heads.key_width(),
+        // Decay, input and output of each element of the state.
+        Op::StateSpace(_) => 5 * state,
+        // As above, and the exponential of each element's decay.
+        _ => 7 * state,
+    }
+}
 
 /// Operations of `RoPE`: four multiplications and two sums for each rotated pair of elements.
 fn rotations(rope: &Rope, elements: usize) -> usize {

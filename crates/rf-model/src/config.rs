@@ -384,7 +384,7 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Replaces RoPE by ALiBi with a largest bias in every layer.
+    /// Replaces RoPE by `ALiBi` with a largest bias in every layer.
     pub(crate) fn set_alibi(&mut self, bias: f32) {
         for attention in self.attentions_mut() {
             (attention.rope, attention.alibi) = (None, Some(bias));

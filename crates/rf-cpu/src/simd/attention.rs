@@ -26,7 +26,7 @@ pub(crate) struct AttentionQuery<'a> {
     pub(crate) last: usize,
     /// The position of the token.
     pub(crate) position: usize,
-    /// The slope of ALiBi, if the model has it.
+    /// The slope of `ALiBi`, if the model has it.
     pub(crate) slope: Option<f32>,
     /// The attention sink: a logit that only the denominator of the softmax includes.
     pub(crate) sink: Option<f32>,
@@ -196,7 +196,7 @@ fn store<S: Simd, const R: usize, const D: usize>(
 struct ScoreMap {
     scale: f32,
     softcap: Option<f32>,
-    /// The slope of ALiBi, and the index of the query's position among the scores.
+    /// The slope of `ALiBi`, and the index of the query's position among the scores.
     alibi: Option<(f32, f32)>,
 }
 

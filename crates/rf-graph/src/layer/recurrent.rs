@@ -2,7 +2,7 @@
 
 use super::spec::{DeltaNetSpec, MambaSpec, ScanSpec, ShortConvSpec};
 use super::{Layer, LayerWeights, Role};
-use crate::op::{Activation, GraphBuilder};
+use crate::op::Activation;
 use crate::value::ValueId;
 
 impl<W: LayerWeights> Layer<'_, W> {
@@ -81,15 +81,12 @@ impl<W: LayerWeights> Layer<'_, W> {
     pub(super) fn scan(&mut self, scan: ScanSpec, x: ValueId) -> Result<ValueId, W::Error> {
         let ScanSpec { channels, state_dim, time_step_rank, first_state, .. } = scan;
         let input = self.linear(Role::MixerInput, x)?;
-        let (input, gate) = match scan.heads {
-            Some(heads) => {
-                let (g, head_dim) = (self.w.graph(), channels / heads);
-                let part =
-                    |g: &mut GraphBuilder, columns| g.slice_groups(input, 2 * head_dim, columns);
-                let gate = part(g, 0..head_dim);
-                (part(g, head_dim..2 * head_dim), gate)
-            }
-            None => (input, self.linear(Role::MixerGate, x)?),
+        let (input, gate) = if let Some(heads) = scan.heads {
+            let (g, head_dim) = (self.w.graph(), channels / heads);
+            let gate = g.slice_groups(input, 2 * head_dim, 0..head_dim);
+            (g.slice_groups(input, 2 * head_dim, head_dim..2 * head_dim), gate)
+        } else {
+            (input, self.linear(Role::MixerGate, x)?)
         };
         let filter = self.required(Role::ConvFilter)?;
         let bias = self.w.weight(self.spec, Role::ConvBias)?;
@@ -108,20 +105,18 @@ impl<W: LayerWeights> Layer<'_, W> {
         let b = self.scan_norm(scan, Role::StateInputNorm, b)?;
         let c = self.scan_norm(scan, Role::StateOutputNorm, c)?;
         let (decay, skip) = (self.required(Role::Decay)?, self.required(Role::Skip)?);
-        let y = match scan.state_space() {
-            Some(heads) => {
-                // The op adds the bias.
-                let weight = self.required(Role::TimeStep)?;
-                let dt = self.w.graph().matmul(dt, weight);
-                let xb = self.w.graph().join_groups(x, b, 1);
-                let xbc = self.w.graph().join_groups(xb, c, 1);
-                let vectors = [self.required(Role::DecayBias)?, decay, skip];
-                self.w.graph().state_space([xbc, dt], vectors, heads, first_state + 1)
-            }
-            None => {
-                let dt = self.linear(Role::TimeStep, dt)?;
-                self.w.graph().selective_scan([x, dt, b, c], [decay, skip], first_state + 1)
-            }
+        let y = if let Some(heads) = scan.state_space() {
+            // The op adds the bias.
+            let weight = self.required(Role::TimeStep)?;
+            let vectors = [self.required(Role::DecayBias)?, decay, skip];
+            let g = self.w.graph();
+            let dt = g.matmul(dt, weight);
+            let xb = g.join_groups(x, b, 1);
+            let xbc = g.join_groups(xb, c, 1);
+            g.state_space([xbc, dt], vectors, heads, first_state + 1)
+        } else {
+            let dt = self.linear(Role::TimeStep, dt)?;
+            self.w.graph().selective_scan([x, dt, b, c], [decay, skip], first_state + 1)
         };
         let y = self.w.graph().glu(Activation::Silu, gate, y);
         self.linear(Role::MixerOutput, y)
@@ -132,13 +127,11 @@ impl<W: LayerWeights> Layer<'_, W> {
         if !scan.normalized {
             return Ok(x);
         }
-        Ok(match self.w.weight(self.spec, norm)? {
-            Some(weight) => self.w.graph().rms_norm(x, weight, self.spec.norm_eps),
-            None => {
-                let len =
-                    if norm == Role::TimeStepNorm { scan.time_step_rank } else { scan.state_dim };
-                self.unweighted_norm(x, len)
-            }
-        })
+        if let Some(weight) = self.w.weight(self.spec, norm)? {
+            return Ok(self.w.graph().rms_norm(x, weight, self.spec.norm_eps));
+        }
+        let is_latent = norm == Role::TimeStepNorm;
+        let len = if is_latent { scan.time_step_rank } else { scan.state_dim };
+        Ok(self.unweighted_norm(x, len))
     }
 }

@@ -169,13 +169,6 @@ impl Role {
             }
         }
         let dense = layer.dense.map_or(0, |dense| dense.intermediate_size);
-        let (count, inner, shared) = layer.experts.map_or((0, 0, 0), |e| {
-            (e.count, e.intermediate_size, e.shared_intermediate_size.unwrap_or(0))
-        });
-        let [adjugates, narrow] = layer
-            .experts
-            .and_then(|e| e.adjugates.map(|a| [e.count / a.group, a.intermediate_size]))
-            .unwrap_or_default();
         let per_layer = layer.per_layer_input.unwrap_or(0);
         match self {
             Self::AttentionNorm
@@ -210,14 +203,26 @@ impl Role {
             Self::BetaAlpha => Matrix([2 * heads, hidden]),
             Self::Decay | Self::DecayBias | Self::Skip => Vector(heads),
             Self::ConvBias => Vector(conv),
-            Self::ScanProjection
-            | Self::TimeStepNorm
-            | Self::StateInputNorm
-            | Self::StateOutputNorm => Vector(0),
             Self::MixerNorm => Matrix(norm),
             Self::MixerOutput => Matrix([hidden, inner_size]),
             Self::Gate | Self::Up => Matrix([dense, hidden]),
             Self::Down => Matrix([hidden, dense]),
+            Self::PerLayerGate => Matrix([per_layer, hidden]),
+            Self::PerLayerProjection => Matrix([hidden, per_layer]),
+            _ => self.shape_of_experts(layer),
+        }
+    }
+
+    /// The shapes of the weights of experts. Other weights are empty.
+    fn shape_of_experts(self, layer: &LayerSpec) -> Shape {
+        use Shape::{Experts, Matrix, Vector};
+        let Some(experts) = layer.experts else { return Vector(0) };
+        let (hidden, count, inner) = (layer.hidden_size, experts.count, experts.intermediate_size);
+        let shared = experts.shared_intermediate_size.unwrap_or(0);
+        let (adjugates, narrow) = experts
+            .adjugates
+            .map_or((0, 0), |adjugates| (count / adjugates.group, adjugates.intermediate_size));
+        match self {
             Self::Router => Matrix([count, hidden]),
             Self::SelectionBias | Self::ExpertScale => Vector(count),
             Self::ExpertGate | Self::ExpertUp => Experts([count, inner, hidden]),
@@ -227,8 +232,7 @@ impl Role {
             Self::SharedGate | Self::SharedUp => Matrix([shared, hidden]),
             Self::SharedDown => Matrix([hidden, shared]),
             Self::SharedRouter => Matrix([1, hidden]),
-            Self::PerLayerGate => Matrix([per_layer, hidden]),
-            Self::PerLayerProjection => Matrix([hidden, per_layer]),
+            _ => Vector(0),
         }
     }
 

@@ -248,7 +248,7 @@ pub struct AttentionSpec {
     pub chunk: Option<usize>,
     /// Softcap of the scores, see [`Attention::softcap`](crate::Attention::softcap).
     pub softcap: Option<f32>,
-    /// The largest bias of ALiBi, see [`Attention::alibi`](crate::Attention::alibi).
+    /// The largest bias of `ALiBi`, see [`Attention::alibi`](crate::Attention::alibi).
     pub alibi: Option<f32>,
     /// Queries, keys and values are cut to this bound and its negative (MPT).
     pub clamp: Option<f32>,

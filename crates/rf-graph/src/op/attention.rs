@@ -127,7 +127,7 @@ pub struct Attention {
     /// Attention sinks (gpt-oss), `[num_heads]`: a logit per head that only the denominator of the
     /// softmax includes.
     pub sinks: Option<WeightId>,
-    /// ALiBi with a largest bias `b` (8 in most models): a distance of `d` positions subtracts
+    /// `ALiBi` with a largest bias `b` (8 in most models): a distance of `d` positions subtracts
     /// `d · slope` from the score, after the softcap. See [`Self::slope`].
     pub alibi: Option<f32>,
 }
@@ -152,7 +152,7 @@ impl Attention {
         }
     }
 
-    /// The slope of ALiBi for a query head; 0 without ALiBi. With `n` heads, a power of two, it is
+    /// The slope of `ALiBi` for a query head; 0 without it. With `n` heads, a power of two, it is
     /// `2^(−b(head + 1)/n)`. Otherwise the heads from the largest power of two on have the odd ones
     /// of the slopes of twice as many heads as that power.
     pub fn slope(&self, head: usize) -> f32 {

@@ -1,4 +1,4 @@
-//! Models with ALiBi instead of positions: BLOOM, MPT.
+//! Models with `ALiBi` instead of positions: BLOOM, MPT.
 
 use rf_graph::layer::Role;
 use rf_graph::{Activation, RopeStyle};
@@ -45,7 +45,7 @@ fn bloom(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     Ok(config)
 }
 
-/// Queries, keys and values are cut to a bound. Without a bias of ALiBi there are learned
+/// Queries, keys and values are cut to a bound. Without a bias of `ALiBi` there are learned
 /// positions.
 fn mpt(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;

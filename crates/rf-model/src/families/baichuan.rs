@@ -1,4 +1,4 @@
-//! Baichuan: a Llama, whose larger models have ALiBi instead of RoPE.
+//! Baichuan: a Llama, whose larger models have `ALiBi` instead of RoPE.
 
 use rf_graph::RopeStyle;
 
@@ -15,7 +15,7 @@ pub(super) const BAICHUAN: Family = Family {
     weights: &[rows::PRE_NORMS, rows::ATTENTION, rows::GATED],
 };
 
-/// Files do not say which models have ALiBi. Those of 13 B parameters have it, known by their
+/// Files do not say which models have `ALiBi`. Those of 13 B parameters have it, known by their
 /// number of layers.
 fn baichuan(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Normal)?;

@@ -22,7 +22,7 @@ pub(super) const NOMIC_BERT: Family = Family {
     weights: &[rows::ATTENTION_OPTIONAL_BIAS, RESIDUAL_NORMS, rows::GATED_OPTIONAL_BIAS],
 };
 
-/// ALiBi in both directions, and gated GELU.
+/// `ALiBi` in both directions, and gated GELU.
 pub(super) const JINA_BERT_V2: Family = Family {
     name: "jina-bert-v2",
     config: jina_bert_v2,

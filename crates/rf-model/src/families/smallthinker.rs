@@ -1,4 +1,4 @@
-//! `SmallThinker`: the router reads the layer's input, and a ReLU gates.
+//! `SmallThinker`: the router reads the layer's input, and a `ReLU` gates.
 
 use rf_graph::layer::BeforeAttention;
 use rf_graph::{Activation, RopeStyle};
