@@ -4,6 +4,7 @@
 //! the name of its subcommand.
 
 mod bench;
+mod dist;
 mod emulate;
 mod estimates;
 mod instructions;
@@ -78,6 +79,12 @@ Example:
     ///
     /// Prints the table of docs/emulator.md from the counts in benchmarks/peers.
     Estimates,
+    /// Make the files of a release in `target/dist`
+    ///
+    /// A tarball and a .deb for Linux, a zip for Windows, licences, bills of materials, checksums, an
+    /// installer, and manifests for winget and scoop. The guide is docs/releases.md. Exit code: 0, or
+    /// 2 if something is wrong or missing.
+    Dist(dist::Options),
 }
 
 fn main() -> ExitCode {
@@ -91,6 +98,7 @@ fn main() -> ExitCode {
         }
         Task::Kernels(options) => workspace_root().and_then(|root| kernels::run(&root, &options)),
         Task::Estimates => workspace_root().and_then(|root| estimates::run(&root)),
+        Task::Dist(options) => workspace_root().and_then(|root| dist::run(&root, &options)),
         Task::Emulate(options) => workspace_root().and_then(|root| emulate::run(&root, &options)),
     };
     outcome.unwrap_or_else(|error| {

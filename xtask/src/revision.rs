@@ -36,8 +36,8 @@ pub(crate) fn checkout(root: &Path, commit: &str) -> Result<PathBuf> {
     Ok(worktree)
 }
 
-/// The output of git.
-fn git(root: &Path, arguments: &[&str]) -> Result<String> {
+/// The output of git, which runs in `root`.
+pub(crate) fn git(root: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new("git").current_dir(root).args(arguments).output();
     let output = output.context("could not run git")?;
     let reason = String::from_utf8_lossy(&output.stderr);

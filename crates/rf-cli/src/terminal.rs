@@ -44,7 +44,19 @@ impl Palette {
 
 fn allows_colour() -> bool {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+    set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb") && shows_colour()
+}
+
+/// Consoles of Windows interpret escape sequences once a program turns that on; those before
+/// Windows 10 never do.
+#[cfg(windows)]
+fn shows_colour() -> bool {
+    anstyle_query::windows::enable_ansi_colors().unwrap_or(false)
+}
+
+#[cfg(not(windows))]
+fn shows_colour() -> bool {
+    true
 }
 
 /// Prints a line on stderr. A failure is ignored, since it could not be reported.
@@ -94,7 +106,9 @@ pub(crate) fn count_progress(what: &'static str, total: u64) -> ProgressBar {
 }
 
 fn progress(what: &'static str, total: u64, template: &str) -> ProgressBar {
-    let terminal = io::stderr().is_terminal() && std::env::var("TERM").is_ok_and(|t| t != "dumb");
+    // Consoles of Windows have no such variable.
+    let moves_cursor = std::env::var("TERM").map_or(cfg!(windows), |term| term != "dumb");
+    let terminal = io::stderr().is_terminal() && moves_cursor;
     let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let style = ProgressStyle::with_template(template)
         .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "));

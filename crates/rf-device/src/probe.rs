@@ -28,6 +28,10 @@ const LISTING_LIMIT: Duration = Duration::from_secs(30);
 /// The first kernels of a process include the compilation of PTX by the driver.
 const RUNNING_LIMIT: Duration = Duration::from_mins(3);
 
+/// The variable that hides AMD GPUs from everything in a process.
+pub const VISIBLE_DEVICES: &str =
+    if cfg!(windows) { "HIP_VISIBLE_DEVICES" } else { "ROCR_VISIBLE_DEVICES" };
+
 /// Kind of code that the machine's ROCm compiles.
 pub(crate) const RUN_TIME: &str = "run-time";
 
@@ -135,13 +139,13 @@ impl Prober {
     }
 
     /// If an AMD driver cannot list all GPUs: the numbers of the GPUs that it lists alone, for
-    /// `ROCR_VISIBLE_DEVICES`, with their names.
+    /// [`VISIBLE_DEVICES`], with their names.
     pub fn visible_alone(&self) -> Vec<(usize, String)> {
         const MOST: usize = 8;
         let mut alone = Vec::new();
         for number in 0..MOST {
             let value = number.to_string();
-            let report = self.list(Platform::Amd, &[("ROCR_VISIBLE_DEVICES", &value)]);
+            let report = self.list(Platform::Amd, &[(VISIBLE_DEVICES, &value)]);
             match report.devices.first() {
                 Some(device) => alone.push((number, device.name.clone())),
                 // There are no more.
@@ -297,7 +301,7 @@ pub(crate) fn list(platform: Platform) -> PlatformReport {
         Ok(runtime) => runtime,
         Err(error) => {
             report.is_absent = matches!(&error, rf_hip::Error::LibraryNotFound { tried }
-                if tried.iter().all(is_absent));
+                if tried.iter().all(rf_hip::Attempt::is_absent));
             report.error = Some(error.to_string());
             return report;
         }
@@ -324,12 +328,6 @@ pub(crate) fn list(platform: Platform) -> PlatformReport {
         }
     }
     report
-}
-
-/// Returns true if the file does not exist, as opposed to one that does not load.
-fn is_absent(attempt: &rf_hip::Attempt) -> bool {
-    let reason = format!("{}: cannot open shared object file", attempt.path.display());
-    attempt.reason.contains(&reason)
 }
 
 impl DeviceReport {

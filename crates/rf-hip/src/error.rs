@@ -201,15 +201,24 @@ impl Attempt {
     pub(crate) fn new(platform: Platform, path: PathBuf, reason: String) -> Self {
         Self { platform, path, reason }
     }
+
+    /// Returns true if there is no such library, as opposed to one that does not load: such a
+    /// library usually lacks a dependency, which the loader's error names.
+    pub fn is_absent(&self) -> bool {
+        if cfg!(windows) {
+            // The loader's error does not tell the two apart.
+            return !self.path.exists();
+        }
+        let absent = format!("{}: cannot open shared object file", self.path.display());
+        self.reason.contains(&absent)
+    }
 }
 
 impl fmt::Display for Attempt {
-    /// Prints the path, followed by the loader's error unless the file does not exist: a library
-    /// that exists but does not load usually lacks a dependency, which the error names.
+    /// Prints the path, followed by the loader's error unless the file does not exist.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
-        let absent = self.reason.contains(&format!("{path}: cannot open shared object file"));
-        if absent { write!(f, "{path}") } else { write!(f, "{path} ({})", self.reason) }
+        if self.is_absent() { write!(f, "{path}") } else { write!(f, "{path} ({})", self.reason) }
     }
 }
 
@@ -253,6 +262,7 @@ mod tests {
         assert!(!module(2).is_refused_code() && !module(700).is_refused_code());
     }
 
+    #[cfg(not(windows))]
     #[test]
     fn an_absent_library_is_named_and_a_broken_one_explained() {
         let attempt = |reason: &str| {

@@ -48,7 +48,8 @@
 //! | `ROCFORGE_HIP_LIBRARY` | path of the only libamdhip64 to try |
 //! | `ROCFORGE_CUDA_LIBRARY` | path of the only libcuda to try |
 //! | `ROCFORGE_HIP_MEMORY_POOLS` | `1`: trust ROCm's stream-ordered memory pools |
-//! | `ROCM_PATH` | a ROCm installation whose `lib` directory is searched first |
+//! | `ROCM_PATH` | a ROCm installation whose `lib` directory is searched first; on Windows `bin`, after the driver's folder |
+//! | `HIP_PATH` | on Windows like `ROCM_PATH`, before it |
 //!
 //! # Invariants
 //!

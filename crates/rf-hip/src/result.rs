@@ -57,7 +57,10 @@ pub(crate) struct Api {
 impl Api {
     /// Loads and initialises the platform's library. A missing device is not an error.
     pub(crate) fn load(platform: Platform, search: &library::Search) -> Result<Self, Error> {
-        let (library, library_path) = library::open(platform, search)?;
+        let (library, library_path) = library::open(platform, search, |library| {
+            !library::TRIES_NEXT_WITHOUT_DEVICES
+                || lists_device(&Functions::resolve(platform, library))
+        })?;
         let functions = Functions::resolve(platform, &library);
         // Unloading a GPU driver while its threads run crashes the process, so it stays loaded.
         std::mem::forget::<Library>(library);
@@ -155,6 +158,16 @@ impl Api {
         call!(self, runtime_version(&raw mut runtime))?;
         Ok((Some(runtime), driver))
     }
+}
+
+/// Returns true if a library of HIP lists a device. It initialises itself for that.
+fn lists_device(functions: &Functions) -> bool {
+    let mut count = 0;
+    functions.device_count.pointer.is_some_and(|device_count| {
+        // SAFETY: the out-pointer is of a live variable.
+        let status = unsafe { device_count(&raw mut count) };
+        status == constants::SUCCESS && count > 0
+    })
 }
 
 fn hip_text(

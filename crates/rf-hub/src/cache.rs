@@ -257,8 +257,8 @@ fn link_to(blob: &Path, link: &Path, depth: usize) -> io::Result<()> {
     std::os::unix::fs::symlink(target, link)
 }
 
-/// Symbolic links need a privilege, hard links do not.
+/// Symbolic links need a privilege, hard links do not. FAT has neither.
 #[cfg(not(unix))]
 fn link_to(blob: &Path, link: &Path, _depth: usize) -> io::Result<()> {
-    fs::hard_link(blob, link)
+    fs::hard_link(blob, link).or_else(|_| fs::copy(blob, link).map(drop))
 }

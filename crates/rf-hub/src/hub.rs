@@ -69,7 +69,7 @@ impl Hub {
         let folder = |name| set(name).map(PathBuf::from);
         let text = |name| set(name).map(|value| value.to_string_lossy().trim().to_owned());
         let home = folder("HF_HOME").or_else(|| {
-            let user = || folder("HOME").or_else(env::home_dir).map(|home| home.join(".cache"));
+            let user = || folder(HOME).or_else(env::home_dir).map(|home| home.join(".cache"));
             Some(folder("XDG_CACHE_HOME").or_else(user)?.join("huggingface"))
         });
         let cache = folder("HF_HUB_CACHE").or_else(|| Some(home.as_ref()?.join("hub")));
@@ -192,6 +192,10 @@ impl Hub {
     }
 }
 
+/// The variable with the user's folder, as Python reads it: shells on Windows set `HOME` to another
+/// one.
+const HOME: &str = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,11 +208,11 @@ mod tests {
     #[test]
     fn the_cache_folder_is_the_usual_one() {
         for (variables, expected) in [
-            (&[("HOME", "/users/u")][..], "/users/u/.cache/huggingface/hub"),
-            (&[("HOME", "/users/u"), ("XDG_CACHE_HOME", "/x")], "/x/huggingface/hub"),
+            (&[(HOME, "/users/u")][..], "/users/u/.cache/huggingface/hub"),
+            (&[(HOME, "/users/u"), ("XDG_CACHE_HOME", "/x")], "/x/huggingface/hub"),
             (&[("HF_HOME", "/hf"), ("XDG_CACHE_HOME", "/x")], "/hf/hub"),
             (&[("HF_HOME", "/hf"), ("HF_HUB_CACHE", "/models")], "/models"),
-            (&[("HF_HOME", ""), ("HOME", "/users/u")], "/users/u/.cache/huggingface/hub"),
+            (&[("HF_HOME", ""), (HOME, "/users/u")], "/users/u/.cache/huggingface/hub"),
         ] {
             assert_eq!(hub(variables).cache(), Path::new(expected), "{variables:?}");
         }

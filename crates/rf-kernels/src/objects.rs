@@ -122,7 +122,7 @@ pub fn embedded_targets() -> impl Iterator<Item = &'static str> {
 }
 
 /// `$XDG_CACHE_HOME/rocmforge`, where files of a card are kept; `XDG_CACHE_HOME` defaults to
-/// `~/.cache`. `None` if the environment has no home directory.
+/// `~/.cache`, on Windows to `%LOCALAPPDATA%`. `None` if the environment has no home directory.
 pub fn cache_folder() -> Option<PathBuf> {
     compiled::cache_folder()
 }

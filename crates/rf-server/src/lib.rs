@@ -59,6 +59,7 @@ mod ollama;
 mod openai;
 mod openapi;
 mod options;
+mod os;
 mod page;
 mod path;
 mod prompt;

@@ -3,6 +3,7 @@
 mod exposition;
 mod histogram;
 mod http;
+#[cfg(unix)]
 mod process;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -12,11 +12,9 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustix::process::{Resource, getrlimit, setrlimit};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio_rustls::server::TlsStream;
 
@@ -25,6 +23,7 @@ use crate::entry::ModelEntry;
 use crate::error::Error;
 use crate::keys::ApiKeys;
 use crate::options::ServerOptions;
+use crate::os::{self, Signal};
 use crate::reload::Reloader;
 use crate::router::router;
 use crate::state::App;
@@ -128,7 +127,7 @@ impl Server {
         Ok(Self { listener, app, router, reload: None })
     }
 
-    /// Calls `reload` at each SIGHUP, which stops the server otherwise.
+    /// Calls `reload` at each SIGHUP, which stops the server otherwise. Windows has no such signal.
     #[must_use]
     pub fn on_hangup(mut self, reload: impl Fn(&Control) + Send + Sync + 'static) -> Self {
         self.reload = Some(Reload(Box::new(reload)));
@@ -162,13 +161,14 @@ impl Server {
 
     /// Answers requests until SIGTERM or Ctrl-C, and then those that are running. A second signal
     /// ends them at once. SIGHUP is such a signal, unless something is read again
-    /// ([`on_hangup`](Self::on_hangup)).
+    /// ([`on_hangup`](Self::on_hangup)). On Windows the signals are Ctrl-C, Ctrl-Break, the end of
+    /// the session and that of the console.
     ///
     /// # Errors
     ///
     /// If the system refuses threads or signals, or a device does not answer any more.
     pub fn run_until_signal(mut self) -> Result<(), Error> {
-        raise_file_limit();
+        os::raise_file_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(std::thread::available_parallelism()?.get().min(MAX_THREADS))
             .thread_name("rf-server")
@@ -255,6 +255,7 @@ const MAX_HEADER_BYTES: usize = 64 << 10;
 /// The part of an answer that the system buffers for a slow client; its default is several MiB.
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 /// A client that takes nothing of an answer for so long is gone.
+#[cfg(target_os = "linux")]
 const WRITE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Serves a connection, over TLS if the server has a certificate.
@@ -333,61 +334,25 @@ fn configure(stream: &TcpStream) -> std::io::Result<()> {
 
 /// The signals that stop the server, and the one that makes it read files again.
 struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    /// `None` if the process ignores it, as one that `nohup` started does.
-    hangup: Option<Signal>,
+    signals: os::Signals,
     reload: Option<(Reload, Control)>,
 }
 
 impl Signals {
     fn new(reload: Option<(Reload, Control)>) -> Result<Self, Error> {
-        let ignores_hangup = ignored_signals().is_some_and(|signals| signals & 1 == 1);
-        let hangup = (!ignores_hangup).then(|| signal(SignalKind::hangup())).transpose()?;
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup,
-            reload,
-        })
+        Ok(Self { signals: os::Signals::new()?, reload })
     }
 
     /// Waits for a signal that stops the server.
     async fn next(&mut self) {
         loop {
-            let hangup = async {
-                match &mut self.hangup {
-                    Some(hangup) => drop(hangup.recv().await),
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                () = hangup => {}
-            }
-            match &self.reload {
+            match (self.signals.next().await, &self.reload) {
                 // It reads small files.
-                Some((Reload(reload), control)) => tokio::task::block_in_place(|| reload(control)),
-                None => return,
+                (Signal::Hangup, Some((Reload(reload), control))) => {
+                    tokio::task::block_in_place(|| reload(control));
+                }
+                (Signal::Hangup | Signal::Stop, _) => return,
             }
         }
     }
-}
-
-/// Lets the process open as many files as it may: each connection is one, and the usual limit of
-/// 1024 is for programs that use `select`.
-fn raise_file_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!(%error, "the limit of open files was not raised");
-    }
-}
-
-/// The signals that the process ignores, one bit each from SIGHUP, where the system tells.
-fn ignored_signals() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
-    u64::from_str_radix(mask.trim(), 16).ok()
 }

@@ -4,6 +4,7 @@ mod check;
 mod checks;
 mod overrides;
 mod system;
+mod windows;
 
 use std::io::{self, Write};
 use std::path::Path;

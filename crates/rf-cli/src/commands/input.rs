@@ -82,9 +82,14 @@ impl Input {
     }
 }
 
-/// `$XDG_STATE_HOME/rocmforge/history`.
+/// `$XDG_STATE_HOME/rocmforge/history`; the variable defaults to `~/.local/state`, on Windows to
+/// `%LOCALAPPDATA%`.
 fn history_path() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
-    Some(state.join("rocmforge/history"))
+    let user = || match set("LOCALAPPDATA") {
+        Some(folder) if cfg!(windows) => Some(folder),
+        _ => Some(set("HOME")?.join(".local/state")),
+    };
+    let state = set("XDG_STATE_HOME").or_else(user)?;
+    Some(state.join("rocmforge").join("history"))
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use rf_kernels::{objects, selftest::groups};
+use rf_profile::baseline::Hardware;
 use rocmforge::device::gpu::{self, Gpu};
 use rocmforge::device::probe::Prober;
 use rocmforge::device::selftest::{
@@ -138,7 +139,8 @@ fn new_report(prober: &Prober, gpu: &Gpu) -> Result<SelftestReport> {
     Ok(SelftestReport {
         program: version::long().to_owned(),
         kernels: objects::build_note().to_owned(),
-        system: fs::read_to_string("/proc/version").unwrap_or_default().trim().to_owned(),
+        system: fs::read_to_string("/proc/version")
+            .map_or_else(|_| Hardware::cpu_only().os, |version| version.trim().to_owned()),
         platform: platform.unwrap_or_default(),
         device,
         environment: VARIABLES.into_iter().filter_map(set).collect(),

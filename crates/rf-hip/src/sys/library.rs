@@ -1,33 +1,43 @@
 //! Finds the shared library of the runtime.
 
-use std::{
-    env,
-    error::Error as _,
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+#[cfg(not(windows))]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+use std::{env, error::Error as _, path::PathBuf};
 
 use libloading::Library;
 
+#[cfg(not(windows))]
+use self::unix as os;
+#[cfg(windows)]
+use self::windows as os;
 use crate::{Attempt, Error, Platform};
+
+pub(crate) use os::TRIES_NEXT_WITHOUT_DEVICES;
 
 /// The search settings from the environment.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
     /// `ROCFORGE_HIP_LIBRARY` or `ROCFORGE_CUDA_LIBRARY`: the only candidate.
     pub(crate) only: Option<PathBuf>,
-    /// `ROCM_PATH`
-    rocm_path: Option<PathBuf>,
+    /// The folders of ROCm's libraries that the user names.
+    rocm_folders: Vec<PathBuf>,
 }
 
 impl Search {
     pub(crate) fn from_environment(platform: Platform) -> Self {
-        let path = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(to_path);
+        let path =
+            |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         match platform {
-            Platform::Amd => {
-                Self { only: path("ROCFORGE_HIP_LIBRARY"), rocm_path: path("ROCM_PATH") }
+            Platform::Amd => Self {
+                only: path("ROCFORGE_HIP_LIBRARY"),
+                rocm_folders: os::ROCM_VARIABLES.iter().copied().filter_map(path).collect(),
+            },
+            Platform::Nvidia => {
+                Self { only: path("ROCFORGE_CUDA_LIBRARY"), rocm_folders: Vec::new() }
             }
-            Platform::Nvidia => Self { only: path("ROCFORGE_CUDA_LIBRARY"), rocm_path: None },
         }
     }
 
@@ -37,21 +47,35 @@ impl Search {
             return vec![only.clone()];
         }
         match platform {
-            Platform::Amd => amd_candidates("amdhip64", self.rocm_path.as_deref()),
-            Platform::Nvidia => NVIDIA_NAMES.iter().map(PathBuf::from).collect(),
+            Platform::Amd => os::amd_candidates(&self.rocm_folders),
+            Platform::Nvidia => os::nvidia_candidates(),
         }
     }
 }
 
-/// Opens the first library that loads.
-pub(crate) fn open(platform: Platform, search: &Search) -> Result<(Library, PathBuf), Error> {
-    open_first(platform, search.candidates(platform), |_| Ok(()))
+/// Opens the first library that loads and that `accept` takes. Where it takes none, the first that
+/// loads.
+pub(crate) fn open(
+    platform: Platform,
+    search: &Search,
+    accept: impl Fn(&Library) -> bool,
+) -> Result<(Library, PathBuf), Error> {
+    let candidates = search.candidates(platform);
+    if candidates.len() > 1 {
+        let accepted = open_first(platform, candidates.clone(), |library| {
+            if accept(library) { Ok(()) } else { Err("it was not taken") }
+        });
+        if accepted.is_ok() {
+            return accepted;
+        }
+    }
+    open_first(platform, candidates, |_| Ok(()))
 }
 
 /// Returns true if a library of the platform loads. None of its functions is called; it stays
 /// loaded.
 pub(crate) fn is_installed(platform: Platform) -> bool {
-    match open(platform, &Search::from_environment(platform)) {
+    match open(platform, &Search::from_environment(platform), |_| true) {
         Ok((library, _)) => {
             // Unloading a GPU driver can crash the process.
             std::mem::forget::<Library>(library);
@@ -67,7 +91,7 @@ pub(crate) fn open_compiler(
     has_compiler: impl Fn(&Library) -> bool,
 ) -> Result<(Library, PathBuf), Error> {
     let search = Search::from_environment(Platform::Amd);
-    let mut candidates = amd_candidates("hiprtc", search.rocm_path.as_deref());
+    let mut candidates = os::compiler_candidates(&search.rocm_folders);
     candidates.extend(search.candidates(Platform::Amd));
     open_first(Platform::Amd, candidates, |library| {
         if has_compiler(library) { Ok(()) } else { Err("it contains no compiler") }
@@ -83,8 +107,15 @@ fn open_first(
     for path in candidates {
         // SAFETY: loading runs the library's initialisers. The candidates are the vendors' runtimes
         // and the path in the user's environment.
-        let outcome = match unsafe { Library::new(&path) } {
-            Ok(library) => accept(&library).map(|()| library).map_err(str::to_owned),
+        let outcome = match unsafe { os::load(&path) } {
+            Ok(library) => match accept(&library) {
+                Ok(()) => Ok(library),
+                Err(reason) => {
+                    // Unloading a GPU driver can crash the process.
+                    std::mem::forget::<Library>(library);
+                    Err(reason.to_owned())
+                }
+            },
             Err(error) => Err(reason(&error)),
         };
         match outcome {
@@ -100,35 +131,6 @@ fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// HIP's soname contains its major version; only the development package installs the plain name.
-#[cfg(not(windows))]
-fn amd_candidates(stem: &str, rocm_path: Option<&Path>) -> Vec<PathBuf> {
-    let names = [".so.7", ".so.6", ".so.5", ".so"].map(|suffix| format!("lib{stem}{suffix}"));
-    let inside = |folder: &Path| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
-    let mut candidates = rocm_path.map(|root| inside(&root.join("lib"))).unwrap_or_default();
-    candidates.extend(names.iter().map(PathBuf::from));
-    candidates.extend(inside(Path::new("/opt/rocm/lib")));
-    candidates
-}
-
-/// The driver package installs the library on the search path; HIP's SDK has its own directory.
-#[cfg(windows)]
-fn amd_candidates(stem: &str, rocm_path: Option<&Path>) -> Vec<PathBuf> {
-    let names = ["_7.dll", "_6.dll", ".dll"].map(|suffix| format!("{stem}{suffix}"));
-    let sdk = rocm_path.map(|root| names.each_ref().map(|name| root.join("bin").join(name)));
-    sdk.into_iter().flatten().chain(names.iter().map(PathBuf::from)).collect()
-}
-
-/// Installed by the driver; the last is the path in WSL.
-#[cfg(not(windows))]
-const NVIDIA_NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"];
-#[cfg(windows)]
-const NVIDIA_NAMES: &[&str] = &["nvcuda.dll"];
-
-fn to_path(value: OsString) -> PathBuf {
-    PathBuf::from(value)
-}
-
 #[cfg(all(test, not(windows)))]
 mod tests {
     use super::*;
@@ -139,7 +141,7 @@ mod tests {
 
     #[test]
     fn rocm_path_precedes_the_plain_names_and_those_the_default_directory() {
-        let search = Search { only: None, rocm_path: Some("/rocm-7".into()) };
+        let search = Search { only: None, rocm_folders: vec!["/rocm-7".into()] };
         let names = names(&search, Platform::Amd);
         let position = |name: &str| names.iter().position(|other| other == name).unwrap();
         assert_eq!(position("/rocm-7/lib/libamdhip64.so.7"), 0);
@@ -150,14 +152,15 @@ mod tests {
 
     #[test]
     fn an_override_is_the_only_candidate() {
-        let search = Search { only: Some("/x/hip.so".into()), rocm_path: Some("/rocm".into()) };
+        let search = Search { only: Some("/x/hip.so".into()), rocm_folders: vec!["/rocm".into()] };
         assert_eq!(names(&search, Platform::Amd), ["/x/hip.so"]);
     }
 
     #[test]
     fn a_missing_library_is_an_error_that_lists_every_attempt() {
-        let search = Search { only: Some("/nowhere/libamdhip64.so".into()), rocm_path: None };
-        let error = open(Platform::Amd, &search).unwrap_err();
+        let search =
+            Search { only: Some("/nowhere/libamdhip64.so".into()), rocm_folders: Vec::new() };
+        let error = open(Platform::Amd, &search, |_| true).unwrap_err();
         let Error::LibraryNotFound { tried } = &error else { panic!("{error}") };
         assert_eq!(tried.len(), 1);
         assert!(error.to_string().contains("/nowhere/libamdhip64.so"), "{error}");
@@ -166,7 +169,10 @@ mod tests {
     #[test]
     fn a_file_that_is_not_a_library_is_an_error() {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        let search = Search { only: Some(manifest.into()), rocm_path: None };
-        assert!(matches!(open(Platform::Amd, &search), Err(Error::LibraryNotFound { .. })));
+        let search = Search { only: Some(manifest.into()), rocm_folders: Vec::new() };
+        assert!(matches!(
+            open(Platform::Amd, &search, |_| true),
+            Err(Error::LibraryNotFound { .. })
+        ));
     }
 }

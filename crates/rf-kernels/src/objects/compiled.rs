@@ -82,7 +82,11 @@ pub(super) fn cache_folder() -> Option<PathBuf> {
     // The XDG specification requires that relative paths are ignored.
     let absolute =
         |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    let user = || match absolute("LOCALAPPDATA") {
+        Some(folder) if cfg!(windows) => Some(folder),
+        _ => Some(absolute("HOME")?.join(".cache")),
+    };
+    let base = absolute("XDG_CACHE_HOME").or_else(user)?;
     Some(base.join("rocmforge"))
 }
 

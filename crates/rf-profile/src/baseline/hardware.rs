@@ -1,5 +1,8 @@
 //! Descriptions of the hardware and the build of a measurement.
 
+#[cfg(windows)]
+mod registry;
+
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -108,12 +111,19 @@ impl Hardware {
     /// Detects the hardware without the GPU, whose detection loads a runtime.
     pub fn cpu_only() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        #[cfg(windows)]
+        let (cpu, os) = (registry::cpu_model(), registry::operating_system());
+        #[cfg(not(windows))]
+        let (cpu, os) = (
+            cpu_model(&read("/proc/cpuinfo")),
+            operating_system(&read("/etc/os-release"), &read("/proc/sys/kernel/osrelease")),
+        );
         Self {
-            cpu: cpu_model(&read("/proc/cpuinfo")),
+            cpu,
             cpu_threads: thread::available_parallelism().map_or(0, usize::from),
             cpu_arch: std::env::consts::ARCH.to_owned(),
             memory_bytes: total_memory(&read("/proc/meminfo")),
-            os: operating_system(&read("/etc/os-release"), &read("/proc/sys/kernel/osrelease")),
+            os,
             rustc: env!("RF_PROFILE_RUSTC").to_owned(),
             ..Self::default()
         }
@@ -195,6 +205,7 @@ fn gpu_key(name: &str) -> String {
 }
 
 /// Parses the CPU model from `/proc/cpuinfo`.
+#[cfg(any(test, not(windows)))]
 fn cpu_model(cpuinfo: &str) -> String {
     let field = |name: &str| {
         let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
@@ -216,6 +227,7 @@ fn total_memory(meminfo: &str) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
+#[cfg(any(test, not(windows)))]
 fn operating_system(os_release: &str, kernel: &str) -> String {
     let name = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     let name = name.map_or(std::env::consts::OS, |name| name.trim_matches('"'));

@@ -16,6 +16,7 @@ use crate::Error;
 const MAX_CAPTURED_BYTES: usize = 16 << 20;
 
 /// The time between SIGTERM and SIGKILL, in which a profiler can write the data that it has.
+#[cfg(unix)]
 const GRACE: Duration = Duration::from_secs(3);
 
 /// The interval at which a child without output is polled.

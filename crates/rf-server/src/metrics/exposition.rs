@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rocmforge::engine::scheduler::SchedulerStats;
 
 use super::histogram::Histogram;
-use super::{HttpMetrics, Metrics, Rejection, process};
+#[cfg(unix)]
+use super::process;
+use super::{HttpMetrics, Metrics, Rejection};
 use crate::catalog::Listed;
 
 /// Every metric is there under our name and under vLLM's, which gateways and dashboards read.
@@ -69,6 +71,7 @@ pub(crate) fn write(models: &[Listed<'_>], http: &HttpMetrics) -> String {
         Exposition { prefix, text: &mut text, models: &models }.all();
     }
     http.write(&mut text);
+    #[cfg(unix)]
     process::write(&mut text);
     text
 }

@@ -1,12 +1,12 @@
 //! Results, and their output formats.
 
-use std::fs;
 use std::io::{self, Write};
 use std::mem;
 
 use chrono::{SecondsFormat, Utc};
 use clap::ValueEnum;
 use csv::{QuoteStyle, WriterBuilder};
+use rf_profile::baseline::Hardware;
 use rocmforge::device::LayerPlacement;
 use rocmforge::engine::KvType;
 use rocmforge::engine::Model;
@@ -107,7 +107,7 @@ impl Record {
         let fields: [(&str, Value); 42] = [
             ("build_commit", version::COMMIT.into()),
             ("build_number", version::NUMBER.parse::<u64>().unwrap_or(0).into()),
-            ("cpu_info", cpu_info().into()),
+            ("cpu_info", Hardware::cpu_only().cpu.into()),
             ("gpu_info", placement.gpu_name.clone().unwrap_or_default().into()),
             ("backends", placement.backends.clone().into()),
             ("model_filename", model_filename.into()),
@@ -350,14 +350,6 @@ fn parameters(count: u64) -> String {
     } else {
         format!("{:.2} B", count as f64 / 1e9)
     }
-}
-
-/// The name of the CPU; empty where the system does not say.
-fn cpu_info() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info.lines().find(|line| line.starts_with("model name"));
-    let name = name.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_owned());
-    name.unwrap_or_default()
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -4,11 +4,12 @@ use std::env;
 use std::ffi::OsString;
 
 use rf_kernels::objects::{self, Choice};
-use rocmforge::device::probe::{DeviceReport, PlatformReport};
+use rocmforge::device::probe::{DeviceReport, PlatformReport, VISIBLE_DEVICES};
 
 use super::check::Check;
 use super::overrides::{self, Code, Situation};
 use super::system::{Access, Node, System};
+use super::windows;
 
 /// Results of running kernels, by the number of the GPU.
 pub(super) type KernelResults = Vec<(usize, Result<(), String>)>;
@@ -28,7 +29,9 @@ pub(super) fn all(
         let mut others = reports.iter().filter(|report| report.platform != platform);
         others.any(|report| report.devices.iter().any(|device| device.usable))
     };
-    if let Some(report) = find("AMD") {
+    if let (Some(report), Some(drivers)) = (find("AMD"), &system.display_drivers) {
+        checks.extend(windows::amd(drivers, report, others_work("AMD")));
+    } else if let Some(report) = find("AMD") {
         let is_wanted = system.amd_cards > 0 || system.kfd.is_some() || !report.is_absent;
         if is_wanted {
             amd(system, report, alone, &mut checks);
@@ -185,7 +188,7 @@ fn amd_runtime(system: &System, report: &PlatformReport, alone: &[(usize, String
         } else {
             let cure = match alone.first() {
                 Some((number, name)) => format!(
-                    "export ROCR_VISIBLE_DEVICES={number}, with which it lists {}; check sudo dmesg",
+                    "export {VISIBLE_DEVICES}={number}, with which it lists {}; check sudo dmesg",
                     name.escape_debug()
                 ),
                 None => "install ROCm again, and check sudo dmesg".to_owned(),
@@ -249,7 +252,11 @@ fn gpu(device: &DeviceReport, verdict: Option<&Result<(), String>>) -> Check {
         }
         (None, Some(Err(error))) => Check::fail(
             format!("{gpu} cannot run kernels: {error}"),
-            "check sudo dmesg; update the driver and ROCm",
+            if cfg!(windows) {
+                "update the graphics driver"
+            } else {
+                "check sudo dmesg; update the driver and ROCm"
+            },
         ),
         (None, Some(Ok(()))) => Check::ok(format!(
             "{gpu} runs kernels (code for {code}), with the same results as the CPU"
@@ -339,7 +346,7 @@ mod tests {
         assert!(failures[0].what.contains("SIGSEGV"), "{failures:?}");
         // The driver works with one of the GPUs.
         let cure = failures[0].cure.as_ref().unwrap();
-        assert!(cure.starts_with("export ROCR_VISIBLE_DEVICES=1"), "{cure}");
+        assert!(cure.starts_with(&format!("export {VISIBLE_DEVICES}=1")), "{cure}");
     }
 
     #[test]

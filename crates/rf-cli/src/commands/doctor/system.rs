@@ -26,6 +26,18 @@ pub(super) struct System {
     pub(super) is_container: bool,
     /// True if this is WSL, where GPUs have another device file.
     pub(super) is_wsl: bool,
+    /// The display drivers of Windows; `None` on other systems.
+    pub(super) display_drivers: Option<Vec<DisplayDriver>>,
+}
+
+/// A display driver of Windows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DisplayDriver {
+    /// Name of the card, such as `AMD Radeon RX 9070`.
+    pub(super) card: String,
+    pub(super) version: String,
+    /// The hardware id, such as `PCI\VEN_1002&DEV_7550`.
+    pub(super) device: String,
 }
 
 /// A device file.
@@ -47,7 +59,7 @@ pub(super) enum Access {
 }
 
 impl System {
-    /// Reads the files below `root`, which is `/`.
+    /// Reads the files below `root`, which is `/`, and the registry of Windows.
     pub(super) fn read(root: &Path) -> Self {
         let text = |path: &str| {
             let text = fs::read_to_string(root.join(path)).ok()?;
@@ -73,6 +85,7 @@ impl System {
                 .iter()
                 .any(|file| root.join(file).exists()),
             is_wsl: root.join("dev/dxg").exists(),
+            display_drivers: display_drivers(),
         }
     }
 }
@@ -145,6 +158,30 @@ fn group_of(path: &Path, root: &Path) -> Option<String> {
 
 #[cfg(not(unix))]
 fn group_of(_path: &Path, _root: &Path) -> Option<String> {
+    None
+}
+
+/// Reads the class of display adapters, whose subkeys are numbers.
+#[cfg(windows)]
+fn display_drivers() -> Option<Vec<DisplayDriver>> {
+    use windows_registry::LOCAL_MACHINE;
+    const CLASS: &str =
+        r"SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}";
+    let numbers = (0..64).map(|number| format!(r"{CLASS}\{number:04}"));
+    let driver = |key: String| {
+        let key = LOCAL_MACHINE.open(key).ok()?;
+        let text = |value| key.get_string(value);
+        Some(DisplayDriver {
+            card: text("DriverDesc").ok()?,
+            version: text("DriverVersion").unwrap_or_default(),
+            device: text("MatchingDeviceId").unwrap_or_default(),
+        })
+    };
+    Some(numbers.filter_map(driver).collect())
+}
+
+#[cfg(not(windows))]
+fn display_drivers() -> Option<Vec<DisplayDriver>> {
     None
 }
 

@@ -1,0 +1,126 @@
+//! Archives whose bytes depend on nothing but their files: sorted, owned by root, with the time of
+//! the commit.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{output_of, release::Release};
+
+/// Packs a folder as `FOLDER.tar.gz`.
+pub(super) fn tar(release: &Release, folder: &Path) -> Result<PathBuf> {
+    let (parent, name) = parts(folder)?;
+    let tar = with_suffix(folder, ".tar");
+    let mut command = Command::new("tar");
+    command.args(["--create", "--format=ustar", "--sort=name", "--numeric-owner"]);
+    command.args(["--owner=0", "--group=0", "--mode=u+rwX,go+rX,go-w"]);
+    command.arg(format!("--mtime=@{}", release.epoch)).arg("--file").arg(&tar);
+    output_of(command.arg("--directory").arg(parent).arg(name))?;
+    // Without the name and the time of the file.
+    output_of(Command::new("gzip").args(["--no-name", "--best", "--force"]).arg(&tar))?;
+    Ok(with_suffix(folder, ".tar.gz"))
+}
+
+/// Packs a folder as `FOLDER.zip`.
+pub(super) fn zip(release: &Release, folder: &Path) -> Result<PathBuf> {
+    let (parent, name) = parts(folder)?;
+    let zip = with_suffix(folder, ".zip");
+    // zip would add to it.
+    fs::remove_file(&zip).ok();
+    settle(release, folder)?;
+    let mut names = Vec::new();
+    list(folder, Path::new(name), &mut names)?;
+    names.sort();
+    let mut command = Command::new("zip");
+    // Times of zip are local.
+    command.current_dir(parent).env("TZ", "UTC").args(["-X", "-q", "-9"]).arg(&zip).args(names);
+    output_of(&mut command)?;
+    Ok(zip)
+}
+
+/// Packs a folder with `DEBIAN/control` as `FOLDER.deb`.
+pub(super) fn deb(release: &Release, folder: &Path) -> Result<PathBuf> {
+    let deb = with_suffix(folder, ".deb");
+    settle(release, folder)?;
+    let mut command = Command::new("dpkg-deb");
+    command.env("SOURCE_DATE_EPOCH", release.epoch.to_string());
+    command.args(["--root-owner-group", "-Zxz", "--build"]).arg(folder).arg(&deb);
+    output_of(&mut command)?;
+    Ok(deb)
+}
+
+/// Writes `SHA256SUMS` of files in one folder.
+pub(super) fn checksums(folder: &Path, files: &[PathBuf]) -> Result<PathBuf> {
+    let mut lines = Vec::new();
+    for file in files {
+        let (_, name) = parts(file)?;
+        lines.push(format!("{}  {}\n", sha256(file)?, Path::new(name).display()));
+    }
+    lines.sort_by(|one, other| one[64..].cmp(&other[64..]));
+    let path = folder.join("SHA256SUMS");
+    fs::write(&path, lines.concat())?;
+    Ok(path)
+}
+
+/// The checksum of a file in hexadecimal.
+pub(super) fn sha256(file: &Path) -> Result<String> {
+    let text = output_of(Command::new("sha256sum").arg("--binary").arg(file))?;
+    let sum = text.split_whitespace().next().unwrap_or_default();
+    ensure!(sum.len() == 64, "the output of sha256sum: {text}");
+    Ok(sum.to_owned())
+}
+
+/// Gives all files of a folder the time of the commit, and rights that do not depend on the umask.
+fn settle(release: &Release, folder: &Path) -> Result<()> {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(release.epoch);
+    let mut names = Vec::new();
+    list(folder, Path::new(""), &mut names)?;
+    for name in names.iter().rev() {
+        let path = folder.join(name);
+        if path.is_symlink() {
+            let touch = format!("@{}", release.epoch);
+            let mut command = Command::new("touch");
+            output_of(command.args(["--no-dereference", "--date", &touch]).arg(&path))?;
+            continue;
+        }
+        let metadata = fs::metadata(&path)?;
+        let is_program = metadata.is_dir() || metadata.permissions().mode() & 0o100 != 0;
+        let mode = if is_program { 0o755 } else { 0o644 };
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+        File::open(&path)?.set_modified(time)?;
+    }
+    Ok(())
+}
+
+/// Adds the folder `folder`, which is called `name`, and all that is in it.
+fn list(folder: &Path, name: &Path, names: &mut Vec<OsString>) -> Result<()> {
+    names.push(name.as_os_str().to_owned());
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let entry = entry?;
+        let name = name.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            list(&entry.path(), &name, names)?;
+        } else {
+            names.push(name.into_os_string());
+        }
+    }
+    Ok(())
+}
+
+fn parts(path: &Path) -> Result<(&Path, &std::ffi::OsStr)> {
+    path.parent().zip(path.file_name()).with_context(|| format!("no name: {}", path.display()))
+}
+
+/// A version has dots, so this is no extension.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
