@@ -387,6 +387,7 @@ impl Engine {
                     pages: session.table.pages(PageGroup::Full),
                     window_pages: session.table.pages(PageGroup::Window),
                     state: session.table.state(),
+                    ..Span::default()
                 }
             })
             .collect();

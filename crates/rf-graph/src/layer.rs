@@ -129,6 +129,7 @@ impl<W: LayerWeights> Layer<'_, W> {
         let attention = Attention {
             scale: a.scale,
             causal: a.causal,
+            non_causal_media: a.non_causal_media,
             window: a.window,
             chunk: a.chunk,
             softcap: a.softcap,

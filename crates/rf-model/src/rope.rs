@@ -97,7 +97,7 @@ impl RopeConfig {
             }
         };
         let magnitude = (magnitude * self.magnitude) as f32;
-        Rope { style, head_dim: self.head_dim, inv_freq, magnitude }
+        Rope { style, head_dim: self.head_dim, inv_freq, magnitude, axes: None }
     }
 
     /// Returns the rotation without scaling of positions and with another base.

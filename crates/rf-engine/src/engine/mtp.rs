@@ -119,6 +119,7 @@ impl Mtp {
                 pages: room.table().pages(PageGroup::Full),
                 window_pages: room.table().pages(PageGroup::Window),
                 state: room.table().state(),
+                ..Span::default()
             };
             let (spans, output_rows) = (&[span], &[ids.len() - 1]);
             let batch =

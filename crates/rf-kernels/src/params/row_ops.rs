@@ -117,6 +117,11 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             };
             launches.push(params.launch(), params);
         }
+        // Batches have no media.
+        Op::AddMedia { x, out, .. } => {
+            let params = CopyRowsParams::of(*x, *out, memory);
+            launches.push(params.launch(), params);
+        }
         Op::Slice { x, start, out } => {
             let start = *start as u32;
             let params = CopyRowsParams { start, ..CopyRowsParams::of(*x, *out, memory) };

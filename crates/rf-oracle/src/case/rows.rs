@@ -1,6 +1,6 @@
 //! Ops on rows: norms, `RoPE`, gated linear units, sums.
 
-use rf_graph::{Activation, Function, PositionScale, Rope, RopeStyle, ValueId};
+use rf_graph::{Activation, Function, PositionScale, Rope, RopeAxis, RopeStyle, ValueId};
 use rf_quant::DType;
 
 use super::bound::Bound;
@@ -66,7 +66,34 @@ pub fn scale(columns: usize, schedule: Schedule) -> Case {
 /// `RoPE` with base 10000.
 pub(super) fn rope(style: RopeStyle, head_dim: usize, dims: usize, magnitude: f32) -> Rope {
     let inv_freq = (0..dims / 2).map(|i| 10_000_f64.powf(-2.0 * i as f64 / dims as f64)).collect();
-    Rope { style, head_dim, inv_freq, magnitude }
+    Rope { style, head_dim, inv_freq, magnitude, axes: None }
+}
+
+/// Names of rules, and the axis of each pair of a number of pairs.
+const AXES: [(&str, fn(usize, usize) -> RopeAxis); 3] = [
+    ("sections", |pair, pairs| match 4 * pair / pairs {
+        0 => RopeAxis::Time,
+        1 | 2 => RopeAxis::Row,
+        _ => RopeAxis::Column,
+    }),
+    ("interleaved", |pair, pairs| match pair % 3 {
+        _ if pair + 4 > pairs => RopeAxis::Fourth,
+        0 => RopeAxis::Time,
+        1 => RopeAxis::Row,
+        _ => RopeAxis::Column,
+    }),
+    ("halves", |pair, pairs| if 2 * pair < pairs { RopeAxis::Row } else { RopeAxis::Column }),
+];
+
+/// `RoPE` whose pairs take different coordinates.
+pub(super) fn rope_with_axes(
+    style: RopeStyle,
+    head_dim: usize,
+    dims: usize,
+    axis: fn(usize, usize) -> RopeAxis,
+) -> Rope {
+    let axes = (0..dims / 2).map(|pair| axis(pair, dims / 2)).collect();
+    Rope { axes: Some(axes), ..rope(style, head_dim, dims, 1.0) }
 }
 
 pub(super) fn cases() -> Vec<Case> {
@@ -146,6 +173,20 @@ fn ropes() -> Vec<Case> {
                 let x = net.input(3 * head_dim);
                 net.g.rope(x, &rope(style, head_dim, dims, magnitude))
             }));
+        }
+    }
+    for style in [RopeStyle::Normal, RopeStyle::Neox] {
+        for (name, axes) in AXES {
+            let steps: &[&[_]] = &[&[(0, 40)], &[(0, 1)], &[(1, 3), (0, 2)], &[(0, 1), (1, 1)]];
+            let text = Schedule::steps(16, steps);
+            let divided = text.clone().with_positions();
+            for (positions, schedule) in [("text", text), ("positions", divided)] {
+                let name = format!("rope/{style:?}/{name}/{positions}");
+                cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
+                    let x = net.input(3 * 80);
+                    net.g.rope(x, &rope_with_axes(style, 80, 64, axes))
+                }));
+            }
         }
     }
     cases.push(case("rope/300-positions", Bound::Float, &[300], |net| {
