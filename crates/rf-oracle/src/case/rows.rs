@@ -181,7 +181,7 @@ fn ropes() -> Vec<Case> {
             let text = Schedule::steps(16, steps);
             let divided = text.clone().with_positions();
             for (positions, schedule) in [("text", text), ("positions", divided)] {
-                let name = format!("rope/{style:?}/{name}/{positions}");
+                let name = format!("rope/{positions}/{style:?}/{name}");
                 cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
                     let x = net.input(3 * 80);
                     net.g.rope(x, &rope_with_axes(style, 80, 64, axes))
