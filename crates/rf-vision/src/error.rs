@@ -87,9 +87,9 @@ pub enum Error {
     )]
     TooManyPatches {
         /// Width of the picture.
-        width: u32,
+        width: usize,
         /// Height of the picture.
-        height: u32,
+        height: usize,
         /// Patches after resizing.
         patches: usize,
         /// The maximum.

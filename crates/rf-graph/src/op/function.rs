@@ -13,6 +13,9 @@ pub enum Activation {
     ClampedSwiglu,
     /// `max(x, 0)²`, in layers without a gate.
     SquaredRelu,
+    /// `x · Φ(x)` with the exact distribution function of the normal distribution, in layers
+    /// without a gate.
+    GeluErf,
 }
 
 impl Activation {
@@ -33,6 +36,13 @@ pub enum Function {
     Scale(f32),
     /// `c · tanh(x / c)`.
     Softcap(f32),
+    /// `min(max(x, min), max)`.
+    Clamp {
+        /// The smallest result.
+        min: f32,
+        /// The largest result; at least `min`.
+        max: f32,
+    },
     /// The activation function.
     Activation(Activation),
 }
@@ -43,6 +53,7 @@ impl Function {
         match self {
             Self::Scale(_) => "scale",
             Self::Softcap(_) => "softcap",
+            Self::Clamp { .. } => "clamp",
             Self::Activation(_) => "activation",
         }
     }
@@ -51,6 +62,7 @@ impl Function {
     pub(super) fn operations(self) -> usize {
         match self {
             Self::Scale(_) | Self::Activation(_) => 1,
+            Self::Clamp { .. } => 2,
             // Two multiplications and the hyperbolic tangent.
             Self::Softcap(_) => 3,
         }

@@ -16,6 +16,8 @@ const SOFTCAP: u32 = 4;
 const SIGMOID_GATE: u32 = 5;
 const POSITION_SCALE: u32 = 6;
 const SQUARED_RELU: u32 = 7;
+const CLAMP: u32 = 8;
+const GELU_ERF: u32 = 9;
 
 /// The addresses and shapes of the values of a batch.
 pub(crate) trait RowMemory {
@@ -87,14 +89,21 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             launches.push(params.mul(), params);
         }
         Op::Map { x, function, out } => {
+            let mut limit = 0.0;
             let (function, parameter) = match function {
                 Function::Scale(factor) => (SCALE, *factor),
+                Function::Clamp { min, max } => {
+                    limit = *max;
+                    (CLAMP, *min)
+                }
+                Function::Activation(Activation::GeluErf) => (GELU_ERF, 0.0),
                 Function::Softcap(cap) => (SOFTCAP, *cap),
                 Function::Activation(Activation::SquaredRelu) => (SQUARED_RELU, 0.0),
                 Function::Activation(activation) => (activation_number(*activation), 0.0),
                 _ => return false,
             };
-            let params = MapParams { function, parameter, ..MapParams::of(*x, *out, memory) };
+            let params =
+                MapParams { function, parameter, limit, ..MapParams::of(*x, *out, memory) };
             launches.push(params.launch(), params);
         }
         Op::SigmoidGate { x, gate, out } => {

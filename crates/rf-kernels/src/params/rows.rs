@@ -139,8 +139,8 @@ params! {
         period: u32,
         /// [`rf_graph::PositionScale::offset`].
         offset: u32,
-        /// Zero.
-        reserved: u32,
+        /// The largest result of a clamp, whose smallest is `parameter`.
+        limit: f32,
     }
 
     /// Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.

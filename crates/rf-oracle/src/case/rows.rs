@@ -266,8 +266,13 @@ fn maps() -> Vec<Case> {
     let activations = Activation::GATED
         .map(|activation| (format!("activation/{activation:?}"), Function::Activation(activation)));
     let softcaps = [30.0, 0.5].map(|cap| (format!("softcap/{cap}"), Function::Softcap(cap)));
+    let others = [
+        ("activation/GeluErf", Function::Activation(Activation::GeluErf)),
+        ("clamp", Function::Clamp { min: -0.5, max: 0.75 }),
+    ];
+    let others = others.map(|(name, function)| (name.to_owned(), function));
     let mut cases = Vec::new();
-    for (name, function) in activations.into_iter().chain(softcaps) {
+    for (name, function) in activations.into_iter().chain(softcaps).chain(others) {
         for (width, factor) in [(1, 1.0), (99, 1.0), (300, 20.0)] {
             let name = format!("{name}/{width}");
             cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {

@@ -465,8 +465,24 @@ pub(super) fn activate(activation: Activation, x: f64) -> f64 {
         }
         Activation::ClampedSwiglu => x / (1.0 + (-f64::from(Activation::ALPHA) * x).exp()),
         Activation::SquaredRelu => x.max(0.0).powi(2),
+        Activation::GeluErf => x * normal_distribution(x),
         _ => f64::NAN,
     }
+}
+
+/// `Φ(x) = ½ + φ(x) · (x + x³/3 + x⁵/15 + …)`, where each term is the one before times
+/// `x² / (2n + 1)`. Beyond ±12, f32 has only the limits.
+fn normal_distribution(x: f64) -> f64 {
+    if x.abs() > 12.0 {
+        return if x > 0.0 { 1.0 } else { 0.0 };
+    }
+    let density = (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt();
+    let (mut sum, mut term) = (0.0, x);
+    for n in 1..400 {
+        sum += term;
+        term *= x * x / f64::from(2 * n + 1);
+    }
+    0.5 + density * sum
 }
 
 /// `function(x)`. One without a formula here is NaN, which no check accepts.
@@ -477,6 +493,7 @@ pub fn map(function: Function, x: f32) -> f32 {
             let (x, cap) = (f64::from(x), f64::from(cap));
             (cap * (x / cap).tanh()) as f32
         }
+        Function::Clamp { min, max } => x.max(min).min(max),
         Function::Activation(activation) => activate(activation, f64::from(x)) as f32,
         _ => f32::NAN,
     }

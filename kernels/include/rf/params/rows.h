@@ -172,8 +172,8 @@ struct RfMapParams {
     unsigned period;
     // `rf_graph::PositionScale::offset`.
     unsigned offset;
-    // Zero.
-    unsigned reserved;
+    // The largest result of a clamp, whose smallest is `parameter`.
+    float limit;
 };
 static_assert(sizeof(RfMapParams) == 64);
 static_assert(__builtin_offsetof(RfMapParams, x) == 0);
@@ -187,7 +187,7 @@ static_assert(__builtin_offsetof(RfMapParams, parameter) == 44);
 static_assert(__builtin_offsetof(RfMapParams, gate_columns) == 48);
 static_assert(__builtin_offsetof(RfMapParams, period) == 52);
 static_assert(__builtin_offsetof(RfMapParams, offset) == 56);
-static_assert(__builtin_offsetof(RfMapParams, reserved) == 60);
+static_assert(__builtin_offsetof(RfMapParams, limit) == 60);
 
 // Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.
 struct RfCopyRowsParams {
