@@ -67,7 +67,8 @@ RF_DEVICE float mapped(const RfMapParams &p, float x, float factor, const float 
     case RF_POSITION_SCALE: return x * factor;
     case RF_SOFTCAP: return factor * tanh(x / factor);
     case RF_SQUARED_RELU: x = __builtin_fmaxf(x, 0.0f); return x * x;
-    case RF_CLAMP: return __builtin_fmaxf(__builtin_fminf(x, factor), -factor);
+    case RF_CLAMP: return __builtin_fminf(__builtin_fmaxf(x, p.parameter), p.limit);
+    case RF_GELU_ERF: return gelu_erf(x);
     case RF_XIELU: {
         if (x > 0.0f) return fma(factor * x, x, p.beta * x);
         return fma(expm1_of_negative(__builtin_fminf(x, p.eps)) - x, p.alpha_n, p.beta * x);

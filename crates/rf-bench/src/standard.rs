@@ -182,7 +182,7 @@ mod tests {
         let spans: Vec<Span<'_>> = (0..tokens)
             .map(|i| {
                 let past_tokens = if mask == Mask::Causal { i } else { tokens - 1 };
-                Span { tokens: i..i + 1, past_tokens, pages: &[], window_pages: &[], state: None }
+                Span { tokens: i..i + 1, past_tokens, pages: &[], ..Span::default() }
             })
             .collect();
         let batch = Batch { ids: &[], spans: &spans, output_rows: &[], input: None };

@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use memmap2::MmapMut;
 use rf_graph::{
     BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Graph, MemoryUse,
-    NonFiniteWeight, Output, Plan, Program, Progress, Rope, RowKind, Span, Stage, Telemetry,
-    Timeline, ValueId, WeightId,
+    NonFiniteWeight, Output, Plan, Position, Program, Progress, Rope, RowKind, Span, Stage,
+    Telemetry, Timeline, ValueId, WeightId,
 };
 use rf_kv::{CopyPage, PageGroup, PageId};
 
@@ -62,19 +62,40 @@ pub(crate) struct CpuExecutor {
     profile: Option<Profile>,
 }
 
-/// cos and sin of every position up to the highest one used so far.
+/// cos and sin of every coordinate up to the highest one used so far.
 struct RopeTable {
     rope: Rope,
-    /// `[positions][pairs]` of (cos, sin).
+    /// See [`Rope::divides_text`].
+    divides_text: bool,
+    /// `[coordinates][pairs]` of (cos, sin).
     cos_sin: Vec<(f32, f32)>,
 }
 
 impl RopeTable {
-    fn extend_to(&mut self, positions: usize) {
+    fn new(rope: Rope) -> Self {
+        Self { divides_text: rope.divides_text(), rope, cos_sin: Vec::new() }
+    }
+
+    fn extend_to(&mut self, coordinates: usize) {
         let pairs = self.rope.inv_freq.len();
-        for position in self.cos_sin.len() / pairs.max(1)..positions {
-            self.cos_sin.extend((0..pairs).map(|i| self.rope.cos_sin(position, i)));
+        for coordinate in self.cos_sin.len() / pairs.max(1)..coordinates {
+            self.cos_sin.extend((0..pairs).map(|i| self.rope.cos_sin(coordinate, i)));
         }
+    }
+
+    /// cos and sin of each pair at a position. Those of different coordinates are gathered into
+    /// `buffer`.
+    fn at<'a>(&'a self, position: Position, buffer: &'a mut Vec<(f32, f32)>) -> &'a [(f32, f32)] {
+        let pairs = self.rope.inv_freq.len();
+        let [time, row, column, _] = position;
+        let is_whole = time == row && time == column && !self.divides_text;
+        if self.rope.axes.is_none() || is_whole {
+            return &self.cos_sin[time as usize * pairs..][..pairs];
+        }
+        let of_pair = |i| self.cos_sin[self.rope.coordinate(position, i) * pairs + i];
+        buffer.clear();
+        buffer.extend((0..pairs).map(of_pair));
+        buffer
     }
 }
 
@@ -144,9 +165,9 @@ impl Executor for CpuExecutor {
             return Err(BackendError::InvalidBatch(what));
         }
         let input = batch.input_rows()?;
-        let positions = batch.spans.iter().map(|s| s.past_tokens + s.tokens.len()).max();
+        let coordinates = batch.spans.iter().map(|span| span.max_coordinate() + 1).max();
         for rope in &mut self.ropes {
-            rope.extend_to(positions.unwrap_or(0));
+            rope.extend_to(coordinates.unwrap_or(0));
         }
         self.serial += 1;
         let token_spans = batch
@@ -363,10 +384,21 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// The span and the position of a token.
+    /// The span of a token, and its index within the span.
     fn place(&self, token: usize) -> (&'a Span<'a>, usize) {
         let span = &self.batch.spans[self.token_spans[token]];
-        (span, span.past_tokens + token - span.tokens.start)
+        (span, token - span.tokens.start)
+    }
+
+    fn position(&self, token: usize) -> Position {
+        let (span, index) = self.place(token);
+        span.position(index)
+    }
+
+    /// The media row of a token; `None` if it is a token.
+    fn media_row(&self, token: usize) -> Option<&'a [f32]> {
+        let (span, index) = self.place(token);
+        span.media_row(index)
     }
 }
 

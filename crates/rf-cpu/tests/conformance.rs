@@ -166,7 +166,7 @@ fn a_bad_batch_is_refused_and_the_executor_stays_usable() {
         let mut executor = compile();
         let (pages, beyond) = ([PageId::new(0), PageId::new(1)], [PageId::new(9999)]);
         let span = |tokens: usize, past_tokens, pages| {
-            [Span { tokens: 0..tokens, past_tokens, pages, window_pages: &[], state: None }]
+            [Span { tokens: 0..tokens, past_tokens, pages, ..Span::default() }]
         };
         let width = 97;
         for (ids, spans, output_rows, room) in [
@@ -215,8 +215,7 @@ fn a_copied_page_holds_what_the_original_does() {
         let mut executor = backend.compile(case.program(), &mut |_| ()).unwrap();
         let (from, to) = ([PageId::new(0)], [PageId::new(2)]);
         let mut forward = |ids: &[u32], past_tokens, pages: &[PageId]| {
-            let spans =
-                [Span { tokens: 0..ids.len(), past_tokens, pages, window_pages: &[], state: None }];
+            let spans = [Span { tokens: 0..ids.len(), past_tokens, pages, ..Span::default() }];
             let mut out = vec![0.0; ids.len() * 4 * 64];
             let batch = Batch { ids, spans: &spans, output_rows: &[], input: None };
             executor.forward(&batch, Output::rows(&mut out)).unwrap();
@@ -226,8 +225,7 @@ fn a_copied_page_holds_what_the_original_does() {
         let original = forward(&[6], 5, &from);
         executor.copy_pages(&[copy(from[0], to[0])]).unwrap();
         let mut out = vec![0.0; 4 * 64];
-        let spans =
-            [Span { tokens: 0..1, past_tokens: 5, pages: &to, window_pages: &[], state: None }];
+        let spans = [Span { tokens: 0..1, past_tokens: 5, pages: &to, ..Span::default() }];
         let batch = Batch { ids: &[6], spans: &spans, output_rows: &[], input: None };
         executor.forward(&batch, Output::rows(&mut out)).unwrap();
         assert_eq!(out, original, "{kv}");

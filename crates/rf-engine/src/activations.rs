@@ -96,6 +96,7 @@ impl Activations {
                 pages: table.pages(PageGroup::Full),
                 window_pages: table.pages(PageGroup::Window),
                 state: table.state(),
+                ..Span::default()
             };
             let batch = Batch { ids, spans: &[span], output_rows: &rows, input: None };
             let mut route = Vec::new();

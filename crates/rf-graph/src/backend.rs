@@ -108,6 +108,11 @@ pub trait Executor: Send {
         0
     }
 
+    /// Returns true if spans may have [media](crate::Media) and positions that differ from places.
+    fn takes_media(&self) -> bool {
+        true
+    }
+
     /// Copies whole pages, in order, in the layers of their group: of the KV cache, or the
     /// recurrent states of a sequence.
     ///

@@ -5,7 +5,9 @@ use std::ops::Range;
 use rf_kv::{PageCounts, PageGroup, PageId};
 
 use crate::error::BackendError;
+use crate::graph::Graph;
 use crate::input::Input;
+use crate::op::{Op, Position, text_position};
 use crate::program::Program;
 use crate::value::RowKind;
 
@@ -18,18 +20,24 @@ pub struct Batch<'a> {
     pub spans: &'a [Span<'a>],
     /// Indices into `ids` of the rows whose output is requested, ascending.
     pub output_rows: &'a [usize],
-    /// Values of the ops [`Op::Input`](crate::Op::Input) of the stage; `None` for a stage without
+    /// Values of the ops [`Op::Input`] of the stage; `None` for a stage without
     /// them.
     pub input: Option<Input<'a>>,
 }
 
-/// Consecutive tokens of one sequence.
-#[derive(Clone, Debug)]
+/// Consecutive tokens of one sequence, or rows in the place of tokens.
+#[derive(Clone, Debug, Default)]
 pub struct Span<'a> {
     /// Indices into [`Batch::ids`].
     pub tokens: Range<usize>,
-    /// Tokens of the sequence in the cache, which is the position of the span's first token.
+    /// Tokens of the sequence in the cache, which is the place of the span's first token in it.
     pub past_tokens: usize,
+    /// The position of each token for [`Op::Rope`] and its fused forms; other ops take the first
+    /// coordinate. `None` if positions are places in the cache.
+    pub positions: Option<&'a [Position]>,
+    /// Rows instead of tokens; `None` for tokens. The ids of media rows are those that the model
+    /// uses where it needs ids nevertheless.
+    pub media: Option<Media<'a>>,
     /// Pages of the sequence in [`PageGroup::Full`], with room for `past_tokens + tokens.len()`
     /// tokens.
     pub pages: &'a [PageId],
@@ -41,7 +49,51 @@ pub struct Span<'a> {
     pub state: Option<PageId>,
 }
 
-impl Span<'_> {
+/// Rows that take the place of the token embeddings of a span: those of a picture or of sound.
+#[derive(Clone, Copy, Debug)]
+pub struct Media<'a> {
+    /// `[tokens, width]`. The width is that of the embedding, times 1 and the number of parts that
+    /// [`Op::AddMedia`] adds.
+    pub rows: &'a [f32],
+    /// True if the rows see each other both ways, in layers with
+    /// [`Attention::non_causal_media`](crate::Attention::non_causal_media).
+    pub non_causal: bool,
+}
+
+impl<'a> Span<'a> {
+    /// The tokens of the sequence in the cache after the batch.
+    pub fn end(&self) -> usize {
+        self.past_tokens + self.tokens.len()
+    }
+
+    /// The position of the token with this index within the span.
+    pub fn position(&self, index: usize) -> Position {
+        match self.positions {
+            Some(positions) => positions[index],
+            None => text_position(self.past_tokens + index),
+        }
+    }
+
+    /// The largest coordinate of the span's positions.
+    pub fn max_coordinate(&self) -> usize {
+        match self.positions {
+            Some(all) => all.iter().flatten().max().map_or(0, |max| *max as usize),
+            None => self.end().saturating_sub(1),
+        }
+    }
+
+    /// The media row with this index within the span; `None` for a span of tokens.
+    pub fn media_row(&self, index: usize) -> Option<&'a [f32]> {
+        let Media { rows, .. } = self.media?;
+        let width = rows.len() / self.tokens.len().max(1);
+        rows.get(index * width..(index + 1) * width)
+    }
+
+    /// True if the span is [non-causal media](Media).
+    pub fn is_non_causal(&self) -> bool {
+        self.media.is_some_and(|media| media.non_causal)
+    }
+
     /// Pages of the sequence in a group.
     pub fn pages_of(&self, group: PageGroup) -> &[PageId] {
         match group {
@@ -57,7 +109,9 @@ impl Span<'_> {
 pub struct BatchLimits {
     /// Rows of the embedding table. Without a table, token ids are unused and any value is valid.
     pub vocab_size: usize,
-    /// Width of all ops [`Op::Input`](crate::Op::Input) together by stage; `None` for a stage
+    /// Elements of a media row that the program reads; `None` if it takes no media.
+    pub media_width: Option<usize>,
+    /// Width of all ops [`Op::Input`] together by stage; `None` for a stage
     /// without them.
     pub input_widths: Vec<Option<usize>>,
     /// See [`Program::max_batch_tokens`].
@@ -68,6 +122,36 @@ pub struct BatchLimits {
     pub page_tokens: usize,
     /// Number of pages of the cache.
     pub num_pages: PageCounts,
+}
+
+impl Span<'_> {
+    /// Checks that there is a position for each token, and that none is after the end of the span.
+    fn check_positions(&self) -> Result<(), String> {
+        let Some(positions) = self.positions else { return Ok(()) };
+        let tokens = self.tokens.len();
+        if positions.len() != tokens {
+            return Err(format!("{} positions of {tokens} tokens", positions.len()));
+        }
+        // Tables of RoPE grow with the largest coordinate.
+        let end = self.past_tokens.saturating_add(tokens);
+        match self.max_coordinate() {
+            max if max > end => Err(format!("position {max} in a sequence of {end} tokens")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that media rows have the elements that a program reads.
+    fn check_media(&self, width: Option<usize>) -> Result<(), String> {
+        let Some(media) = self.media else { return Ok(()) };
+        let Some(width) = width else {
+            return Err("media, which the program does not take".into());
+        };
+        let (floats, tokens) = (media.rows.len(), self.tokens.len());
+        if !floats.is_multiple_of(tokens) || floats / tokens < width {
+            return Err(format!("{floats} values of media, expected {tokens} rows of {width}"));
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Batch<'a> {
@@ -134,6 +218,8 @@ impl<'a> Batch<'a> {
                 return invalid(format!("span {:?} where {next} was next", span.tokens));
             }
             next = span.tokens.end;
+            span.check_positions().map_err(BackendError::InvalidBatch)?;
+            span.check_media(limits.media_width).map_err(BackendError::InvalidBatch)?;
         }
         if next != n {
             return invalid(format!("spans cover {next} of {n} tokens"));
@@ -200,12 +286,13 @@ impl BatchLimits {
     pub fn new(program: &Program) -> Self {
         let graph = &program.graph;
         let vocab_size = graph.ops().iter().rev().find_map(|op| match op {
-            crate::Op::Embed { table, .. } => Some(program.weights[table.index()].rows()),
+            Op::Embed { table, .. } => Some(program.weights[table.index()].rows()),
             _ => None,
         });
         let stages = graph.stages().into_iter();
         Self {
             vocab_size: vocab_size.unwrap_or(usize::MAX),
+            media_width: media_width(graph),
             input_widths: stages
                 .map(|stage| {
                     Some(graph.width_of(&stage.inputs)).filter(|_| !stage.inputs.is_empty())
@@ -217,4 +304,16 @@ impl BatchLimits {
             num_pages: program.kv.num_pages,
         }
     }
+}
+
+/// Elements of a media row that a graph reads; `None` if it embeds tokens only.
+fn media_width(graph: &Graph) -> Option<usize> {
+    let embeds = graph.ops().iter().any(|op| matches!(op, Op::Embed { .. }));
+    let widths = graph.ops().iter().filter_map(|op| match op {
+        Op::Embed { takes_media: true, out, .. } => Some(graph.value(*out).width),
+        Op::AddMedia { part, out, .. } => Some((part + 1) * graph.value(*out).width),
+        _ => None,
+    });
+    // A later part of a split program need not read the rows that an earlier one takes.
+    widths.max().or((!embeds).then_some(0))
 }

@@ -244,8 +244,8 @@ fn head_operations(heads: &RopeAppend, elements: impl Fn(ValueId) -> usize) -> u
 fn seen(attention: &Attention, batch: &Batch<'_>) -> (usize, usize) {
     let (mut pairs, mut positions) = (0, 0);
     for span in batch.spans {
-        let end = span.past_tokens + span.tokens.len();
-        let visible = |position| attention.visible(position, end);
+        let end = span.end();
+        let visible = |position| attention.visible(position, span);
         pairs += (span.past_tokens..end).map(|position| visible(position).len()).sum::<usize>();
         positions += end - visible(span.past_tokens).start;
     }
@@ -271,8 +271,7 @@ mod tests {
 
     fn cost(program: &Program, op: usize, past_tokens: usize, tokens: usize) -> OpCost {
         let ids = vec![0; tokens];
-        let spans =
-            [Span { tokens: 0..tokens, past_tokens, pages: &[], window_pages: &[], state: None }];
+        let spans = [Span { tokens: 0..tokens, past_tokens, pages: &[], ..Span::default() }];
         let batch = Batch { ids: &ids, spans: &spans, output_rows: &[], input: None };
         Costs::new(program).of(&program.graph, &program.graph.ops()[op], &batch)
     }

@@ -309,6 +309,10 @@ impl Executor for HybridExecutor {
         }
     }
 
+    fn takes_media(&self) -> bool {
+        self.first.takes_media() && self.second.takes_media()
+    }
+
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
         self.first.copy_pages(copies)?;
         self.second.copy_pages(copies)

@@ -50,6 +50,16 @@ pub trait LayerWeights {
         Ok(None)
     }
 
+    /// The bounds of the input and the output of the matrix in a role.
+    ///
+    /// # Errors
+    ///
+    /// If the bounds are malformed.
+    fn clamps(&mut self, layer: &LayerSpec, role: Role) -> Result<Clamps, Self::Error> {
+        let _ = (layer, role);
+        Ok(Clamps::default())
+    }
+
     /// The matrices of the experts, or of the heads.
     ///
     /// # Errors
@@ -59,6 +69,15 @@ pub trait LayerWeights {
 
     /// A vector of ones: the weight of a norm without weight.
     fn ones(&mut self, len: usize) -> WeightId;
+}
+
+/// The bounds `[min, max]` of the input and the output of a matrix.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Clamps {
+    /// Bounds of the input.
+    pub input: Option<[f32; 2]>,
+    /// Bounds of the output.
+    pub output: Option<[f32; 2]>,
 }
 
 /// Builds one layer: `x + mixer(norm(x))`, then `x + feed_forward(norm(x))`.
@@ -108,6 +127,7 @@ impl<W: LayerWeights> Layer<'_, W> {
             }
             Mixer::Scan(scan) => self.scan(*scan, normed)?,
         };
+        let attended = self.column_scaled(Role::AttentionScale, attended)?;
         let attended = self.norm(Role::PostAttentionNorm, attended)?;
         let after_attention = self.add_residual(x, attended);
         let after_attention = self.norm(Role::AttentionResidualNorm, after_attention)?;
@@ -124,12 +144,14 @@ impl<W: LayerWeights> Layer<'_, W> {
             self.feed_forward(after_attention, normed)?
         };
         let fed = self.norm(Role::PostFeedForwardNorm, fed)?;
+        let fed = self.column_scaled(Role::FeedForwardScale, fed)?;
         let x = self.add_residual(after_attention, fed);
         let x = self.norm(Role::FeedForwardResidualNorm, x)?;
         let x = match per_layer_input {
             Some(input) => self.add_per_layer_input(x, input)?,
             None => x,
         };
+        let x = self.column_scaled(Role::OutputScale, x)?;
         Ok(self.scaled(x, spec.output_scale))
     }
 
@@ -138,6 +160,7 @@ impl<W: LayerWeights> Layer<'_, W> {
         let attention = Attention {
             scale: a.scale,
             causal: a.causal,
+            non_causal_media: a.non_causal_media,
             window: a.window,
             chunk: a.chunk,
             softcap: a.softcap,
@@ -191,7 +214,10 @@ impl<W: LayerWeights> Layer<'_, W> {
     ) -> Result<ValueId, W::Error> {
         let y = self.linear(role, x)?;
         Ok(match a.clamp {
-            Some(bound) => self.w.graph().map(y, Function::Clamp(bound)),
+            Some(bound) => {
+                let clamp = Function::Clamp { min: -bound, max: bound };
+                self.w.graph().map(y, clamp)
+            }
             None => y,
         })
     }
@@ -402,7 +428,17 @@ impl<W: LayerWeights> Layer<'_, W> {
             Some(scale) => self.w.graph().scale(x, scale),
             None => x,
         };
-        Ok(self.w.graph().linear(x, weight, bias))
+        let clamps = self.w.clamps(self.spec, role)?;
+        let x = self.clamped(x, clamps.input);
+        let y = self.w.graph().linear(x, weight, bias);
+        Ok(self.clamped(y, clamps.output))
+    }
+
+    fn clamped(&mut self, x: ValueId, bounds: Option<[f32; 2]>) -> ValueId {
+        match bounds {
+            Some([min, max]) => self.w.graph().map(x, Function::Clamp { min, max }),
+            None => x,
+        }
     }
 
     /// The norm in a role, or `x` if the layer has none.
@@ -430,6 +466,14 @@ impl<W: LayerWeights> Layer<'_, W> {
     fn add_residual(&mut self, residual: ValueId, y: ValueId) -> ValueId {
         let y = self.scaled(y, self.spec.residual_scale);
         self.w.graph().add(residual, y)
+    }
+
+    /// `x · w` in each row, with the vector in a role: a table of positions with one row. Without
+    /// the vector, `x`.
+    fn column_scaled(&mut self, role: Role, x: ValueId) -> Result<ValueId, W::Error> {
+        let Some(weight) = self.w.weight(self.spec, role)? else { return Ok(x) };
+        let factors = self.w.graph().embed_position(weight);
+        Ok(self.w.graph().mul(x, factors))
     }
 
     #[expect(clippy::float_cmp, reason = "a factor of exactly 1 is no op")]

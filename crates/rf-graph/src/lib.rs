@@ -56,7 +56,7 @@ mod value;
 mod weight;
 
 pub use backend::{Backend, Executor, Progress};
-pub use batch::{Batch, BatchLimits, Span};
+pub use batch::{Batch, BatchLimits, Media, Span};
 pub use cost::Costs;
 pub use error::BackendError;
 pub use fuse::{Fusions, WeightRule, fuse};
@@ -69,8 +69,9 @@ pub use observe::{Observation, Observed, observe};
 pub use op::{
     Activation, Attention, CausalConv, Combine, DeltaHeads, DeltaNet, Epilogue, ExpertGroups,
     ExpertMatMul, ExpertProjection, Function, GateFunction, GraphBuilder, MatMul, Op, Operand,
-    PositionScale, Projection, Prologue, QkNorm, Rope, RopeAppend, RopeStyle, Router, RowNorm,
-    SelectiveScan, StateSpace, StateSpaceHeads, Xielu, combine_experts,
+    Position, PositionScale, Projection, Prologue, QkNorm, Rope, RopeAppend, RopeAxis, RopeStyle,
+    Router, RowNorm, SelectiveScan, StateSpace, StateSpaceHeads, Xielu, combine_experts,
+    text_position,
 };
 pub use op_cost::{OpCost, Peak};
 pub use operand_format::OperandFormat;

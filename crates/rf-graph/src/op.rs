@@ -12,7 +12,10 @@ mod matmul;
 mod recurrent;
 mod router;
 
-pub use attention::{Attention, PositionScale, QkNorm, Rope, RopeAppend, RopeStyle};
+pub use attention::{
+    Attention, Position, PositionScale, QkNorm, Rope, RopeAppend, RopeAxis, RopeStyle,
+    text_position,
+};
 pub use builder::GraphBuilder;
 pub use experts::{Combine, ExpertMatMul, ExpertProjection, combine_experts};
 pub use function::{Activation, Function, Xielu};
@@ -26,12 +29,15 @@ use crate::value::{ValueId, WeightId};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Op {
-    /// `out[t] = table[ids[t]] · scale`.
+    /// `out[t] = table[ids[t]] · scale`, or the row that the batch has instead of a token.
     Embed {
         /// `[vocab_size, width]`, any format.
         table: WeightId,
         /// Factor on every element (Gemma: `√hidden_size`, otherwise 1).
         scale: f32,
+        /// True if the first `width` elements of a row of [media](crate::Media) are its output.
+        /// Otherwise media rows have token ids here, too.
+        takes_media: bool,
         /// Fused: the norm before the first matmul.
         norm: Option<RowNorm>,
         /// `[tokens, width]`.
@@ -49,6 +55,15 @@ pub enum Op {
     /// its stage are only other ops `Input`.
     Input {
         /// `[tokens, width]`.
+        out: ValueId,
+    },
+    /// `out[t] = x[t] + ` part `part` of the row of [media](crate::Media), and `x[t]` for tokens.
+    AddMedia {
+        /// `[tokens, width]`.
+        x: ValueId,
+        /// The part begins at element `part · width` of the row.
+        part: usize,
+        /// Shape of `x`.
         out: ValueId,
     },
     /// Rows that the caller receives. Consecutive ones are the end of a stage
@@ -361,6 +376,7 @@ macro_rules! operands {
             }
             Op::Rope { x, out, .. }
             | Op::Map { x, out, .. }
+            | Op::AddMedia { x, out, .. }
             | Op::ScaleByPosition { x, out, .. }
             | Op::Slice { x, out, .. }
             | Op::SliceGroups { x, out, .. }
@@ -498,6 +514,7 @@ impl Op {
             Self::Embed { norm: Some(_), .. } => "embed+rms_norm",
             Self::EmbedPosition { .. } => "embed_position",
             Self::Input { .. } => "input",
+            Self::AddMedia { .. } => "add_media",
             Self::Output { .. } => "output",
             Self::RmsNorm { .. } => "rms_norm",
             Self::LayerNorm { .. } => "layer_norm",
@@ -543,6 +560,7 @@ impl Op {
             Self::Map { function, .. } => function.operations(),
             Self::Embed { .. }
             | Self::Add { .. }
+            | Self::AddMedia { .. }
             | Self::Mul { .. }
             | Self::ScaleByPosition { .. }
             | Self::ScaleExperts { .. } => 1,

@@ -1,6 +1,6 @@
 //! Tests of batch checks: an invalid batch is an error, and the executor stays usable.
 
-use rf_graph::{BackendError, Batch, BatchLimits, Input, Span};
+use rf_graph::{BackendError, Batch, BatchLimits, Input, Media, Span};
 use rf_kv::{PageCounts, PageId};
 
 const PAGES: [PageId; 4] = [PageId::new(0), PageId::new(1), PageId::new(2), PageId::new(3)];
@@ -8,6 +8,7 @@ const PAGES: [PageId; 4] = [PageId::new(0), PageId::new(1), PageId::new(2), Page
 fn limits(input_width: Option<usize>) -> BatchLimits {
     BatchLimits {
         vocab_size: 10,
+        media_width: Some(3),
         input_widths: vec![input_width],
         max_batch_tokens: 20,
         max_output_rows: 3,
@@ -26,7 +27,7 @@ fn rejection(ids: &[u32], spans: &[Span<'_>], output_rows: &[usize]) -> Option<S
 }
 
 fn span(tokens: std::ops::Range<usize>, past_tokens: usize, pages: &[PageId]) -> Span<'_> {
-    Span { tokens, past_tokens, pages, window_pages: &[], state: None }
+    Span { tokens, past_tokens, pages, ..Span::default() }
 }
 
 #[test]
@@ -130,4 +131,29 @@ fn a_page_written_by_two_spans_is_rejected() {
     let twice = [PAGES[1], PAGES[1]];
     let rejection = rejection(&[0; 20], &[span(0..20, 0, &twice)], &[]);
     assert!(rejection.unwrap().contains("page 1 would be written twice"));
+}
+
+#[test]
+fn positions_and_media_are_checked_against_the_tokens_of_their_span() {
+    let rejection = |positions, media: Option<&[f32]>| {
+        let media = media.map(|rows| Media { rows, non_causal: false });
+        let spans = [Span { positions, media, ..span(0..2, 5, &PAGES) }];
+        rejection(&[1, 2], &spans, &[]).unwrap_or_default()
+    };
+    assert_eq!(rejection(Some(&[[5, 6, 7, 0], [5, 0, 1, 2]]), Some(&[0.0; 6])), "");
+    // A row may have more elements than this part of a program reads.
+    assert_eq!(rejection(None, Some(&[0.0; 12])), "");
+    assert_eq!(rejection(Some(&[[0; 4]]), None), "1 positions of 2 tokens");
+    let far = rejection(Some(&[[0; 4], [0, 8, 0, 0]]), None);
+    assert_eq!(far, "position 8 in a sequence of 7 tokens");
+    for rows in [&[0.0; 4][..], &[0.0; 7], &[]] {
+        let rejection = rejection(None, Some(rows));
+        assert!(rejection.contains("values of media, expected 2 rows of 3"), "{rejection}");
+    }
+    let limits = BatchLimits { media_width: None, ..limits(None) };
+    let media = Some(Media { rows: &[0.0; 3], non_causal: false });
+    let spans = [Span { media, ..span(0..1, 0, &PAGES) }];
+    let batch = Batch { ids: &[1], spans: &spans, output_rows: &[], input: None };
+    let error = batch.check(&limits, 0).unwrap_err().to_string();
+    assert!(error.contains("media, which the program does not take"), "{error}");
 }

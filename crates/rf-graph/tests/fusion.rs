@@ -37,7 +37,7 @@ fn fused(fusions: Fusions, build: impl Fn(&mut GraphBuilder) -> ValueId) -> Vec<
 
 fn rope(base: f64) -> Rope {
     let inv_freq = (0..2).map(|i| base.powi(-i)).collect();
-    Rope { style: RopeStyle::Neox, head_dim: 4, inv_freq, magnitude: 1.0 }
+    Rope { style: RopeStyle::Neox, head_dim: 4, inv_freq, magnitude: 1.0, axes: None }
 }
 
 fn attention(head_dim: usize) -> Attention {
@@ -118,6 +118,7 @@ fn llama(dtype: DType, num_layers: usize) -> Graph {
         head_dim: HEAD,
         inv_freq: inv_freq.into(),
         magnitude: 1.0,
+        axes: None,
     };
     let table = matrix(&mut g, 3, WIDTH);
     let mut x = g.embed(table, 1.0);

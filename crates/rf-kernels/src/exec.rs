@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use rf_graph::{
     BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, MemoryUse, Output,
-    OutputRows, Plan, Program, Progress, Telemetry, Timeline,
+    OutputRows, Plan, Program, Progress, Span, Telemetry, Timeline,
 };
 use rf_hip::Stream;
 use rf_kv::{CopyPage, PageGroup, PageId};
@@ -188,6 +188,11 @@ impl GpuExecutor {
         output: &OutputRows<'_>,
     ) -> Result<(), BackendError> {
         batch.check(&self.limits, stage)?;
+        let is_text = |span: &Span<'_>| span.media.is_none() && span.positions.is_none();
+        if !batch.spans.iter().all(is_text) {
+            let what = "pictures in a prompt".to_owned();
+            return Err(BackendError::Unsupported { backend: "GPU", what });
+        }
         let stages = &self.runner.stages;
         let (rows, width) =
             output_shape(&self.runner.program.graph, &stages[stage], Shape::of(batch));
@@ -243,6 +248,10 @@ impl Executor for GpuExecutor {
     fn max_top_k(&self) -> usize {
         let graph = &self.runner.program.graph;
         top_k::max_top_k(graph.value(graph.output()).width)
+    }
+
+    fn takes_media(&self) -> bool {
+        false
     }
 
     fn wait(&mut self) -> Result<(), BackendError> {

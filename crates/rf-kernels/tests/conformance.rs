@@ -14,7 +14,15 @@ use rf_oracle::conformance::{Outcome, prepare};
 
 /// Prefixes of the names of cases for which there are no kernels: the backend must refuse them, so
 /// that models with these ops run on the CPU.
-const REFUSED: [&str; 2] = ["attention/alibi", "attention/long/alibi"];
+const REFUSED: [&str; 6] = [
+    "attention/alibi",
+    "attention/long/alibi",
+    // Rows of pictures, and positions of several coordinates.
+    "add_media",
+    "attention/media",
+    "embed/media",
+    "rope/positions",
+];
 
 /// While a stream captures, no other thread may wait for the device, so the tests run one after
 /// another.

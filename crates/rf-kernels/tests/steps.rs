@@ -62,7 +62,7 @@ fn forward(
         rows.push(ids.len() - 1);
         let past_tokens = *past_tokens;
         let tokens = first..ids.len();
-        spans.push(Span { tokens, past_tokens, pages, window_pages: pages, state: None });
+        spans.push(Span { tokens, past_tokens, pages, window_pages: pages, ..Span::default() });
     }
     let output_rows = if wanted { &rows[..] } else { &[] };
     let mut out = vec![f32::NAN; output_rows.len() * width];
@@ -145,7 +145,7 @@ fn chunks(waits: bool) -> Result<Outputs, BackendError> {
         let ids: Vec<u32> = (0..100).map(|i| (7 * i + chunk) % 200).collect();
         let past_tokens = 100 * chunk as usize;
         let pages = &pages[..(past_tokens + 100).div_ceil(16)];
-        let spans = [Span { tokens: 0..100, past_tokens, pages, window_pages: &[], state: None }];
+        let spans = [Span { tokens: 0..100, past_tokens, pages, ..Span::default() }];
         let output_rows: &[usize] = if chunk == 4 { &[99] } else { &[] };
         let mut out = vec![f32::NAN; output_rows.len() * width];
         executor.forward(
@@ -210,8 +210,7 @@ fn divided_chunks(form: HandOver, chunks: usize) -> Result<Outputs, BackendError
         let ids: Vec<u32> = (0..TOKENS).map(|i| ((7 * i + 31 * chunk) % 200) as u32).collect();
         let past_tokens = TOKENS * chunk;
         let pages = &pages[..(past_tokens + TOKENS).div_ceil(16)];
-        let spans =
-            [Span { tokens: 0..TOKENS, past_tokens, pages, window_pages: &[], state: None }];
+        let spans = [Span { tokens: 0..TOKENS, past_tokens, pages, ..Span::default() }];
         let batch = Batch { ids: &ids, spans: &spans, output_rows: &[], input: None };
         let mut rows = vec![f32::NAN; TOKENS * width];
         let mut queued = None;

@@ -64,13 +64,7 @@ fn the_device_selects_the_largest_logits_of_the_whole_row() {
     };
     let mut executor = backend.compile(program(), &mut |_| ()).unwrap();
     let run = |executor: &mut dyn Executor, ids: &[u32], k: usize| {
-        let spans = [Span {
-            tokens: 0..ids.len(),
-            past_tokens: 0,
-            pages: &PAGES,
-            window_pages: &[],
-            state: None,
-        }];
+        let spans = [Span { tokens: 0..ids.len(), pages: &PAGES, ..Span::default() }];
         let batch = Batch { ids, spans: &spans, output_rows: &[], input: None };
         let mut rows = vec![0.0; ids.len() * WIDTH];
         executor.forward(&batch, Output::rows(&mut rows)).unwrap();
@@ -89,8 +83,7 @@ fn the_device_selects_the_largest_logits_of_the_whole_row() {
         run(executor.as_mut(), &[3, 2, 1, 0, 0, 1, 2, 3, 1, 2], k);
     }
 
-    let spans =
-        [Span { tokens: 0..1, past_tokens: 0, pages: &PAGES, window_pages: &[], state: None }];
+    let spans = [Span { tokens: 0..1, past_tokens: 0, pages: &PAGES, ..Span::default() }];
     let batch = Batch { ids: &[1], spans: &spans, output_rows: &[], input: None };
     for (k, room) in [(0, 0), (257, 257), (4, 3)] {
         let mut best = vec![Candidate::default(); room];

@@ -32,10 +32,9 @@ fn with_batch<R>(
     let mut executor = ReferenceBackend.compile(program, &mut |_| ()).unwrap();
     let span = Span {
         tokens: 0..ids.len(),
-        past_tokens: 0,
         pages: &pages,
-        window_pages: &[],
         state: Some(PageId::new(0)),
+        ..Span::default()
     };
     run(&mut *executor, Batch { ids, spans: &[span], output_rows: positions, input: None })
 }

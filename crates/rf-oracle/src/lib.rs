@@ -49,10 +49,9 @@
 //! let program = Program { graph, weights, kv, max_batch_tokens: 2, max_output_rows: 2 };
 //! let mut executor = ReferenceBackend.compile(program, &mut |_| ())?;
 //! let pages = [rf_kv::PageId::new(0)];
-//! let (window_pages, state) = (&[][..], None);
 //! let batch = Batch {
 //!     ids: &[0, 1],
-//!     spans: &[Span { tokens: 0..2, past_tokens: 0, pages: &pages, window_pages, state }],
+//!     spans: &[Span { tokens: 0..2, pages: &pages, ..Span::default() }],
 //!     output_rows: &[],
 //!     input: None,
 //! };

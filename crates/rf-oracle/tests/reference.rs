@@ -12,7 +12,7 @@ use rf_oracle::ReferenceBackend;
 const PAGES: [PageId; 4] = [PageId::new(0), PageId::new(1), PageId::new(2), PageId::new(3)];
 
 fn span(tokens: std::ops::Range<usize>, past_tokens: usize, pages: &[PageId]) -> Span<'_> {
-    Span { tokens, past_tokens, pages, window_pages: &[], state: None }
+    Span { tokens, past_tokens, pages, ..Span::default() }
 }
 
 fn copy(from: PageId, to: PageId) -> CopyPage {
@@ -30,8 +30,13 @@ fn program(fusions: Fusions, adds_q: bool) -> Program {
     let tables = [table(0.5), table(0.3), table(0.7)];
     let [q, k, v] = tables.map(|table| g.embed(table, 1.0));
     let norm = g.weight(Weight::f32("norm", 1, 8, [1.0, 1.5, 0.5, 1.0, 2.0, 1.0, 1.0, 0.25]));
-    let rope =
-        Rope { style: RopeStyle::Normal, head_dim: 8, inv_freq: [1.0, 0.1].into(), magnitude: 1.0 };
+    let rope = Rope {
+        style: RopeStyle::Normal,
+        head_dim: 8,
+        inv_freq: [1.0, 0.1].into(),
+        magnitude: 1.0,
+        axes: None,
+    };
     let (q_normalised, k) = (g.rms_norm(q, norm, 1e-5), g.rms_norm(k, norm, 1e-5));
     let (q_rotated, k) = (g.rope(q_normalised, &rope), g.rope(k, &rope));
     let attention = Attention { scale: 0.5, ..Attention::new(0, 1, 1, 8) };

@@ -31,6 +31,15 @@ RF_DEVICE float expm1_of_negative(float x) {
     return fma(p * a, e, e - 1.0f);
 }
 
+// x·Φ(x) = max(x, 0) − |x|·Φ(−|x|), with the rational approximation 7.1.26 of Abramowitz and Stegun for
+// the tail Φ(−z) = ½·erfc(z/√2), whose error is below 1e-7.
+RF_DEVICE float gelu_erf(float x) {
+    float size = __builtin_fabsf(x), z = 0.707106781f * size;
+    float t = 1.0f / (1.0f + 0.3275911f * z);
+    float p = fma(t, fma(t, fma(t, fma(t, 1.061405429f, -1.453152027f), 1.421413741f), -0.284496736f), 0.254829592f);
+    return __builtin_fmaxf(x, 0.0f) - 0.5f * size * (p * t) * exp(-z * z);
+}
+
 // The activation function; RF_SILU and RF_CLAMPED_SWIGLU are x·σ(x) and x·σ(1.702x).
 RF_DEVICE float activate(u32 activation, float x) {
     if (activation == RF_GELU_TANH) return gelu_tanh(x);

@@ -48,6 +48,7 @@ const LAYERS: &[Layer] = &[
     layer("rf-kernels-build", &[]),
     layer("rf-kernels", &["rf-oracle", "rf-hip", "rf-kernels-build"]),
     layer("rf-model", &["rf-graph", "rf-gguf", "rf-kv"]),
+    layer("rf-vision", &["rf-graph", "rf-gguf"]),
     layer("rf-engine", &["rf-model", "rf-chat"]),
     layer("rf-grammar", &["rf-engine"]),
     layer("rf-device", &["rf-engine", "rf-cpu", "rf-kernels"]),

@@ -37,8 +37,7 @@ struct AttentionItems {
 
 /// The pages that a span writes, as indices into its pages.
 fn written(span: &Span<'_>, page_tokens: usize) -> Range<usize> {
-    let last = span.past_tokens + span.tokens.len();
-    span.past_tokens / page_tokens..last.div_ceil(page_tokens)
+    span.past_tokens / page_tokens..span.end().div_ceil(page_tokens)
 }
 
 impl Region<'_> {
@@ -62,6 +61,7 @@ impl Region<'_> {
         let table = &self.ropes[op.rope];
         let head_dim = table.rope.head_dim;
         let heads = q.width / head_dim;
+        let mut buffer = Vec::new();
         for range in share {
             for item in range {
                 let (token, head) = (item / heads, item % heads * head_dim);
@@ -73,7 +73,7 @@ impl Region<'_> {
                     Some((weight, eps)) => rows::rms_norm(self.isa, x, weight, eps, y),
                     None => y.copy_from_slice(x),
                 }
-                table.rotate(self.isa, self.place(token).1, y);
+                table.rotate(self.isa, self.position(token), &mut buffer, y);
             }
         }
     }
@@ -95,6 +95,7 @@ impl Region<'_> {
         let (k, v) = (self.rows(op.k), op.v.map(|v| self.rows(v)));
         let page_tokens = shape.page_tokens;
         let mut head_buffer = vec![0.0; shape.head_dim];
+        let mut cos_sin = Vec::new();
         let pages = self
             .batch
             .spans
@@ -112,7 +113,7 @@ impl Region<'_> {
                 // SAFETY: as above.
                 let values = unsafe { kv.values.get_mut(place * bytes..(place + 1) * bytes) };
                 let first = span.past_tokens.max(page * page_tokens);
-                let last = (span.past_tokens + span.tokens.len()).min((page + 1) * page_tokens);
+                let last = span.end().min((page + 1) * page_tokens);
                 let columns = head * shape.head_dim..(head + 1) * shape.head_dim;
                 for position in first..last {
                     let token = span.tokens.start + position - span.past_tokens;
@@ -125,7 +126,9 @@ impl Region<'_> {
                         None => head_buffer.copy_from_slice(k),
                     }
                     if let Some(rope) = op.rope {
-                        self.ropes[rope].rotate(self.isa, position, &mut head_buffer);
+                        let position = span.position(position - span.past_tokens);
+                        let rope = &self.ropes[rope];
+                        rope.rotate(self.isa, position, &mut cos_sin, &mut head_buffer);
                     }
                     let Some(v) = v else {
                         store_value(shape, keys, position % page_tokens, &head_buffer);
@@ -197,10 +200,9 @@ impl Region<'_> {
                 let tokens = first..(first + tokens_per_item).min(span.tokens.end);
                 let mut rows = Vec::with_capacity(MAX_ROWS);
                 let mut outs = Vec::with_capacity(MAX_ROWS);
-                let end = span.past_tokens + span.tokens.len();
                 for token in tokens {
                     let position = span.past_tokens + token - span.tokens.start;
-                    let visible = a.visible(position, end);
+                    let visible = a.visible(position, span);
                     for head in heads.clone() {
                         let columns = head * a.head_dim..(head + 1) * a.head_dim;
                         rows.push(AttentionQuery {

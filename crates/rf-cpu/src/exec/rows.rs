@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rf_graph::{Function, Op, ValueId, WeightId};
+use rf_graph::{Function, Op, Position, ValueId, WeightId};
 
 use super::storage::StoredWeight;
 use super::{Region, RopeTable};
@@ -18,6 +18,7 @@ pub(super) fn supports(op: &Op) -> bool {
         Op::Embed { norm: None, .. }
             | Op::EmbedPosition { .. }
             | Op::Input { .. }
+            | Op::AddMedia { .. }
             | Op::Output { .. }
             | Op::RmsNorm { .. }
             | Op::LayerNorm { .. }
@@ -94,11 +95,15 @@ impl Region<'_> {
                     unsafe { out.row_mut(token, 0..out.width) }.copy_from_slice(&y);
                 });
             }
-            Op::Embed { table, scale, norm: None, out } => {
+            Op::Embed { table, scale, takes_media, norm: None, out } => {
                 let out = self.rows(*out);
                 by_row(share, |token| {
                     // SAFETY: each row belongs to one piece.
                     let row = unsafe { out.row_mut(token, 0..out.width) };
+                    if let Some(media) = self.media_row(token).filter(|_| *takes_media) {
+                        row.copy_from_slice(&media[..row.len()]);
+                        return;
+                    }
                     self.embed(*table, self.batch.ids[token] as usize, row);
                     for x in row {
                         *x *= scale;
@@ -111,7 +116,7 @@ impl Region<'_> {
                 by_row(share, |token| {
                     // SAFETY: each row belongs to one piece.
                     let row = unsafe { out.row_mut(token, 0..out.width) };
-                    self.embed(*table, self.place(token).1.min(last), row);
+                    self.embed(*table, (self.position(token)[0] as usize).min(last), row);
                 });
             }
             // The op that computes the value writes to the output of the stage.
@@ -124,6 +129,20 @@ impl Region<'_> {
                     // SAFETY: each row belongs to one piece.
                     let row = unsafe { out.row_mut(token, 0..out.width) };
                     row.copy_from_slice(&x[token * out.width..][..out.width]);
+                });
+            }
+            Op::AddMedia { x, part, out } => {
+                let (x_rows, out) = (self.rows(*x), self.rows(*out));
+                by_row(share, |token| {
+                    // SAFETY: written in an earlier phase.
+                    let x = unsafe { x_rows.row(token) };
+                    // SAFETY: each row belongs to one piece.
+                    let y = unsafe { out.row_mut(token, 0..out.width) };
+                    y.copy_from_slice(x);
+                    if let Some(media) = self.media_row(token) {
+                        let media = &media[part * out.width..];
+                        y.iter_mut().zip(media).for_each(|(y, media)| *y += media);
+                    }
                 });
             }
             Op::RmsNorm { x, weight, eps, out } => {
@@ -203,7 +222,7 @@ impl Region<'_> {
             Op::ScaleByPosition { x, scale, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
                 by_row(share, |token| {
-                    let factor = scale.at(self.place(token).1);
+                    let factor = scale.at(self.position(token)[0] as usize);
                     // SAFETY: written in an earlier phase.
                     let x = unsafe { x_rows.row(token) };
                     // SAFETY: each row belongs to one piece.
@@ -314,7 +333,7 @@ pub(super) fn row_ns(width: usize) -> usize {
 }
 
 /// Calls `work` for each row of a member's share.
-pub(super) fn by_row(share: &mut Share<'_>, work: impl Fn(usize)) {
+pub(super) fn by_row(share: &mut Share<'_>, work: impl FnMut(usize)) {
     share.flatten().for_each(work);
 }
 
@@ -366,9 +385,14 @@ pub(super) fn evaluate(isa: Isa, source: RowSource<'_>, y: &mut [f32]) {
 
 impl RopeTable {
     /// Applies RoPE to one head at a position.
-    pub(super) fn rotate(&self, isa: Isa, position: usize, head: &mut [f32]) {
-        let pairs = self.rope.inv_freq.len();
-        let cos_sin = &self.cos_sin[position * pairs..][..pairs];
+    pub(super) fn rotate(
+        &self,
+        isa: Isa,
+        position: Position,
+        buffer: &mut Vec<(f32, f32)>,
+        head: &mut [f32],
+    ) {
+        let cos_sin = self.at(position, buffer);
         isa.run(Rotate { style: self.rope.style, cos_sin, head });
     }
 }

@@ -16,6 +16,7 @@ use super::storage::StoragePlan;
 use super::{Region, RopeTable};
 use crate::simd::Isa;
 use crate::simd::recurrence::MAX_KEY_DIM;
+use crate::simd::rope::Rotate;
 use crate::team::{Deal, Share};
 
 /// One op with its precomputed data.
@@ -71,7 +72,7 @@ impl Step {
     ) -> Result<Self, BackendError> {
         let mut table = |rope: &Rope| {
             ropes.iter().position(|known| known.rope == *rope).unwrap_or_else(|| {
-                ropes.push(RopeTable { rope: rope.clone(), cos_sin: Vec::new() });
+                ropes.push(RopeTable::new(rope.clone()));
                 ropes.len() - 1
             })
         };
@@ -155,14 +156,17 @@ impl Region<'_> {
             Step::HeadMatMul(m) => self.head_matmul(share, m, part, scratch),
             Step::Rope { x, rope, out } => {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
-                let table = &self.ropes[*rope];
+                let (table, mut buffer) = (&self.ropes[*rope], Vec::new());
+                let Rope { style, head_dim, .. } = table.rope;
                 by_row(share, |token| {
                     // SAFETY: each row belongs to one piece.
                     let y = unsafe { out.row_mut(token, 0..out.width) };
                     // SAFETY: written in an earlier phase.
                     y.copy_from_slice(unsafe { x_rows.row(token) });
-                    y.chunks_exact_mut(table.rope.head_dim)
-                        .for_each(|head| table.rotate(self.isa, self.place(token).1, head));
+                    let cos_sin = table.at(self.position(token), &mut buffer);
+                    for head in y.chunks_exact_mut(head_dim) {
+                        self.isa.run(Rotate { style, cos_sin, head });
+                    }
                 });
             }
             Step::CausalConv(op) => self.causal_conv(share, op),

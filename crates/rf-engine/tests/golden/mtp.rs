@@ -47,8 +47,8 @@ fn block_logits(
             tokens: 0..tokens,
             past_tokens,
             pages: &pages,
-            window_pages: &[],
             state: Some(PageId::new(0)),
+            ..Span::default()
         };
         let batch = Batch { ids, spans: &[span], output_rows: &rows, input: None };
         let mut states = vec![0.0; tokens * width];

@@ -58,6 +58,8 @@ pub enum Role {
     /// The norm of the output of a recurrence.
     MixerNorm,
     MixerOutput,
+    /// A factor per column on the output of attention.
+    AttentionScale,
     /// On the output of attention, before the residual.
     PostAttentionNorm,
     /// After the residual of attention (BERT).
@@ -90,8 +92,12 @@ pub enum Role {
     SharedRouter,
     /// On the output of the feed-forward layer, before the residual.
     PostFeedForwardNorm,
+    /// A factor per column on the output of the feed-forward layer, after its norm.
+    FeedForwardScale,
     /// After the residual of the feed-forward layer (BERT).
     FeedForwardResidualNorm,
+    /// A factor per column on the output of the layer.
+    OutputScale,
     PerLayerGate,
     PerLayerProjection,
     PerLayerNorm,
@@ -181,6 +187,9 @@ impl Role {
             | Self::ExpertOutputNorm
             | Self::PostFeedForwardNorm
             | Self::FeedForwardResidualNorm
+            | Self::AttentionScale
+            | Self::FeedForwardScale
+            | Self::OutputScale
             | Self::PerLayerNorm => Vector(hidden),
             Self::Query => Matrix([if gated { 2 * q } else { q }, q_columns]),
             Self::Key | Self::Value => Matrix([kv, hidden]),

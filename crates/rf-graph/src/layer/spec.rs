@@ -242,6 +242,8 @@ pub struct AttentionSpec {
     pub scale: f32,
     /// See [`Attention::causal`](crate::Attention::causal).
     pub causal: bool,
+    /// See [`Attention::non_causal_media`](crate::Attention::non_causal_media).
+    pub non_causal_media: bool,
     /// Sliding window, see [`Attention::window`](crate::Attention::window).
     pub window: Option<usize>,
     /// Chunks, see [`Attention::chunk`](crate::Attention::chunk).
@@ -271,6 +273,7 @@ impl AttentionSpec {
             position_scale: None,
             scale: 1.0 / (head_dim as f32).sqrt(),
             causal: true,
+            non_causal_media: false,
             window: None,
             chunk: None,
             softcap: None,

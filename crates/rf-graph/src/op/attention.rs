@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::batch::Span;
 use crate::value::{ValueId, WeightId};
 
 /// Per-head RMSNorm of queries and keys (Qwen3, Gemma 3).
@@ -43,7 +44,29 @@ pub enum RopeStyle {
     Neox,
 }
 
-/// Rotary position embedding: pair `i` of a head at position `p` is rotated by `p · inv_freq[i]`.
+/// The place of a token for RoPE, a coordinate per [`RopeAxis`]: time, row, column, and one more.
+pub type Position = [u32; 4];
+
+/// The position of text: it has the same time, row and column. The fourth coordinate is 0.
+pub fn text_position(position: usize) -> Position {
+    let position = u32::try_from(position).unwrap_or(u32::MAX);
+    [position, position, position, 0]
+}
+
+/// The coordinate of a [`Position`] that rotates a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RopeAxis {
+    /// The place in time, which is the only coordinate of ordinary models.
+    Time,
+    /// The row in a picture.
+    Row,
+    /// The column in a picture.
+    Column,
+    /// A coordinate that is 0 for text and pictures.
+    Fourth,
+}
+
+/// Rotary position embedding: pair `i` of a head at coordinate `p` is rotated by `p · inv_freq[i]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// Pairing of the elements.
@@ -54,6 +77,8 @@ pub struct Rope {
     pub inv_freq: Arc<[f64]>,
     /// Factor on cos and sin: YaRN's attention factor, otherwise 1.
     pub magnitude: f32,
+    /// The coordinate of each pair, `[dims/2]`; `None` if all pairs take [`RopeAxis::Time`].
+    pub axes: Option<Arc<[RopeAxis]>>,
 }
 
 impl Rope {
@@ -70,9 +95,20 @@ impl Rope {
         }
     }
 
-    /// `(cos, sin)` of pair `i` at a position, including the magnitude.
-    pub fn cos_sin(&self, position: usize, i: usize) -> (f32, f32) {
-        let (sin, cos) = (position as f64 * self.inv_freq[i]).sin_cos();
+    /// The coordinate of a position that rotates pair `i`.
+    pub fn coordinate(&self, position: Position, i: usize) -> usize {
+        let axis = self.axes.as_ref().map_or(RopeAxis::Time, |axes| axes[i]);
+        position[axis as usize] as usize
+    }
+
+    /// True if the pairs of text are rotated by different coordinates.
+    pub fn divides_text(&self) -> bool {
+        self.axes.as_ref().is_some_and(|axes| axes.contains(&RopeAxis::Fourth))
+    }
+
+    /// `(cos, sin)` of pair `i` at a coordinate, including the magnitude.
+    pub fn cos_sin(&self, coordinate: usize, i: usize) -> (f32, f32) {
+        let (sin, cos) = (coordinate as f64 * self.inv_freq[i]).sin_cos();
         ((cos * f64::from(self.magnitude)) as f32, (sin * f64::from(self.magnitude)) as f32)
     }
 }
@@ -116,6 +152,8 @@ pub struct Attention {
     /// True if a query sees no key after its own position. Otherwise it sees all keys of its span
     /// and before, so a result that does not depend on the batches takes the sequence in one span.
     pub causal: bool,
+    /// True if the rows of [non-causal media](crate::Media) see each other both ways in this layer.
+    pub non_causal_media: bool,
     /// Sliding window of causal attention: a key is visible if `query position − key position <
     /// window`.
     pub window: Option<usize>,
@@ -144,6 +182,7 @@ impl Attention {
             latent_dim: None,
             scale: 1.0 / (head_dim as f32).sqrt(),
             causal: true,
+            non_causal_media: false,
             window: None,
             chunk: None,
             softcap: None,
@@ -168,12 +207,12 @@ impl Attention {
         self.latent_dim.unwrap_or(self.head_dim)
     }
 
-    /// The positions that the query at a position sees. `end` is the end of its span: the tokens
-    /// of the sequence in the cache after the batch.
-    pub fn visible(&self, position: usize, end: usize) -> Range<usize> {
+    /// The places in the cache that the query at a place sees, which is in the span.
+    pub fn visible(&self, position: usize, span: &Span<'_>) -> Range<usize> {
+        let both_ways = !self.causal || (self.non_causal_media && span.is_non_causal());
         let in_window = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
         let in_chunk = self.chunk.map_or(0, |chunk| position - position % chunk);
-        in_window.max(in_chunk)..if self.causal { position + 1 } else { end }
+        in_window.max(in_chunk)..if both_ways { span.end() } else { position + 1 }
     }
 
     /// The most positions that a query sees, its own included; `None` without such a limit.

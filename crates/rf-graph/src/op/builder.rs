@@ -76,7 +76,20 @@ impl GraphBuilder {
     /// Appends [`Op::Embed`].
     pub fn embed(&mut self, table: WeightId, scale: f32) -> ValueId {
         let out = self.value(RowKind::Token, self.shape(table).columns);
-        self.push(Op::Embed { table, scale, norm: None, out }, out)
+        self.push(Op::Embed { table, scale, takes_media: false, norm: None, out }, out)
+    }
+
+    /// Appends [`Op::Embed`] in whose place [media rows](crate::Media) go.
+    pub fn embed_or_media(&mut self, table: WeightId, scale: f32) -> ValueId {
+        let out = self.value(RowKind::Token, self.shape(table).columns);
+        self.push(Op::Embed { table, scale, takes_media: true, norm: None, out }, out)
+    }
+
+    /// Appends [`Op::AddMedia`].
+    pub fn add_media(&mut self, x: ValueId, part: usize) -> ValueId {
+        assert_eq!(self.rows(x), RowKind::Token);
+        let out = self.like(x);
+        self.push(Op::AddMedia { x, part, out }, out)
     }
 
     /// Appends [`Op::EmbedPosition`].

@@ -15,6 +15,9 @@ pub enum Activation {
     SquaredRelu,
     /// `max(x, 0)`.
     Relu,
+    /// `x · Φ(x)` with the exact distribution function of the normal distribution, in layers
+    /// without a gate.
+    GeluErf,
 }
 
 impl Activation {
@@ -49,8 +52,13 @@ pub enum Function {
     Scale(f32),
     /// `c · tanh(x / c)`.
     Softcap(f32),
-    /// The bound `max(−c, min(x, c))`.
-    Clamp(f32),
+    /// `min(max(x, min), max)`.
+    Clamp {
+        /// The smallest result.
+        min: f32,
+        /// The largest result; at least `min`.
+        max: f32,
+    },
     /// The activation function.
     Activation(Activation),
     /// The activation function with parameters of a layer.
@@ -63,7 +71,7 @@ impl Function {
         match self {
             Self::Scale(_) => "scale",
             Self::Softcap(_) => "softcap",
-            Self::Clamp(_) => "clamp",
+            Self::Clamp { .. } => "clamp",
             Self::Activation(_) | Self::Xielu(_) => "activation",
         }
     }
@@ -73,7 +81,7 @@ impl Function {
         match self {
             Self::Scale(_) | Self::Activation(_) => 1,
             // Two comparisons.
-            Self::Clamp(_) => 2,
+            Self::Clamp { .. } => 2,
             // Two multiplications and the hyperbolic tangent.
             Self::Softcap(_) => 3,
             // The exponential, a difference, and two multiply-adds.

@@ -88,10 +88,9 @@ impl Padding {
         let mut spans = batch.spans.to_vec();
         spans.extend((tokens..size).map(|token| Span {
             tokens: token..token + 1,
-            past_tokens: 0,
             pages: &pages[..1],
             window_pages: &pages[1..],
-            state: None,
+            ..Span::default()
         }));
         let output_rows = (0..if outputs == 0 { 0 } else { size }).collect();
         Some(PaddedBatch { ids, spans, output_rows })
@@ -125,7 +124,7 @@ mod tests {
             .map(|length| {
                 let tokens = next..next + length;
                 next = tokens.end;
-                Span { tokens, past_tokens: 9, pages: &[], window_pages: &[], state: None }
+                Span { tokens, past_tokens: 9, pages: &[], ..Span::default() }
             })
             .collect();
         let (ids, rows) = (vec![7; next], (0..outputs).collect::<Vec<_>>());

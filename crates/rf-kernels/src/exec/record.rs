@@ -80,7 +80,7 @@ impl Recorder<'_> {
         match op {
             // The input is uploaded with the batch, and the output is copied after it.
             Op::Input { .. } | Op::Output { .. } => {}
-            Op::Embed { table, scale, norm, out } => {
+            Op::Embed { table, scale, norm, out, .. } => {
                 self.embed(*table, *scale, norm.as_ref(), *out);
             }
             Op::MatMul(m) => return self.matmul(m),

@@ -1,7 +1,7 @@
 //! Tables of cos and sin for RoPE, computed in f64 on the host and extended as sequences grow.
 
 use rayon::prelude::*;
-use rf_graph::Rope;
+use rf_graph::{Rope, text_position};
 use rf_hip::{Context, DeviceBuffer, Stream};
 
 use crate::error::Error;
@@ -10,6 +10,11 @@ use crate::params::Address;
 /// Positions that a table has from the start. The copy that extends it waits for the device, and
 /// the chunks of a prompt should not.
 const FIRST_POSITIONS: usize = 8192;
+
+/// Returns true if two RoPE have the same table. All positions are those of text.
+fn is_same(a: &Rope, b: &Rope) -> bool {
+    a.inv_freq == b.inv_freq && a.magnitude.to_bits() == b.magnitude.to_bits() && a.axes == b.axes
+}
 
 /// One table for each distinct RoPE of the graph.
 pub(super) struct RopeTables {
@@ -31,10 +36,7 @@ impl RopeTables {
 
     /// The address of the table of a RoPE. Equal ones share a table.
     pub(super) fn address(&mut self, context: &Context, rope: &Rope) -> Result<Address, Error> {
-        let same = |table: &&Table| {
-            table.rope.inv_freq == rope.inv_freq
-                && table.rope.magnitude.to_bits() == rope.magnitude.to_bits()
-        };
+        let same = |table: &&Table| is_same(&table.rope, rope);
         if let Some(table) = self.tables.iter().find(same) {
             return Ok(table.memory.address());
         }
@@ -48,11 +50,7 @@ impl RopeTables {
     pub(super) fn bytes_for<'a>(&self, ropes: impl Iterator<Item = &'a Rope>) -> usize {
         let mut kinds: Vec<&Rope> = Vec::new();
         for rope in ropes {
-            let same = |other: &&Rope| {
-                other.inv_freq == rope.inv_freq
-                    && other.magnitude.to_bits() == rope.magnitude.to_bits()
-            };
-            if !kinds.iter().any(same) {
+            if !kinds.iter().any(|other| is_same(other, rope)) {
                 kinds.push(rope);
             }
         }
@@ -69,7 +67,10 @@ impl RopeTables {
             let end = positions.next_power_of_two().max(FIRST_POSITIONS).min(self.max_positions);
             let (rope, dims) = (&table.rope, table.rope.dims());
             let row = |position| {
-                (0..dims / 2).flat_map(move |pair| <[f32; 2]>::from(rope.cos_sin(position, pair)))
+                (0..dims / 2).flat_map(move |pair| {
+                    let coordinate = rope.coordinate(text_position(position), pair);
+                    <[f32; 2]>::from(rope.cos_sin(coordinate, pair))
+                })
             };
             let rows = (table.filled_positions..end).into_par_iter();
             let values: Vec<f32> = rows.flat_map_iter(row).collect();

@@ -18,6 +18,7 @@ const POSITION_SCALE: u32 = 6;
 const SQUARED_RELU: u32 = 7;
 const CLAMP: u32 = 9;
 const XIELU: u32 = 10;
+const GELU_ERF: u32 = 11;
 
 /// The addresses and shapes of the values of a batch.
 pub(crate) trait RowMemory {
@@ -89,17 +90,22 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             launches.push(params.mul(), params);
         }
         Op::Map { x, function, out } => {
+            let mut limit = 0.0;
             let (number, parameter) = match function {
                 Function::Scale(factor) => (SCALE, *factor),
+                Function::Clamp { min, max } => {
+                    limit = *max;
+                    (CLAMP, *min)
+                }
+                Function::Activation(Activation::GeluErf) => (GELU_ERF, 0.0),
                 Function::Softcap(cap) => (SOFTCAP, *cap),
-                Function::Clamp(bound) => (CLAMP, *bound),
                 Function::Xielu(xielu) => (XIELU, xielu.alpha_p),
                 Function::Activation(Activation::SquaredRelu) => (SQUARED_RELU, 0.0),
                 Function::Activation(activation) => (activation_number(*activation), 0.0),
                 _ => return false,
             };
             let mut params =
-                MapParams { function: number, parameter, ..MapParams::of(*x, *out, memory) };
+                MapParams { function: number, parameter, limit, ..MapParams::of(*x, *out, memory) };
             if let Function::Xielu(Xielu { alpha_n, beta, eps, .. }) = function {
                 params = MapParams { alpha_n: *alpha_n, beta: *beta, eps: *eps, ..params };
             }
@@ -123,6 +129,11 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
                 offset: scale.offset as u32,
                 ..MapParams::of(*x, *out, memory)
             };
+            launches.push(params.launch(), params);
+        }
+        // Batches have no media.
+        Op::AddMedia { x, out, .. } => {
+            let params = CopyRowsParams::of(*x, *out, memory);
             launches.push(params.launch(), params);
         }
         Op::Slice { x, start, out } => {

@@ -145,6 +145,9 @@ params! {
         beta: f32,
         /// [`rf_graph::Xielu::eps`].
         eps: f32,
+        /// The largest result of a clamp, whose smallest is `parameter`.
+        limit: f32,
+        reserved: u32,
     }
 
     /// Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.

@@ -1,13 +1,13 @@
 //! The KV cache, and attention over it.
 
-use rf_graph::{Attention, KvLayer, KvType, OperandFormat, RopeStyle, ValueId, WeightId};
+use rf_graph::{Attention, KvLayer, KvType, OperandFormat, RopeAxis, RopeStyle, ValueId, WeightId};
 use rf_kv::{PageGroup, PageSize};
 use rf_quant::DType;
 
 use super::bound::Bound;
 use super::definition::{Case, Shape};
 use super::net::Net;
-use super::rows::rope;
+use super::rows::{rope, rope_with_axes};
 use super::schedule::Schedule;
 
 /// Attention over a cache of a type, with the scale and the causal mask of models. Each copy has
@@ -57,6 +57,8 @@ struct Variant {
     /// The factor of 1/√`head_dim`.
     sharpness: f32,
     causal: bool,
+    /// True if every second span is media, whose rows see each other both ways if so.
+    media: Option<bool>,
     window: Option<usize>,
     chunk: Option<usize>,
     softcap: Option<f32>,
@@ -65,6 +67,8 @@ struct Variant {
     rope: Option<RopeStyle>,
     /// Elements of a head that RoPE rotates; all by default.
     rope_dims: Option<usize>,
+    /// The coordinate of each pair, with positions of each token.
+    axes: Option<fn(usize, usize) -> RopeAxis>,
     qk_norm: bool,
     /// The factor of queries and values, and the divisor of keys.
     stretch: Option<f32>,
@@ -77,6 +81,7 @@ const PLAIN: Variant = Variant {
     // This scale makes the weights of the keys differ clearly.
     sharpness: 2.0,
     causal: true,
+    media: None,
     window: None,
     chunk: None,
     softcap: None,
@@ -84,6 +89,7 @@ const PLAIN: Variant = Variant {
     sinks: false,
     rope: None,
     rope_dims: None,
+    axes: None,
     qk_norm: false,
     stretch: None,
 };
@@ -98,6 +104,7 @@ impl Variant {
             latent_dim: None,
             scale: self.sharpness / (self.head_dim as f32).sqrt(),
             causal: self.causal,
+            non_causal_media: self.media.is_some(),
             window: self.window,
             chunk: self.chunk,
             softcap: self.softcap,
@@ -108,7 +115,11 @@ impl Variant {
 
     fn build(&self, net: &mut Net, copies: usize) -> ValueId {
         let num_heads = self.num_kv_heads * self.group;
-        let mut q = net.input(num_heads * self.head_dim);
+        let q_width = num_heads * self.head_dim;
+        let mut q = match self.media {
+            Some(_) => net.media(DType::F32, q_width, 1.0),
+            None => net.input(q_width),
+        };
         let mut k = net.input(self.num_kv_heads * self.head_dim);
         let mut v = net.input(self.num_kv_heads * self.head_dim);
         if let Some(factor) = self.stretch {
@@ -122,7 +133,10 @@ impl Variant {
         }
         if let Some(style) = self.rope {
             let dims = self.rope_dims.unwrap_or(self.head_dim);
-            let rope = rope(style, self.head_dim, dims, 1.0);
+            let rope = match self.axes {
+                Some(axis) => rope_with_axes(style, self.head_dim, dims, axis),
+                None => rope(style, self.head_dim, dims, 1.0),
+            };
             q = net.g.rope(q, &rope);
             k = net.g.rope(k, &rope);
         }
@@ -190,6 +204,7 @@ pub(super) fn cases() -> Vec<Case> {
             cases.push(case(format!("attention/{name}/{kv}"), kv, turns(32), variant));
         }
         cases.extend(rotated_heads(kv));
+        cases.extend(media(kv));
         // 300 positions: the prompt in two chunks, then tokens one by one.
         let long = Schedule::steps(16, &[&[(0, 170)], &[(0, 128)], &[(0, 1)], &[(0, 1)]]);
         let variant = Variant { num_kv_heads: 1, rope: Some(RopeStyle::Neox), ..PLAIN };
@@ -259,6 +274,33 @@ fn rotated_heads(kv: KvType) -> Vec<Case> {
         case(format!("attention/rope-{dims}/head-dim-{head_dim}/{kv}"), kv, turns(32), variant)
     };
     sizes.map(case_of).into()
+}
+
+/// Media rows among tokens, and positions of several coordinates.
+fn media(kv: KvType) -> [Case; 4] {
+    let interleaved: fn(usize, usize) -> RopeAxis = |pair, _| match pair % 3 {
+        0 => RopeAxis::Time,
+        1 => RopeAxis::Row,
+        _ => RopeAxis::Column,
+    };
+    let rope = Some(RopeStyle::Neox);
+    [
+        ("causal", Variant { media: Some(false), ..PLAIN }),
+        ("non-causal", Variant { media: Some(true), ..PLAIN }),
+        ("non-causal/window", Variant { media: Some(true), window: Some(9), ..PLAIN }),
+        ("positions", Variant { rope, axes: Some(interleaved), qk_norm: true, ..PLAIN }),
+    ]
+    .map(|(name, variant)| {
+        let mut schedule = turns(16);
+        if let Some(non_causal) = variant.media {
+            let width = variant.num_kv_heads * variant.group * variant.head_dim;
+            schedule = schedule.with_media(width, non_causal);
+        }
+        if variant.axes.is_some() {
+            schedule = schedule.with_positions();
+        }
+        case(format!("attention/media/{name}/{kv}"), kv, schedule, variant)
+    })
 }
 
 /// KV heads, head size and window of the layers of one cache.

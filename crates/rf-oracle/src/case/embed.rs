@@ -1,11 +1,11 @@
 //! Rows of tables: embeddings, and inputs that come with the batch.
 
-use rf_graph::OperandFormat;
+use rf_graph::{OperandFormat, ValueId};
 use rf_quant::DType;
 
 use super::bound::Bound;
 use super::definition::{Case, Shape};
-use super::net::LARGEST_EXPONENT;
+use super::net::{LARGEST_EXPONENT, Net};
 use super::schedule::{Schedule, VOCAB_SIZE};
 
 /// Every row of a table `[rows, columns]` once, as f32.
@@ -45,6 +45,7 @@ pub(super) fn cases() -> Vec<Case> {
     }
     cases.extend(positions());
     cases.extend(inputs());
+    cases.extend(media());
     cases
 }
 
@@ -78,6 +79,32 @@ fn positions() -> Vec<Case> {
         }
     }
     cases
+}
+
+/// Rows in the place of token embeddings, and their parts that are added to later values.
+fn media() -> Vec<Case> {
+    let schedule = |width| {
+        let steps: &[&[_]] = &[&[(0, 17)], &[(0, 1)], &[(1, 25), (0, 7)], &[(0, 1), (1, 1)]];
+        Schedule::steps(16, steps).with_media(width, false)
+    };
+    let case = |name: &str, width, build: fn(&mut Net) -> ValueId| {
+        let format = Some(OperandFormat::Weight(DType::Q8_0));
+        Case::program_of(name, format, Bound::Float, schedule(width), build)
+    };
+    vec![
+        case("embed/media", 96, |net| net.media(DType::Q8_0, 96, 7.0)),
+        // The rows of another table are those of the ids.
+        case("embed/media/other-table", 96, |net| {
+            let (x, other) = (net.media(DType::Q8_0, 96, 7.0), net.embedding(DType::Q8_0, 96, 2.0));
+            net.g.add(x, other)
+        }),
+        case("add_media", 3 * 64, |net| {
+            let x = net.media(DType::Q8_0, 64, 1.0);
+            let x = net.g.scale(x, 0.5);
+            let x = net.g.add_media(x, 2);
+            net.g.add_media(x, 1)
+        }),
+    ]
 }
 
 /// Rows that come with the batch, as in the second part of a program that was split.

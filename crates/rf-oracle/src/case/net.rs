@@ -50,6 +50,12 @@ impl Net {
         self.g.embed(table, scale)
     }
 
+    /// As [`Self::embedding`], with media rows in the place of tokens.
+    pub(super) fn media(&mut self, dtype: DType, width: usize, scale: f32) -> ValueId {
+        let table = self.table(dtype, VOCAB_SIZE, width);
+        self.g.embed_or_media(table, scale)
+    }
+
     /// A table of normal numbers.
     pub(super) fn table(&mut self, dtype: DType, rows: usize, width: usize) -> WeightId {
         let table = self.weight(dtype, rows, width, Numbers::normal);

@@ -1,6 +1,6 @@
 //! Ops on rows: norms, `RoPE`, gated linear units, sums.
 
-use rf_graph::{Activation, Function, PositionScale, Rope, RopeStyle, ValueId, Xielu};
+use rf_graph::{Activation, Function, PositionScale, Rope, RopeAxis, RopeStyle, ValueId, Xielu};
 use rf_quant::DType;
 
 use super::bound::Bound;
@@ -66,7 +66,34 @@ pub fn scale(columns: usize, schedule: Schedule) -> Case {
 /// `RoPE` with base 10000.
 pub(super) fn rope(style: RopeStyle, head_dim: usize, dims: usize, magnitude: f32) -> Rope {
     let inv_freq = (0..dims / 2).map(|i| 10_000_f64.powf(-2.0 * i as f64 / dims as f64)).collect();
-    Rope { style, head_dim, inv_freq, magnitude }
+    Rope { style, head_dim, inv_freq, magnitude, axes: None }
+}
+
+/// Names of rules, and the axis of each pair of a number of pairs.
+const AXES: [(&str, fn(usize, usize) -> RopeAxis); 3] = [
+    ("sections", |pair, pairs| match 4 * pair / pairs {
+        0 => RopeAxis::Time,
+        1 | 2 => RopeAxis::Row,
+        _ => RopeAxis::Column,
+    }),
+    ("interleaved", |pair, pairs| match pair % 3 {
+        _ if pair + 4 > pairs => RopeAxis::Fourth,
+        0 => RopeAxis::Time,
+        1 => RopeAxis::Row,
+        _ => RopeAxis::Column,
+    }),
+    ("halves", |pair, pairs| if 2 * pair < pairs { RopeAxis::Row } else { RopeAxis::Column }),
+];
+
+/// `RoPE` whose pairs take different coordinates.
+pub(super) fn rope_with_axes(
+    style: RopeStyle,
+    head_dim: usize,
+    dims: usize,
+    axis: fn(usize, usize) -> RopeAxis,
+) -> Rope {
+    let axes = (0..dims / 2).map(|pair| axis(pair, dims / 2)).collect();
+    Rope { axes: Some(axes), ..rope(style, head_dim, dims, 1.0) }
 }
 
 pub(super) fn cases() -> Vec<Case> {
@@ -148,6 +175,20 @@ fn ropes() -> Vec<Case> {
             }));
         }
     }
+    for style in [RopeStyle::Normal, RopeStyle::Neox] {
+        for (name, axes) in AXES {
+            let steps: &[&[_]] = &[&[(0, 40)], &[(0, 1)], &[(1, 3), (0, 2)], &[(0, 1), (1, 1)]];
+            let text = Schedule::steps(16, steps);
+            let divided = text.clone().with_positions();
+            for (positions, schedule) in [("text", text), ("positions", divided)] {
+                let name = format!("rope/{positions}/{style:?}/{name}");
+                cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
+                    let x = net.input(3 * 80);
+                    net.g.rope(x, &rope_with_axes(style, 80, 64, axes))
+                }));
+            }
+        }
+    }
     cases.push(case("rope/300-positions", Bound::Float, &[300], |net| {
         let x = net.input(64);
         net.g.rope(x, &rope(RopeStyle::Neox, 64, 64, 1.0))
@@ -226,14 +267,18 @@ fn maps() -> Vec<Case> {
     let activations = activations
         .map(|activation| (format!("activation/{activation:?}"), Function::Activation(activation)));
     let softcaps = [30.0, 0.5].map(|cap| (format!("softcap/{cap}"), Function::Softcap(cap)));
-    let clamp = ("clamp/1.5".to_owned(), Function::Clamp(1.5));
+    let others = [
+        ("activation/GeluErf", Function::Activation(Activation::GeluErf)),
+        ("clamp", Function::Clamp { min: -0.5, max: 0.75 }),
+    ];
+    let others = others.map(|(name, function)| (name.to_owned(), function));
     // The bound of the exponential is that of models, and one that elements reach.
     let xielus = [-1e-6, -0.5].map(|eps| {
         let xielu = Xielu { alpha_p: 0.8, alpha_n: 1.1, beta: 0.5, eps };
         (format!("activation/Xielu/{eps}"), Function::Xielu(xielu))
     });
     let mut cases = Vec::new();
-    let functions = activations.into_iter().chain(softcaps).chain([clamp]).chain(xielus);
+    let functions = activations.into_iter().chain(softcaps).chain(others).chain(xielus);
     for (name, function) in functions {
         for (width, factor) in [(1, 1.0), (99, 1.0), (300, 20.0)] {
             let name = format!("{name}/{width}");

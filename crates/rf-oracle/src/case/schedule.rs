@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rf_graph::{Batch, Input, KvLayer, KvLayout, KvType, Span, StateShape};
+use rf_graph::{Batch, Input, KvLayer, KvLayout, KvType, Media, Position, Span, StateShape};
 use rf_kv::{PageCounts, PageGroup, PageId, PagePool, PageSize, PageTable};
 
 use super::numbers::Numbers;
@@ -42,12 +42,24 @@ struct CaseSpan {
     pages: Vec<PageId>,
     window_pages: Vec<PageId>,
     state: Option<PageId>,
+    positions: Option<Vec<Position>>,
+    media: Option<Vec<f32>>,
+    non_causal: bool,
 }
 
 impl CaseSpan {
-    /// A span without window pages and states.
+    /// A span of tokens without window pages and states.
     fn new(tokens: Range<usize>, past_tokens: usize, pages: Vec<PageId>) -> Self {
-        Self { tokens, past_tokens, pages, window_pages: Vec::new(), state: None }
+        Self {
+            tokens,
+            past_tokens,
+            pages,
+            window_pages: Vec::new(),
+            state: None,
+            positions: None,
+            media: None,
+            non_causal: false,
+        }
     }
 }
 
@@ -69,6 +81,11 @@ impl CaseBatch {
                 pages: &span.pages,
                 window_pages: &span.window_pages,
                 state: span.state,
+                positions: span.positions.as_deref(),
+                media: span
+                    .media
+                    .as_deref()
+                    .map(|rows| Media { rows, non_causal: span.non_causal }),
             })
             .collect();
         let input = self.input.as_deref().map(Input::Rows);
@@ -211,6 +228,29 @@ impl Schedule {
         for batch in &mut self.batches {
             let len = batch.ids.len() * width;
             batch.input = Some((0..len).map(|_| numbers.normal()).collect());
+        }
+        self
+    }
+
+    /// Gives every token a position of its own, with coordinates up to the end of its span.
+    pub(super) fn with_positions(mut self) -> Self {
+        let mut numbers = Numbers::new("positions");
+        for span in self.batches.iter_mut().flat_map(|batch| &mut batch.spans) {
+            let end = span.past_tokens + span.tokens.len();
+            let mut position = || [(); 4].map(|()| numbers.below(end + 1) as u32);
+            span.positions = Some(span.tokens.clone().map(|_| position()).collect());
+        }
+        self
+    }
+
+    /// Makes every second span media rows of normal numbers, `[tokens, width]`.
+    pub(super) fn with_media(mut self, width: usize, non_causal: bool) -> Self {
+        let mut numbers = Numbers::new("media");
+        let spans = self.batches.iter_mut().flat_map(|batch| &mut batch.spans);
+        for span in spans.step_by(2) {
+            let len = span.tokens.len() * width;
+            span.media = Some((0..len).map(|_| numbers.normal()).collect());
+            span.non_causal = non_causal;
         }
         self
     }

@@ -2,8 +2,8 @@
 
 use rf_graph::{
     Activation, Attention, BackendError, Batch, Combine, Epilogue, ExpertMatMul, ExpertProjection,
-    Function, Op, Program, Prologue, Rope, RopeAppend, Router, RowNorm, Span, ValueId, Weight,
-    WeightId, combine_experts,
+    Function, Op, Position, Program, Prologue, Rope, RopeAppend, Router, RowNorm, Span, ValueId,
+    Weight, WeightId, combine_experts,
 };
 
 use super::cache::Cache;
@@ -32,10 +32,14 @@ impl<'a> Run<'a> {
     pub(super) fn op(&mut self, op: &Op) -> Result<(), BackendError> {
         let weights = &self.program.weights;
         match op {
-            Op::Embed { table, scale, norm, out } => {
+            Op::Embed { table, scale, takes_media, norm, out } => {
                 let table = &weights[table.index()];
-                let rows = self.batch.ids.iter().flat_map(|id| table.row_f32(*id as usize));
-                let x = rows.map(|v| v * scale).collect();
+                let rows = self.media_rows().zip(self.batch.ids).flat_map(|(media, id)| {
+                    let token = || table.row_f32(*id as usize).iter().map(|v| v * scale).collect();
+                    let media = media.filter(|_| *takes_media);
+                    media.map_or_else(token, |media| media[..table.columns()].to_vec())
+                });
+                let x = rows.collect();
                 self.set(*out, x);
                 if let Some(norm) = norm {
                     self.norm(norm, *out);
@@ -52,6 +56,18 @@ impl<'a> Run<'a> {
                 let (x, rest) = self.input.split_at(floats);
                 self.input = rest;
                 self.set(*out, x.to_vec());
+            }
+            Op::AddMedia { x, part, out } => {
+                let width = self.program.graph.value(*x).width;
+                let rows = self.get(*x).chunks_exact(width).zip(self.media_rows());
+                let y = rows.flat_map(|(x, media)| match media {
+                    Some(media) => {
+                        x.iter().zip(&media[part * width..]).map(|(x, m)| x + m).collect()
+                    }
+                    None => x.to_vec(),
+                });
+                let y = y.collect();
+                self.set(*out, y);
             }
             Op::Output { .. } => {}
             Op::RmsNorm { x, weight, eps, out } => {
@@ -324,18 +340,22 @@ impl<'a> Run<'a> {
         let width = y.len() / self.batch.ids.len();
         for span in self.batch.spans {
             for (i, token) in span.tokens.clone().enumerate() {
-                rope(&mut y[token * width..][..width], frequencies, span.past_tokens + i);
+                rope(&mut y[token * width..][..width], frequencies, span.position(i));
             }
         }
         y
     }
 
-    /// The position of each token.
+    /// The position of each token: the first coordinate.
     fn positions(&self) -> impl Iterator<Item = usize> {
-        self.batch.spans.iter().flat_map(|span| {
-            let past = span.past_tokens;
-            past..past + span.tokens.len()
-        })
+        let spans = self.batch.spans.iter();
+        spans.flat_map(|span| (0..span.tokens.len()).map(|i| span.position(i)[0] as usize))
+    }
+
+    /// The media row of each token; `None` for those that are tokens.
+    fn media_rows(&self) -> impl Iterator<Item = Option<&'a [f32]>> {
+        let spans = self.batch.spans.iter();
+        spans.flat_map(|span| (0..span.tokens.len()).map(|i| span.media_row(i)))
     }
 
     pub(super) fn get(&self, id: ValueId) -> &[f32] {
@@ -407,14 +427,14 @@ fn head_matmul(x: &[f32], heads: &[&Weight]) -> Vec<f32> {
 }
 
 /// Rotates each head of one token: `(x, y) → (x cos θ − y sin θ, x sin θ + y cos θ)` with
-/// `θᵢ = position · inv_freqᵢ`.
+/// `θᵢ = p · inv_freqᵢ`, where `p` is the coordinate of the position that pair `i` takes.
 ///
 /// Shapes: x `[num_heads · head_dim]`.
-pub fn rope(x: &mut [f32], rope: &Rope, position: usize) {
+pub fn rope(x: &mut [f32], rope: &Rope, position: Position) {
     for head in x.chunks_exact_mut(rope.head_dim) {
         for i in 0..rope.inv_freq.len() {
             let (a, b) = rope.pair(i);
-            let (cos, sin) = rope.cos_sin(position, i);
+            let (cos, sin) = rope.cos_sin(rope.coordinate(position, i), i);
             let (x, y) = (f64::from(head[a]), f64::from(head[b]));
             let (cos, sin) = (f64::from(cos), f64::from(sin));
             head[a] = (x * cos - y * sin) as f32;
@@ -447,8 +467,24 @@ pub(super) fn activate(activation: Activation, x: f64) -> f64 {
         Activation::ClampedSwiglu => x / (1.0 + (-f64::from(Activation::ALPHA) * x).exp()),
         Activation::SquaredRelu => x.max(0.0).powi(2),
         Activation::Relu => x.max(0.0),
+        Activation::GeluErf => x * normal_distribution(x),
         _ => f64::NAN,
     }
+}
+
+/// `Φ(x) = ½ + φ(x) · (x + x³/3 + x⁵/15 + …)`, where each term is the one before times
+/// `x² / (2n + 1)`. Beyond ±12, f32 has only the limits.
+fn normal_distribution(x: f64) -> f64 {
+    if x.abs() > 12.0 {
+        return if x > 0.0 { 1.0 } else { 0.0 };
+    }
+    let density = (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt();
+    let (mut sum, mut term) = (0.0, x);
+    for n in 1..400 {
+        sum += term;
+        term *= x * x / f64::from(2 * n + 1);
+    }
+    0.5 + density * sum
 }
 
 /// `function(x)`. One without a formula here is NaN, which no check accepts.
@@ -459,7 +495,7 @@ pub fn map(function: Function, x: f32) -> f32 {
             let (x, cap) = (f64::from(x), f64::from(cap));
             (cap * (x / cap).tanh()) as f32
         }
-        Function::Clamp(bound) => x.min(bound).max(-bound),
+        Function::Clamp { min, max } => x.max(min).min(max),
         Function::Activation(activation) => activate(activation, f64::from(x)) as f32,
         Function::Xielu(xielu) => {
             let [alpha_p, alpha_n, beta, eps] =
@@ -494,11 +530,10 @@ pub fn attention(
     let (width, out_width) = (a.num_heads * a.head_dim, a.num_heads * a.value_dim());
     let mut out = vec![0.0; q.len() / width * out_width];
     for span in batch.spans {
-        let end = span.past_tokens + span.tokens.len();
-        let cached: Vec<_> = (0..end).map(|p| read(span, p)).collect();
+        let cached: Vec<_> = (0..span.end()).map(|p| read(span, p)).collect();
         for (i, token) in span.tokens.clone().enumerate() {
             let position = span.past_tokens + i;
-            let visible = a.visible(position, end);
+            let visible = a.visible(position, span);
             for head in 0..a.num_heads {
                 let slope = f64::from(a.slope(head));
                 let q = &q[token * width + head * a.head_dim..][..a.head_dim];

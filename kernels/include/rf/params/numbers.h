@@ -29,8 +29,9 @@ enum RfFunction : unsigned {
     RF_SIGMOID_GATE = 5,   // x · σ(gate)
     RF_POSITION_SCALE = 6, // x · (1 + parameter · ln(1 + ⌊(position + offset) / period⌋))
     RF_SQUARED_RELU = 7,   // max(x, 0)²
-    RF_CLAMP = 9,          // max(−parameter, min(x, parameter))
-    RF_XIELU = 10          // Function::Xielu, with parameter = αₚ
+    RF_CLAMP = 9,          // min(max(x, parameter), limit)
+    RF_XIELU = 10,         // Function::Xielu, with parameter = αₚ
+    RF_GELU_ERF = 11       // x·Φ(x)
 };
 
 // What a skinny matmul does with its sums.

@@ -178,8 +178,11 @@ struct RfMapParams {
     float beta;
     // `rf_graph::Xielu::eps`.
     float eps;
+    // The largest result of a clamp, whose smallest is `parameter`.
+    float limit;
+    unsigned reserved;
 };
-static_assert(sizeof(RfMapParams) == 72);
+static_assert(sizeof(RfMapParams) == 80);
 static_assert(__builtin_offsetof(RfMapParams, x) == 0);
 static_assert(__builtin_offsetof(RfMapParams, gate) == 8);
 static_assert(__builtin_offsetof(RfMapParams, positions) == 16);
@@ -194,6 +197,8 @@ static_assert(__builtin_offsetof(RfMapParams, offset) == 56);
 static_assert(__builtin_offsetof(RfMapParams, alpha_n) == 60);
 static_assert(__builtin_offsetof(RfMapParams, beta) == 64);
 static_assert(__builtin_offsetof(RfMapParams, eps) == 68);
+static_assert(__builtin_offsetof(RfMapParams, limit) == 72);
+static_assert(__builtin_offsetof(RfMapParams, reserved) == 76);
 
 // Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.
 struct RfCopyRowsParams {

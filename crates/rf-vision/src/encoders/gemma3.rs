@@ -1,0 +1,68 @@
+//! Gemma 3: `SigLIP` on a square picture, whose patches are averaged in squares.
+
+use rf_graph::layer::NormKind;
+
+use super::tower::{positions_of_picture, tower};
+use crate::build::{Builder, Rows};
+use crate::config::Settings;
+use crate::error::Error;
+use crate::kind::{Kind, Merge, RowRule, TileText};
+use crate::network::{Group, Network, Runner, Stage};
+use crate::positions::PositionTable;
+use crate::resample::Kernel;
+use crate::rgb::Rgb;
+use crate::rows::{block_order, gather, mean_of_each, patches};
+use crate::sizing;
+
+pub(super) static GEMMA3: Kind = Kind {
+    name: "gemma3",
+    merge: Merge::Scale(Some(4)),
+    limits: None,
+    plan: sizing::square,
+    kernel: Kernel::Bilinear,
+    around: ["<start_of_image>", "<end_of_image>"],
+    tile_text: TileText::None,
+    rows: RowRule::Merged,
+    has_grid: false,
+    non_causal: Kind::non_causal,
+    build,
+};
+
+struct Gemma3 {
+    settings: Settings,
+    positions: PositionTable,
+    tower: Stage,
+    head: Stage,
+}
+
+fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
+    let settings = b.settings.clone();
+    let positions = positions_of_picture(b, 0)?;
+    let spec = b.layer_spec(NormKind::Layer);
+    let tower = tower(b, &spec)?;
+
+    let x = b.input(settings.hidden_size);
+    let x = b.norm("mm.soft_emb_norm", NormKind::Rms, settings.norm_eps, x)?;
+    let name = "mm.input_projection.weight";
+    let width = b.weights.axis(name, 0)?;
+    let weight = b.weights.transposed(name, width, x.width)?;
+    let id = b.weights.graph.matmul(x.id, weight);
+    let head = b.end(Rows { id, width });
+    Ok(Box::new(Gemma3 { settings, positions, tower, head }))
+}
+
+impl Network for Gemma3 {
+    fn width(&self) -> usize {
+        self.head.width
+    }
+
+    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
+        let Settings { hidden_size, merge, .. } = self.settings;
+        let grid = self.settings.patches(picture.size());
+        let inputs = [&*patches(&self.settings, picture), self.positions.rows()];
+        let x = run.groups(self.tower, &inputs, &Group::all(grid[0] * grid[1]))?;
+        let x = gather(&x, hidden_size, &block_order(grid, merge));
+        let x = mean_of_each(&x, hidden_size, merge * merge);
+        run.rows(self.head, &[&x], x.len() / hidden_size)
+    }
+}

@@ -1,0 +1,62 @@
+//! Gemma 4 unified: patches go to the text model without a tower.
+
+use rf_graph::layer::NormKind;
+
+use super::tower::{AxisPositions, projection};
+use crate::build::Builder;
+use crate::config::{Settings, TokenLimits};
+use crate::error::Error;
+use crate::kind::{Kind, Merge, RowRule, TileText};
+use crate::network::{Network, Runner, Stage};
+use crate::resample::Kernel;
+use crate::rgb::Rgb;
+use crate::rows::patches;
+use crate::sizing;
+
+pub(super) static GEMMA4UV: Kind = Kind {
+    name: "gemma4uv",
+    merge: Merge::Patches(3),
+    limits: Some(TokenLimits { min: 70, max: 1120 }),
+    plan: sizing::smart,
+    kernel: Kernel::Bicubic,
+    around: ["<|image>", "<image|>"],
+    tile_text: TileText::None,
+    rows: RowRule::Merged,
+    has_grid: false,
+    non_causal: Kind::non_causal,
+    build,
+};
+
+struct Gemma4Uv {
+    settings: Settings,
+    positions: AxisPositions,
+    stage: Stage,
+}
+
+fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
+    const EPS: f32 = 1e-5;
+    let settings = b.settings.clone();
+    let table = AxisPositions::new(b)?;
+    let x = b.input(settings.patch_width());
+    let positions = b.input(settings.hidden_size);
+    let x = b.norm("v.patch_norm.1", NormKind::Layer, EPS, x)?;
+    let x = b.patch_embedding(x)?;
+    let x = b.norm("v.patch_norm.2", NormKind::Layer, EPS, x)?;
+    let x = b.add(x, positions);
+    let x = b.norm("v.patch_norm.3", NormKind::Layer, EPS, x)?;
+    let x = projection(b, x)?;
+    let stage = b.end(x);
+    Ok(Box::new(Gemma4Uv { settings, positions: table, stage }))
+}
+
+impl Network for Gemma4Uv {
+    fn width(&self) -> usize {
+        self.stage.width
+    }
+
+    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
+        let grid = self.settings.patches(picture.size());
+        let patches = patches(&self.settings, picture);
+        run.rows(self.stage, &[&patches, &self.positions.of_grid(grid)], grid[0] * grid[1])
+    }
+}

@@ -1,0 +1,86 @@
+//! A type of projector as data: sizes, tiles, text around its rows, and its network.
+
+use crate::build::Builder;
+use crate::config::{Settings, TokenLimits};
+use crate::error::Error;
+use crate::network::Network;
+use crate::plan::Plan;
+use crate::resample::Kernel;
+
+/// A type of projector.
+pub(crate) struct Kind {
+    /// The type in files.
+    pub(crate) name: &'static str,
+    pub(crate) merge: Merge,
+    /// The default limits on tokens; `None` if they do not apply.
+    pub(crate) limits: Option<TokenLimits>,
+    pub(crate) plan: fn(&Settings, [usize; 2]) -> Plan,
+    pub(crate) kernel: Kernel,
+    /// Text before and after the picture.
+    pub(crate) around: [&'static str; 2],
+    pub(crate) tile_text: TileText,
+    pub(crate) rows: RowRule,
+    /// True if the text model has a position per axis.
+    pub(crate) has_grid: bool,
+    /// True if the rows of a picture see each other in both directions, for a width of the rows.
+    pub(crate) non_causal: fn(usize) -> bool,
+    pub(crate) build: fn(&mut Builder<'_>) -> Result<Box<dyn Network>, Error>,
+}
+
+/// The key of the number of patches per side that become one row, and its default.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Merge {
+    /// `spatial_merge_size`.
+    Spatial(Option<usize>),
+    /// `projector.scale_factor`.
+    Scale(Option<usize>),
+    /// `projector.scale_factor`: they are one patch from the start.
+    Patches(usize),
+}
+
+/// The text around tiles and the overview.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TileText {
+    /// None; the overview is last.
+    None,
+    /// The row and column of each tile; the overview is last.
+    Lfm2,
+    /// The number of the picture, the overview, and slices.
+    MiniCpm,
+    /// The row and column of each tile; the overview is last.
+    Idefics3,
+}
+
+/// The rows of a picture or tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowRule {
+    /// A row per square of merged patches.
+    Merged,
+    /// The same, also for incomplete squares at the right and the bottom.
+    MergedUp,
+    /// The same as `Merged`, with a row between the rows of the grid.
+    WithBreaks,
+}
+
+impl Kind {
+    /// Causal attention whatever the width.
+    pub(crate) fn causal(_width: usize) -> bool {
+        false
+    }
+
+    /// Attention in both directions whatever the width.
+    pub(crate) fn non_causal(_width: usize) -> bool {
+        true
+    }
+}
+
+impl RowRule {
+    /// The rows of a grid of patches, each `merge` patches wide and high.
+    pub(crate) fn count(self, [columns, rows]: [usize; 2], merge: usize) -> usize {
+        match self {
+            Self::Merged => (columns / merge) * (rows / merge),
+            Self::MergedUp => columns.div_ceil(merge) * rows.div_ceil(merge),
+            Self::WithBreaks => (columns / merge + 1) * (rows / merge) - 1,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The parts of a picture in the prompt: the text around the rows of each tile.
+
+use crate::chunk::{Grid, Piece, RowGroup};
+use crate::config::Settings;
+use crate::kind::TileText;
+use crate::plan::Plan;
+
+/// The pieces of a picture, `index` being its number in the prompt from 0 and `width` that of its
+/// rows.
+pub(crate) fn pieces(settings: &Settings, plan: &Plan, width: usize, index: usize) -> Vec<Piece> {
+    let kind = settings.kind;
+    let mut list = Pieces { settings, width, pieces: Vec::new() };
+    let [before, after] = kind.around;
+    let tiles = plan.tiles.as_ref();
+    let overview = plan.overview.as_ref().map(|overview| overview.size);
+    match kind.tile_text {
+        TileText::MiniCpm => {
+            list.text(&format!("<image_id>{index}</image_id><image>"));
+            overview.into_iter().for_each(|size| list.rows(size));
+            list.text("</image>");
+            list.tiles(plan, |list, [x, y], [columns, rows]| {
+                list.text("<slice>");
+                list.tile(plan);
+                list.text("</slice>");
+                if x + 1 == columns && y + 1 < rows {
+                    list.text("\n");
+                }
+            });
+        }
+        TileText::Lfm2 => {
+            list.text(before);
+            list.tiles(plan, |list, [x, y], _| {
+                list.text(&format!("<|img_row_{}_col_{}|>", y + 1, x + 1));
+                list.tile(plan);
+            });
+            if tiles.is_some() {
+                list.text("<|img_thumbnail|>");
+            }
+            overview.into_iter().for_each(|size| list.rows(size));
+            list.text(after);
+        }
+        TileText::Idefics3 => {
+            const AROUND: &str = "<fake_token_around_image>";
+            list.tiles(plan, |list, [x, y], [columns, _]| {
+                list.text(&format!("{AROUND}<row_{}_col_{}>", y + 1, x + 1));
+                list.tile(plan);
+                if x + 1 == columns {
+                    list.text("\n");
+                }
+            });
+            list.text(&format!("\n{AROUND}<global-img>"));
+            overview.into_iter().for_each(|size| list.rows(size));
+            list.text(AROUND);
+        }
+        TileText::None => {
+            list.text(before);
+            list.tiles(plan, |list, _, _| list.tile(plan));
+            overview.into_iter().for_each(|size| list.rows(size));
+            list.text(after);
+        }
+    }
+    list.pieces
+}
+
+struct Pieces<'a> {
+    settings: &'a Settings,
+    width: usize,
+    pieces: Vec<Piece>,
+}
+
+impl Pieces<'_> {
+    fn text(&mut self, text: &str) {
+        match self.pieces.last_mut() {
+            Some(Piece::Text(last)) => last.push_str(text),
+            _ if text.is_empty() => {}
+            _ => self.pieces.push(Piece::Text(text.to_owned())),
+        }
+    }
+
+    /// Calls `each` for every tile with its place and the size of the grid.
+    fn tiles(&mut self, plan: &Plan, mut each: impl FnMut(&mut Self, [usize; 2], [usize; 2])) {
+        let Some(tiles) = &plan.tiles else { return };
+        let [columns, rows] = tiles.grid;
+        for y in 0..rows {
+            for x in 0..columns {
+                each(self, [x, y], tiles.grid);
+            }
+        }
+    }
+
+    fn tile(&mut self, plan: &Plan) {
+        if let Some(tiles) = &plan.tiles {
+            self.rows(tiles.size);
+        }
+    }
+
+    fn rows(&mut self, size: [usize; 2]) {
+        let Settings { kind, merge, .. } = *self.settings;
+        let patches = self.settings.patches(size);
+        let [columns, rows] = patches.map(|n| n / merge);
+        self.pieces.push(Piece::Rows(RowGroup {
+            rows: kind.rows.count(patches, merge),
+            grid: kind.has_grid.then_some(Grid { columns, rows }),
+            non_causal: (kind.non_causal)(self.width),
+        }));
+    }
+}

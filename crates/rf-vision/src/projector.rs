@@ -1,0 +1,172 @@
+//! Projector files: what they encode, and the sizes that pictures get.
+
+use std::sync::Arc;
+
+use rf_gguf::Gguf;
+use rf_graph::{Graph, KvLayer, KvLayout, KvType, Program, Weight};
+
+use crate::build::Builder;
+use crate::chunk::Piece;
+use crate::config::{Settings, TokenLimits, projector_type};
+use crate::encoders;
+use crate::error::Error;
+use crate::kind::TileText;
+use crate::layout;
+use crate::network::Network;
+use crate::plan::Plan;
+use crate::rgb::Rgb;
+use crate::weights::Weights;
+
+/// A projector (`mmproj`) file: the vision encoder that belongs to a text model. Its weights stay
+/// in the file until an [`Encoder`](crate::Encoder) loads them.
+#[derive(Clone)]
+pub struct Projector {
+    settings: Settings,
+    network: Arc<dyn Network>,
+    graph: Graph,
+    weights: Vec<Weight>,
+    width: usize,
+}
+
+/// Tokens per page of the cache, which holds the keys and values of one layer and picture. The
+/// smallest pages suit windows of few rows.
+pub(crate) const PAGE_TOKENS: usize = 16;
+
+impl Projector {
+    /// Reads the metadata and finds the tensors of a projector.
+    ///
+    /// # Errors
+    ///
+    /// If the file is no projector of pictures, its type is not supported, a tensor is missing, has
+    /// an unexpected shape, or is not used.
+    pub fn open(gguf: &Gguf) -> Result<Self, Error> {
+        let name = projector_type(gguf)?;
+        let kind = encoders::ALL.iter().find(|kind| kind.name == name);
+        let Some(kind) = kind else {
+            let supported = encoders::ALL.iter().map(|kind| kind.name).collect();
+            return Err(Error::UnsupportedProjector { name, supported });
+        };
+        let settings = Settings::read(kind, gguf.metadata())?;
+        let mut builder = Builder::new(&settings, Weights::new(gguf));
+        let network = Arc::from((kind.build)(&mut builder)?);
+        let tensors = builder.weights.unused();
+        if !tensors.is_empty() {
+            return Err(Error::UnknownTensors { projector: kind.name, tensors });
+        }
+        let (graph, weights) = builder.finish();
+        let mut projector = Self { width: 0, settings, network, graph, weights };
+        projector.width = projector.network.width();
+        Ok(projector)
+    }
+
+    /// The type of the projector, such as `qwen3vl_merger`.
+    pub fn name(&self) -> &'static str {
+        self.settings.kind.name
+    }
+
+    /// Elements per row: the input width of the text model, times one plus its deepstack layers. A
+    /// text model of another width belongs to another projector.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The limits on the tokens of a picture; `None` if its tokens follow from fixed tile sizes.
+    pub fn token_limits(&self) -> Option<TokenLimits> {
+        self.settings.limits
+    }
+
+    /// Replaces limits on the tokens of a picture. A limit that is `None` stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// If the projector has no limits, or no picture fulfils both.
+    pub fn with_token_limits(
+        mut self,
+        min: Option<usize>,
+        max: Option<usize>,
+    ) -> Result<Self, Error> {
+        if (min, max) == (None, None) {
+            return Ok(self);
+        }
+        let Some(limits) = &mut self.settings.limits else {
+            return Err(Error::FixedTokens { projector: self.name() });
+        };
+        // One new limit moves the other default, not the other way round.
+        let new = TokenLimits {
+            min: min.unwrap_or_else(|| limits.min.min(max.unwrap_or(limits.min))),
+            max: max.unwrap_or_else(|| limits.max.max(min.unwrap_or(limits.max))),
+        };
+        if new.max == 0 || new.min > new.max {
+            return Err(Error::TokenLimits { min: new.min, max: new.max });
+        }
+        *limits = new;
+        Ok(self)
+    }
+
+    /// The parts of a picture in the prompt, from its size `[width, height]` alone. `index` is the
+    /// number of the picture in the prompt, from 0: some models read it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyPatches`] for a picture that is too long and narrow.
+    pub fn pieces(&self, size: [usize; 2], index: usize) -> Result<Vec<Piece>, Error> {
+        Ok(layout::pieces(&self.settings, &self.plan(size)?, self.width, index))
+    }
+
+    /// The program that computes the embeddings, for backends and memory plans. It is not fused.
+    pub fn program(&self) -> Program {
+        let s = &self.settings;
+        let layers = match s.num_layers {
+            0 => Vec::new(),
+            _ => vec![KvLayer::new(s.num_kv_heads, s.head_dim)],
+        };
+        let max_rows = self.max_rows();
+        let num_pages = max_rows.div_ceil(PAGE_TOKENS) + self.network.max_spans(max_rows);
+        Program {
+            graph: self.graph.clone(),
+            weights: self.weights.clone(),
+            kv: KvLayout::new(layers, PAGE_TOKENS, num_pages, KvType::F32),
+            max_batch_tokens: max_rows,
+            max_output_rows: max_rows,
+        }
+    }
+
+    pub(crate) fn network(&self) -> &dyn Network {
+        &*self.network
+    }
+
+    /// The most rows of a batch: patches, and a row for the whole picture.
+    fn max_rows(&self) -> usize {
+        self.settings.max_patches() + 1
+    }
+
+    /// The picture as the encoder gets it: resized, padded and cut into tiles, one for each group
+    /// of rows of [`Self::pieces`] in their order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyPatches`] for a picture that is too long and narrow.
+    pub fn resized(&self, picture: &Rgb) -> Result<Vec<Rgb>, Error> {
+        let kind = self.settings.kind;
+        let (mut tiles, overview) = self.plan(picture.size())?.apply(picture, kind.kernel);
+        let place = if kind.tile_text == TileText::MiniCpm { 0 } else { tiles.len() };
+        tiles.splice(place..place, overview);
+        Ok(tiles)
+    }
+
+    /// How a picture is resized and cut.
+    fn plan(&self, size: [usize; 2]) -> Result<Plan, Error> {
+        let plan = (self.settings.kind.plan)(&self.settings, size);
+        let tiles = plan.tiles.as_ref().map(|tiles| tiles.size);
+        let overview = plan.overview.as_ref().map(|overview| overview.size);
+        for tile in [tiles, overview].into_iter().flatten() {
+            let [columns, rows] = self.settings.patches(tile);
+            let (patches, max) = (columns.saturating_mul(rows), self.settings.max_patches());
+            if patches > max {
+                let [width, height] = size;
+                return Err(Error::TooManyPatches { width, height, patches, max });
+            }
+        }
+        Ok(plan)
+    }
+}
