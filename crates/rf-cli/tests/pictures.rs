@@ -60,7 +60,7 @@ fn text(value: &Value) -> &str {
 /// The options of a family: the model, its projector and the settings of the reference.
 fn options(folder: &Path, family: &Value) -> Vec<String> {
     let file = |name: &str| folder.join(text(&family[name])).display().to_string();
-    let fixed = ["--cache-type", "f32", "-c", "512", "-t", "1"].map(str::to_owned);
+    let fixed = ["--cache-type", "f32", "-c", "4096", "-t", "1"].map(str::to_owned);
     let files = ["-m".to_owned(), file("model"), "--mmproj".to_owned(), file("mmproj")];
     [&files[..], &fixed].concat()
 }
@@ -100,7 +100,7 @@ fn a_projector_of_another_model_is_refused() {
         &folder,
         &["run", "-m", "models/qwen3vl.gguf", "--mmproj", "gemma3/mmproj.gguf", "--raw", "Hi"],
     );
-    assert_eq!(finished.code, Some(1), "{}", finished.stderr);
+    assert_eq!(finished.code, Some(2), "{}", finished.stderr);
     let error = "(gemma3) for models that read rows of 64 values";
     assert!(finished.stderr.contains(error), "{}", finished.stderr);
     let arguments =
