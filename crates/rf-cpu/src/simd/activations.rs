@@ -183,8 +183,7 @@ fn gelu_erf<S: Simd>(s: S, x: S::F) -> S::F {
     let z = s.mul(size, s.splat(std::f32::consts::FRAC_1_SQRT_2));
     let one = s.splat(1.0);
     let t = s.div(one, s.add(one, s.mul(z, s.splat(0.327_591_1))));
-    let polynomial =
-        COEFFICIENTS.iter().fold(zero, |sum, c| s.mul(s.add(sum, s.splat(*c)), t));
+    let polynomial = COEFFICIENTS.iter().fold(zero, |sum, c| s.mul(s.add(sum, s.splat(*c)), t));
     let e = s.exp(s.sub(zero, s.mul(z, z)));
     let tail = s.mul(s.mul(s.splat(0.5), polynomial), e);
     s.sub(s.max(x, zero), s.mul(size, tail))
