@@ -256,17 +256,14 @@ impl PromptMedia {
         while place < places.end {
             let Stretch { end, media } = self.stretch(place);
             let end = end.min(places.end);
-            match media {
-                Some((rows, index)) => {
-                    let placed = self.before(place + 1).last();
-                    let first = placed.map_or(0, |placed| placed.first) as u32;
-                    let of_row = |row| rows.position(first, row);
-                    positions.extend((index..index + (end - place)).map(of_row));
-                }
-                None => {
-                    let shift = self.shift(place);
-                    positions.extend((place..end).map(|place| text_position(place - shift)));
-                }
+            if let Some((rows, index)) = media {
+                let placed = self.before(place + 1).last();
+                let first = placed.map_or(0, |placed| placed.first) as u32;
+                let of_row = |row| rows.position(first, row);
+                positions.extend((index..index + (end - place)).map(of_row));
+            } else {
+                let shift = self.shift(place);
+                positions.extend((place..end).map(|place| text_position(place - shift)));
             }
             place = end;
         }

@@ -98,7 +98,7 @@ pub(crate) fn tiles_of_512(settings: &Settings, size: [usize; 2]) -> Plan {
             (least, best) = (distance, [x, y]);
         }
     }
-    plan.tiles = Some(Tiles { grid: best, size: [LFM2_TILE; 2], fit: Fit::Stretch, through: None });
+    plan.tiles = Some(Tiles { grid: best, size: [LFM2_TILE; 2], fit: Fit::Pad, through: None });
     plan
 }
 

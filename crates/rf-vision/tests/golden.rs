@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rf_cpu::{CpuBackend, CpuOptions};
 use rf_gguf::Gguf;
 use rf_graph::Backend;
 use rf_oracle::ReferenceBackend;
@@ -191,7 +192,20 @@ fn embeddings_match_golden_on_the_reference() {
 }
 
 #[test]
+fn embeddings_match_golden_on_the_cpu() {
+    let Some(golden) = Golden::shared() else { return };
+    let backend = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
+    check_embeddings(&golden, &backend, 2e-2, u64::MAX);
+}
+
+#[test]
 fn the_projector_of_the_repository_matches_golden() {
     let golden = Golden::own();
     check_embeddings(&golden, &ReferenceBackend, 2e-4, u64::MAX);
+    check_embeddings(
+        &golden,
+        &CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap(),
+        2e-2,
+        u64::MAX,
+    );
 }

@@ -53,7 +53,7 @@ const LAYERS: &[Layer] = &[
     layer("rf-grammar", &["rf-engine"]),
     layer("rf-device", &["rf-engine", "rf-cpu", "rf-kernels"]),
     layer(TEST_SUPPORT, &["rf-engine", "rf-cpu"]),
-    layer("rocmforge", &["rf-device", "rf-chat", "rf-grammar", "rf-hub"]),
+    layer("rocmforge", &["rf-device", "rf-chat", "rf-grammar", "rf-hub", "rf-vision"]),
     layer("rf-profile", &["rf-hip"]),
     front_end(
         "rf-bench",
@@ -91,10 +91,11 @@ const LAYERS: &[Layer] = &[
 const TEST_SUPPORT: &str = "rf-testing";
 
 /// External libraries that only the listed crates may use. Tests may use them anywhere.
-const OWNED: [(&str, &[&str]); 7] = [
+const OWNED: [(&str, &[&str]); 8] = [
     ("anyhow", &["rf-bench", "rf-cli", "xtask"]), // binaries; libraries have typed errors
     ("axum", &["rf-server"]),
     ("clap", &["rf-bench", "rf-cli", "xtask"]),
+    ("image", &["rf-vision"]),
     ("libloading", &["rf-hip"]),
     ("llguidance", &["rf-grammar"]),
     ("memmap2", &["rf-gguf", "rf-cpu"]), // files; page-aligned buffers
