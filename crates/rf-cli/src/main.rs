@@ -22,6 +22,7 @@ mod interrupt;
 mod limits;
 mod loading;
 mod logging;
+mod media;
 mod prefix_cache;
 mod recording;
 #[cfg(all(test, feature = "gpu"))]

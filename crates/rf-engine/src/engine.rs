@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use rf_graph::{
-    Backend, BackendExecutionSummary, Batch, Candidate, Executor, KvLayout, MemoryNeed, MemoryUse,
-    Progress, Span, Telemetry, Timeline,
+    Backend, BackendExecutionSummary, Batch, BatchLimits, Candidate, Executor, KvLayout,
+    MemoryNeed, MemoryUse, Position, Progress, Span, Telemetry, Timeline,
 };
 use rf_kv::{PageGroup, PagePool, PageSize};
 use rf_model::Pooling;
@@ -20,6 +20,7 @@ use tracing::field::Empty;
 
 use crate::error::Error;
 use crate::identity::identity;
+use crate::media::{MediaError, is_row};
 use crate::model::Model;
 use crate::options::EngineOptions;
 use crate::sampling::Sampler;
@@ -51,6 +52,8 @@ pub struct Engine {
     identity: u128,
     /// Elements of an output row.
     output_width: usize,
+    /// See [`Self::media_width`].
+    media_width: Option<usize>,
 }
 
 impl Engine {
@@ -89,7 +92,9 @@ impl Engine {
         let pool = pool.with_state_slots(state_slots);
         let output_width = program.graph.value(program.graph.output()).width;
         let identity = identity(backend.name(), &program);
+        let media_width = BatchLimits::new(&program).media_width;
         let executor = backend.compile(program, progress)?;
+        let media_width = media_width.filter(|_| executor.takes_media());
         let mtp = options.has_mtp().then(|| Mtp::new(model.config().hidden_size, output_width));
         Ok(Self {
             mtp,
@@ -102,6 +107,7 @@ impl Engine {
             host_states: HostStates::default(),
             pooling: options.pooling,
             output_width,
+            media_width,
             kv,
             pool: Arc::new(Mutex::new(pool)),
             executor,
@@ -137,6 +143,12 @@ impl Engine {
     /// Elements of an output row: of the logits, of an embedding, or of the scores.
     pub fn output_width(&self) -> usize {
         self.output_width
+    }
+
+    /// Elements of a media row that the model reads; `None` if the model or its backend takes no
+    /// media.
+    pub fn media_width(&self) -> Option<usize> {
+        self.media_width
     }
 
     /// Memory held by the backend.
@@ -275,17 +287,31 @@ impl Engine {
             if feed.ids.is_empty() {
                 return Err(Error::EmptyPrompt);
             }
-            if let Some(&id) = feed.ids.iter().find(|id| **id as usize >= vocab_size) {
-                return Err(Error::UnknownToken { id, vocab_size });
-            }
+            check_ids(feed, vocab_size)?;
         }
         let mut pieces: Vec<(usize, Range<usize>)> = Vec::new();
         let mut room = self.batch_tokens;
         for index in 0..feeds.len() {
             let mut at = 0;
+            let computed = feeds[index].session.len();
+            let media = Arc::clone(feeds[index].session.media());
             while at < feeds[index].ids.len() {
-                let tokens = room.min(feeds[index].session.tokens_to_checkpoint());
+                let stretch = media.stretch(computed + at);
+                let left = stretch.end - (computed + at);
+                if stretch.is_whole() && left > room && !pieces.is_empty() {
+                    self.batch(feeds, &pieces, &mut output)?;
+                    pieces.clear();
+                    room = self.batch_tokens;
+                }
+                let tokens = if stretch.is_whole() {
+                    left
+                } else {
+                    room.min(feeds[index].session.tokens_to_checkpoint()).min(left)
+                };
                 let end = feeds[index].ids.len().min(at.saturating_add(tokens));
+                if stretch.is_whole() && (end < at + left || left > room) {
+                    return Err(MediaError::Cut.into());
+                }
                 pieces.push((index, at..end));
                 room -= end - at;
                 at = end;
@@ -362,7 +388,9 @@ impl Engine {
             self.host_states.follow(pool, self.executor.as_mut())?;
             self.executor.copy_pages(&copies)?;
             let first = ids.len();
-            ids.extend_from_slice(&feed.ids[range.clone()]);
+            // The rows of media take the place of the embeddings of token 0.
+            let ids_of_tokens = feed.ids[range.clone()].iter();
+            ids.extend(ids_of_tokens.map(|id| if is_row(*id) { 0 } else { *id }));
             match feed.outputs {
                 Outputs::All => output_rows.extend(first..ids.len()),
                 Outputs::Tail(count) => {
@@ -374,10 +402,16 @@ impl Engine {
                 Outputs::First | Outputs::Last | Outputs::None => {}
             }
         }
+        let places = |(index, range): &(usize, Range<usize>)| {
+            let session = &*feeds[*index].session;
+            session.media().positions(session.len()..session.len() + range.len())
+        };
+        let positions: Vec<Option<Vec<Position>>> = pieces.iter().map(places).collect();
         let mut first = 0;
         let spans: Vec<Span<'_>> = pieces
             .iter()
-            .map(|(index, range)| {
+            .zip(&positions)
+            .map(|((index, range), positions)| {
                 let session = &*feeds[*index].session;
                 let tokens = first..first + range.len();
                 first = tokens.end;
@@ -387,7 +421,8 @@ impl Engine {
                     pages: session.table.pages(PageGroup::Full),
                     window_pages: session.table.pages(PageGroup::Window),
                     state: session.table.state(),
-                    ..Span::default()
+                    positions: positions.as_deref(),
+                    media: session.media().stretch(session.len()).media(range.len()),
                 }
             })
             .collect();
@@ -397,5 +432,19 @@ impl Engine {
         mtp.compute(executor, &batch, (feeds, pieces), output)?;
         mtp.keep_states(feeds, pieces);
         Ok(())
+    }
+}
+
+/// Checks that the ids of a feed are tokens, or rows where the session has media.
+fn check_ids(feed: &Feed<'_>, vocab_size: usize) -> Result<(), Error> {
+    let media = feed.session.media();
+    let is_known = |(place, id): &(usize, u32)| match media.row_id(*place) {
+        Some(row) => *id == row,
+        None => (*id as usize) < vocab_size && !is_row(*id),
+    };
+    let mut ids = (feed.session.len()..).zip(feed.ids.iter().copied());
+    match ids.find(|placed| !is_known(placed)) {
+        Some((_, id)) => Err(Error::UnknownToken { id, vocab_size }),
+        None => Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::media::MediaError;
 use crate::scheduler::SubmitError;
 
 /// Errors of loading and generation.
@@ -105,6 +106,9 @@ pub enum Error {
     /// A scheduler refused the request.
     #[error(transparent)]
     Refused(SubmitError),
+    /// The model or its backend does not compute the media of a prompt.
+    #[error(transparent)]
+    Media(#[from] MediaError),
     /// A failure of a batch, which several requests share.
     #[error(transparent)]
     Shared(Arc<Self>),
@@ -185,6 +189,9 @@ pub enum SavedError {
          another name"
     )]
     OtherModel,
+    /// The sequence has pictures or sound, whose rows are not in the file.
+    #[error("a prompt with pictures is not saved: ask without the prompt cache")]
+    HasMedia,
     /// The output cannot be written.
     #[error("cannot write the prompt cache: {0}")]
     Write(#[from] std::io::Error),

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::generation::{GenerateOptions, StopReason};
+use crate::media::MixedPrompt;
 use crate::sampling::TokenLogprob;
 use crate::scheduler::{Constraint, Event, Request, SchedulerOptions, StepScheduler};
 use crate::session::Session;
@@ -85,6 +86,23 @@ impl Engine {
         extras: Extras<'_>,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Outcome, Error> {
+        self.generate_mixed(session, prompt.to_vec().into(), options, extras, on_text)
+    }
+
+    /// [`generate_with`](Self::generate_with) for a prompt with media.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`generate_with`](Self::generate_with), and if the model or its backend takes
+    /// no media, or not these.
+    pub fn generate_mixed(
+        &mut self,
+        session: &mut Session,
+        prompt: MixedPrompt,
+        options: &GenerateOptions,
+        extras: Extras<'_>,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Outcome, Error> {
         let Extras { constraint, mut speculation, logprobs } = extras;
         let alone = SchedulerOptions {
             max_num_seqs: 1,
@@ -93,7 +111,7 @@ impl Engine {
             ..SchedulerOptions::default()
         };
         let mut steps = StepScheduler::new(self, alone)?;
-        let request = Request::new(prompt.to_vec(), options.clone());
+        let request = Request::new(prompt, options.clone());
         let request = Request { logprobs, constraint, ..request };
         steps.submit_with(self, request, session)?;
 

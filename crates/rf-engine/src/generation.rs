@@ -6,6 +6,7 @@ use rf_graph::Candidate;
 use rf_tokenizer::{DecodeOptions, StreamDecoder, Tokenizer};
 
 use crate::error::Error;
+use crate::media::is_row;
 use crate::sampling::{self, Sampler, SamplerConfig};
 use crate::setters::setters;
 use crate::stop::{StopMatcher, StopStrings};
@@ -119,7 +120,7 @@ impl Generation {
         stops: &StopStrings,
     ) -> Result<Self, sampling::Error> {
         let mut sampler = Sampler::new(options.sampler.clone())?;
-        for id in prompt {
+        for id in prompt.iter().filter(|id| !is_row(**id)) {
             sampler.accept(*id);
         }
         let decode = DecodeOptions::default().with_continuation(true);

@@ -9,6 +9,7 @@
 //! | [`Engine`] | a model that is loaded on a backend |
 //! | [`Session`] | one sequence, with its pages of the KV cache |
 //! | [`Engine::forward`] | computes the logits of tokens |
+//! | [`MixedPrompt`] | tokens, and rows of pictures among them |
 //! | [`Engine::generate`] | samples, streams and stops |
 //! | [`Engine::embed`] | computes embeddings and scores |
 //! | [`Speculation`] | drafts tokens, which one batch checks |
@@ -61,6 +62,7 @@ mod generate;
 mod generation;
 mod identity;
 mod kv_layout;
+mod media;
 mod model;
 mod options;
 mod perplexity;
@@ -84,6 +86,7 @@ pub use engine::{Engine, Feed, Outputs, PrefixCacheStats};
 pub use error::{Error, SavedError};
 pub use generate::{Extras, Outcome};
 pub use generation::{GenerateOptions, StopReason};
+pub use media::{MediaError, MediaRows, MixedPrompt};
 pub use model::Model;
 pub use options::EngineOptions;
 pub use perplexity::{Perplexity, PerplexityScore};

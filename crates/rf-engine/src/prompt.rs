@@ -43,6 +43,11 @@ impl Model {
         Ok(self.rendered_prompt(conversation)?.tokenized(self.tokenizer()))
     }
 
+    /// The ids of a piece of such a prompt that does not begin it.
+    pub fn piece_ids(&self, text: &str) -> Vec<u32> {
+        self.tokenizer().encode(text, EncodeOptions::PLAIN.with_parse_special(true))
+    }
+
     /// The ids of a prompt that a chat template rendered.
     pub fn rendered_ids(&self, text: &str) -> Vec<u32> {
         self.tokenizer().encode_rendered(text)

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rf_kv::{NotCut, PageCounts, PagePool, PageTable};
 
 use crate::checkpoints::{Checkpoint, Checkpoints};
+use crate::media::{MixedPrompt, PromptMedia};
 use crate::token_states::TokenStates;
 
 /// A sequence: the tokens in the cache, and the pages and recurrent states that hold them. Dropping
@@ -14,6 +15,8 @@ pub struct Session {
     pub(crate) pool: Arc<Mutex<PagePool>>,
     pub(crate) table: PageTable,
     pub(crate) tokens: Vec<u32>,
+    /// The media among the tokens, and perhaps others after them.
+    media: Arc<PromptMedia>,
     /// True if the full pages enter the prefix cache when they are computed.
     publishes: bool,
     /// Tokens that are in the prefix cache.
@@ -35,6 +38,7 @@ impl Session {
             pool,
             table: PageTable::new(),
             tokens: Vec::new(),
+            media: Arc::default(),
             publishes: false,
             published_tokens: 0,
             is_tentative: false,
@@ -54,6 +58,7 @@ impl Session {
             pool,
             table,
             tokens,
+            media: Arc::default(),
             publishes: true,
             published_tokens,
             is_tentative: false,
@@ -75,6 +80,22 @@ impl Session {
         self.checkpoints = Checkpoints::new(page_tokens, prompt.len(), known_tokens);
     }
 
+    /// States the prompt that the session has or will have, whose media it needs. A new one has the
+    /// tokens and rows that are in the cache already.
+    pub fn set_prompt(&mut self, prompt: &MixedPrompt) {
+        self.media = Arc::new(prompt.media.clone());
+    }
+
+    /// Sets the media of the prompt that the session has or will have.
+    pub(crate) fn set_media(&mut self, media: &Arc<PromptMedia>) {
+        self.media = Arc::clone(media);
+    }
+
+    /// The media of the prompt.
+    pub(crate) fn media(&self) -> &Arc<PromptMedia> {
+        &self.media
+    }
+
     /// Tokens that a batch may compute before the next states may be kept.
     pub(crate) fn tokens_to_checkpoint(&self) -> usize {
         self.checkpoints.tokens_left(self.len())
@@ -86,7 +107,8 @@ impl Session {
         let table = lock(&self.pool).fork(&self.table);
         let (pool, tokens) = (Arc::clone(&self.pool), self.tokens.clone());
         let (checkpoints, token_states) = (self.checkpoints.clone(), self.token_states.clone());
-        Self { pool, table, tokens, checkpoints, before: None, token_states, ..*self }
+        let media = Arc::clone(&self.media);
+        Self { pool, table, tokens, media, checkpoints, before: None, token_states, ..*self }
     }
 
     /// Calls `compute`. If `is_tentative`, the tokens that it adds may be dropped again: the pages
@@ -200,7 +222,7 @@ impl Session {
         lock(&self.pool).pages_needed_in_steps(&self.table, len_tokens, step_tokens)
     }
 
-    /// The tokens in the cache.
+    /// The tokens in the cache. Media rows have ids of their own, above those of tokens.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }

@@ -151,6 +151,11 @@ impl Speculation {
         Self::new(engine, Source::Mtp(Box::new(sampler)), options)
     }
 
+    /// True if there are drafts after pictures: a draft model has no rows for them.
+    pub(crate) fn reads_media(&self) -> bool {
+        !matches!(self.source, Source::Model(_))
+    }
+
     /// The draft model, if there is one.
     pub fn draft_engine(&self) -> Option<&Engine> {
         match &self.source {

@@ -35,7 +35,7 @@ pub fn build(
     let mut w = Weights::new(gguf, config.weights, &config.tensors_read);
 
     let table = w.matrix("token_embd.weight", vocab_size, hidden_size)?;
-    let mut x = w.graph.embed(table, config.embedding_scale);
+    let mut x = w.graph.embed_or_media(table, config.embedding_scale);
     if config.learned_positions {
         let positions = w.matrix("position_embd.weight", config.context_length, hidden_size)?;
         let position = w.graph.embed_position(positions);
@@ -55,6 +55,9 @@ pub fn build(
         w.enter(index);
         let input = per_layer.as_ref().map(|input| input.of_layer(&mut w, index));
         x = layer(&mut w, spec, x, input)?;
+        if index < config.deepstack_layers {
+            x = w.graph.add_media(x, index + 1);
+        }
     }
     let output = match head {
         Head::Logits => {

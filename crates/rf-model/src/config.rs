@@ -8,6 +8,7 @@ use rf_graph::{Activation, KvLayer, Rope, RopeStyle, StateShape};
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::pooling::Pooling;
+use crate::rope::RopeSections;
 use crate::weights::WeightTable;
 
 /// Hyper-parameters of a model, from the metadata of its file.
@@ -32,6 +33,9 @@ pub struct ModelConfig {
     pub embedding_scale: f32,
     /// The norm before the head: the tensor `{output_norm}.weight`.
     pub(crate) output_norm: &'static str,
+    /// Layers, from the first on, after which a part of a media row is added to the residual: a row
+    /// is as wide as the model for the embedding, and once more for each of them (Qwen 3 VL).
+    pub deepstack_layers: usize,
     /// True if positions are learned: rows of `position_embd.weight` are added to the embedding.
     pub learned_positions: bool,
     /// Factor on the logits.
@@ -249,6 +253,7 @@ pub(crate) fn hybrid(
         layers,
         mtp: None,
         embedding_scale: 1.0,
+        deepstack_layers: 0,
         output_norm: "output_norm",
         learned_positions: false,
         logit_scale: 1.0,
@@ -352,6 +357,26 @@ impl ModelConfig {
     pub(crate) fn set_qk_norm(&mut self, group: QkNormGroup, after_rope: bool) {
         for attention in self.attentions_mut() {
             attention.qk_norm = Some(QkNormSpec { group, after_rope });
+        }
+    }
+
+    /// Divides the pairs of RoPE among the coordinates of a position, if the file has sections.
+    pub(crate) fn set_rope_sections(
+        &mut self,
+        keys: &Keys<'_>,
+        sections: fn([usize; 4]) -> RopeSections,
+    ) -> Result<(), Error> {
+        let Some(sizes) = keys.rope_sections()? else { return Ok(()) };
+        for rope in self.attentions_mut().filter_map(|attention| attention.rope.as_mut()) {
+            rope.axes = Some(sections(sizes).axes(rope.inv_freq.len()));
+        }
+        Ok(())
+    }
+
+    /// Makes the rows of a picture see each other both ways, in the layers that `sees` selects.
+    pub(crate) fn set_non_causal_media(&mut self, sees: impl Fn(&AttentionSpec) -> bool) {
+        for attention in self.attentions_mut() {
+            attention.non_causal_media = sees(attention);
         }
     }
 

@@ -318,6 +318,28 @@ impl<'a> Keys<'a> {
         Ok(RopeConfig { head_dim, dims, theta, scaling, magnitude })
     }
 
+    /// The number of RoPE pairs of each coordinate of a position; `None` if the key is absent.
+    pub(crate) fn rope_sections(&self) -> Result<Option<[usize; 4]>, Error> {
+        const NAME: &str = "rope.dimension_sections";
+        let Some(value) = self.metadata.get(&self.key(NAME)) else { return Ok(None) };
+        let sizes = match value {
+            Value::Array(array) => array.integers().map(|sizes| {
+                sizes
+                    .map(|size| u16::try_from(size).map(usize::from))
+                    .collect::<Result<Vec<_>, _>>()
+            }),
+            _ => None,
+        };
+        match sizes {
+            Some(Ok(sizes)) if (1..=4).contains(&sizes.len()) => {
+                let mut all = [0; 4];
+                all[..sizes.len()].copy_from_slice(&sizes);
+                Ok(Some(all))
+            }
+            _ => Err(self.invalid(NAME, &"value", "it must be a list of four small numbers")),
+        }
+    }
+
     pub(crate) fn rope_dims(&self, name: &str, head_dim: usize) -> Result<usize, Error> {
         let dims = self.optional_size(name)?.unwrap_or(head_dim);
         if dims > head_dim || !dims.is_multiple_of(2) {

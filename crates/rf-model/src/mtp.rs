@@ -76,7 +76,7 @@ pub(crate) fn block(
     w.enter(index);
     let state = w.graph.input(hidden_size);
     let table = own_matrix(w, "embed_tokens")?.unwrap_or(table);
-    let embedding = w.graph.embed(table, config.embedding_scale);
+    let embedding = w.graph.embed_or_media(table, config.embedding_scale);
     let embedding = norm_of(w, &spec, index, "enorm", embedding)?;
     let state = norm_of(w, &spec, index, "hnorm", state)?;
     let joined = w.graph.join_groups(embedding, state, 1);

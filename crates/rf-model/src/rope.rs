@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use rf_graph::{Rope, RopeStyle};
+use rf_graph::{Rope, RopeAxis, RopeStyle};
 
 /// Rotary embedding of a model, as its metadata describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +45,38 @@ pub(crate) enum RopeScaling {
         /// Multiplier of the logarithm in the magnitude; 0 for none.
         log_multiplier: f64,
     },
+}
+
+/// The number of pairs that take each coordinate of a position: time, row, column and the fourth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RopeSections {
+    /// Successive pairs (Qwen 2 VL).
+    Successive([usize; 4]),
+    /// Pairs in turn: time, row, column. Where a coordinate has no more pairs, the pair takes the
+    /// fourth one (Qwen 3 VL).
+    Interleaved([usize; 4]),
+}
+
+impl RopeSections {
+    /// The coordinate of each pair.
+    pub(crate) fn axes(self, pairs: usize) -> Arc<[RopeAxis]> {
+        use RopeAxis::{Column, Fourth, Row, Time};
+        let axis = |pair: usize| match self {
+            Self::Successive([time, row, column, _]) => match pair {
+                _ if pair < time => Time,
+                _ if pair < time + row => Row,
+                _ if pair < time + row + column => Column,
+                _ => Fourth,
+            },
+            Self::Interleaved([time, row, column, _]) => match (pair / 3, pair % 3) {
+                (turn, 0) if turn < time => Time,
+                (turn, 1) if turn < row => Row,
+                (turn, 2) if turn < column => Column,
+                _ => Fourth,
+            },
+        };
+        (0..pairs).map(axis).collect()
+    }
 }
 
 impl RopeConfig {

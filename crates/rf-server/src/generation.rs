@@ -4,16 +4,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rocmforge::engine::StopReason;
 use rocmforge::engine::scheduler::{RequestError, SubmitError};
+use rocmforge::engine::{MixedPrompt, StopReason};
 use rocmforge::grammar::Constraint;
-use rocmforge::messages::{ChatPrompt, Delta, Prompt};
+use rocmforge::messages::{Delta, Prompt};
 use rocmforge::{Error, Observer};
 
 use crate::error::{ApiError, Kind};
 use crate::grammar::{Structure, compiling};
 use crate::keys::SequencePermit;
 use crate::metrics::{Rejection, RequestMeter};
+use crate::prompt::RenderedChat;
 use crate::record::Record;
 use crate::request_id::RequestId;
 use crate::sampling::Params;
@@ -23,7 +24,7 @@ pub(crate) use rocmforge::{GeneratedToken as TokenLogprob, PromptLogprobs, Updat
 
 /// A prompt and how to continue it.
 pub(crate) struct Job {
-    pub(crate) prompt: Vec<u32>,
+    pub(crate) prompt: MixedPrompt,
     pub(crate) params: Params,
     /// The chat prompt, which tells how to read the answer; `None` for a text that is no message.
     pub(crate) chat: Option<Prompt>,
@@ -35,14 +36,15 @@ pub(crate) struct Job {
 
 impl Job {
     /// The continuation of a text.
-    pub(crate) fn text(prompt: Vec<u32>, params: Params) -> Self {
-        Self { prompt, params, chat: None, constraint: None, single_call: false }
+    pub(crate) fn text(prompt: impl Into<MixedPrompt>, params: Params) -> Self {
+        Self { prompt: prompt.into(), params, chat: None, constraint: None, single_call: false }
     }
 
     /// The answer to a conversation.
-    pub(crate) fn chat(prompt: ChatPrompt, mut params: Params) -> Self {
-        params.options.rendered_tokens = prompt.rendered_tokens;
-        Self { chat: Some(prompt.prompt), ..Self::text(prompt.ids, params) }
+    pub(crate) fn chat(prompt: impl Into<RenderedChat>, mut params: Params) -> Self {
+        let RenderedChat { chat, ids } = prompt.into();
+        params.options.rendered_tokens = chat.rendered_tokens;
+        Self { chat: Some(chat.prompt), ..Self::text(ids, params) }
     }
 
     /// Adds the structure that the answer must have. Compiling it ends no later than the request
@@ -229,6 +231,11 @@ fn kind_of(error: &Error) -> Kind {
         Error::Submit(SubmitError::PromptTooLong { .. }) => Kind::ContextExceeded,
         Error::TooSlow { .. } => Kind::Timeout,
         Error::Submit(_)
+        | Error::Image(_)
+        | Error::NoProjector
+        | Error::ImageMarkers { .. }
+        | Error::TooManyImages { .. }
+        | Error::Vision(rocmforge::VisionError::TooManyPatches { .. })
         // Biases and constraints of the request may rule out every token.
         | Error::Request(RequestError::Sampling(_) | RequestError::Constraint(_)) => {
             Kind::InvalidRequest

@@ -48,6 +48,7 @@ mod generation;
 mod generator;
 mod grammar;
 mod guard;
+mod images;
 mod infill;
 mod keep_alive;
 mod keys;

@@ -88,7 +88,7 @@ pub(crate) async fn tokenize(
     let texts = tokenize.content.iter().chain(&tokenize.prompt);
     texts.into_iter().try_for_each(|text| check_length(text, most_bytes))?;
     let conversation = match &tokenize.messages {
-        Some(_) => Some(fields.read::<ConversationFields>()?.conversation()?),
+        Some(_) => Some(fields.read::<ConversationFields>()?.conversation()?.into_text()?),
         None => None,
     };
     let most = (most, most_bytes);
@@ -177,9 +177,9 @@ pub(crate) async fn apply_template(
 ) -> Result<Json<RenderedPrompt>, ApiError> {
     let ModelQuery { model } = fields.read()?;
     let model = app.model(model.as_deref()).await?;
-    let conversation = fields.read::<ConversationFields>()?.conversation()?;
+    let conversation = fields.read::<ConversationFields>()?.conversation()?.into_text()?;
     let prompt = rendered(&model, conversation).await?;
-    Ok(Json(RenderedPrompt { prompt: prompt.prompt.text }))
+    Ok(Json(RenderedPrompt { prompt: prompt.chat.prompt.text }))
 }
 
 /// The model that a request names.
@@ -265,7 +265,7 @@ pub(crate) async fn props(
         },
         total_slots: served.handle().max_num_seqs(),
         model_alias: served.id().to_owned(),
-        modalities: Modalities { vision: false, audio: false },
+        modalities: Modalities { vision: served.loaded_model().reads_images(), audio: false },
         chat_template: tokenizer.chat_template().unwrap_or_default().to_owned(),
         bos_token: text(tokenizer.bos()),
         eos_token: text(tokenizer.eos()),

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use rocmforge::engine::{Model, StopReason, Timings};
 use rocmforge::messages::{Answer, Conversation, Delta, Message, MessageCall};
+use rocmforge::{Image, image_marker};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -26,6 +27,7 @@ use crate::entry::ModelKind;
 use crate::error::{Api, ApiError};
 use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
 use crate::grammar::Structure;
+use crate::images::{IllustratedConversation, from_base64};
 use crate::infill;
 use crate::keep_alive::KeepAlive;
 use crate::prompt::{beside, chat_prompt, check_length, rendered, tools};
@@ -111,8 +113,10 @@ pub(crate) async fn chat(
         return Request::load(&app, &fields, Form::Chat).await;
     }
     let request = Request::read(&app, &fields, Form::Chat).await?;
+    let mut images = Vec::new();
     let message = |(index, message): (usize, InputMessage)| {
-        refuse_images(message.images, &format!("messages[{index}].images"))?;
+        let path = format!("messages[{index}].images");
+        let marks = marks(message.images, &path, &mut images)?;
         let call = |call: InputCall| MessageCall {
             id: String::new(),
             name: call.function.name,
@@ -122,7 +126,7 @@ pub(crate) async fn chat(
             reasoning: message.thinking,
             tool_calls: message.tool_calls.into_iter().flatten().map(call).collect(),
             name: message.tool_name,
-            ..Message::new(message.role, message.content.unwrap_or_default())
+            ..Message::new(message.role, marks + &message.content.unwrap_or_default())
         })
     };
     let messages =
@@ -133,6 +137,7 @@ pub(crate) async fn chat(
         .with_messages(messages)
         .with_tools(tools)
         .with_reasoning_effort(reasoning_effort);
+    let conversation = IllustratedConversation { conversation, images };
     let prompt = rendered(&request.model, conversation).await?;
     let job = Job::chat(prompt, request.params.clone());
     request.answer(job, request_id).await
@@ -145,7 +150,8 @@ pub(crate) async fn generate(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     let generate: GenerateFields = fields.read()?;
-    refuse_images(generate.images, "images")?;
+    let mut images = Vec::new();
+    let marks = marks(generate.images, "images", &mut images)?;
     let prompt = generate.prompt.unwrap_or_default();
     if prompt.is_empty() {
         return Request::load(&app, &fields, Form::Text).await;
@@ -155,6 +161,16 @@ pub(crate) async fn generate(
     let params = request.params.clone();
     let most = request.model.longest_prompt_bytes();
     check_length(&prompt, most)?;
+    if !images.is_empty() {
+        let system = generate.system.map(|text| Message::new("system", text));
+        let messages = system.into_iter().chain([Message::new("user", marks + &prompt)]);
+        let conversation = Conversation::default()
+            .with_messages(messages.collect())
+            .with_reasoning_effort(reasoning_effort);
+        let conversation = IllustratedConversation { conversation, images };
+        let prompt = rendered(&request.model, conversation).await?;
+        return request.answer(Job::chat(prompt, params), request_id).await;
+    }
     let job = beside(request.model.model(), move |model: &Model| {
         if let Some(suffix) = generate.suffix.filter(|suffix| !suffix.is_empty()) {
             let ids = infill::ids(model, &prompt, &suffix, &[])?;
@@ -174,11 +190,17 @@ pub(crate) async fn generate(
     request.answer(job, request_id).await
 }
 
-fn refuse_images(images: Option<Vec<String>>, path: &str) -> Result<(), ApiError> {
-    match images.unwrap_or_default().as_slice() {
-        [] => Ok(()),
-        _ => Err(ApiError::field(path, "the model reads text only")),
+/// Adds pictures in base64 to `images`, and returns their marks, which are before the text.
+fn marks(
+    sent: Option<Vec<String>>,
+    path: &str,
+    images: &mut Vec<Image>,
+) -> Result<String, ApiError> {
+    let sent = sent.unwrap_or_default();
+    for (index, data) in sent.iter().enumerate() {
+        images.push(from_base64(data, &format!("{path}[{index}]"))?);
     }
+    Ok(image_marker().repeat(sent.len()))
 }
 
 /// A request, apart from its prompt.

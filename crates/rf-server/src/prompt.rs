@@ -2,21 +2,51 @@
 
 use std::sync::Arc;
 
-use rocmforge::engine::Model;
+use rocmforge::Error;
+use rocmforge::engine::{MixedPrompt, Model};
 use rocmforge::messages::{ChatPrompt, Conversation, Tool};
 use serde_json::Value;
 
 use crate::error::{ApiError, Kind, check_count};
 use crate::fields::{PromptItem, TextOr};
+use crate::images::IllustratedConversation;
 use crate::state::ServedModel;
 
 /// Renders and tokenizes a conversation, beside the threads that serve sockets.
 pub(crate) async fn rendered(
     model: &Arc<ServedModel>,
-    conversation: Conversation,
-) -> Result<ChatPrompt, ApiError> {
+    conversation: impl Into<IllustratedConversation>,
+) -> Result<RenderedChat, ApiError> {
     let most = model.longest_prompt_bytes();
-    beside(model.model(), move |model| chat_prompt(model, &conversation, most)).await
+    let IllustratedConversation { conversation, images } = conversation.into();
+    if images.is_empty() {
+        let chat = beside(model.model(), move |model| chat_prompt(model, &conversation, most));
+        return Ok(RenderedChat::from(chat.await?));
+    }
+    let loaded = model.loaded_model().clone();
+    // To encode pictures takes long.
+    beside(model.model(), move |model| {
+        if !loaded.reads_images() {
+            return Err(ApiError::field("messages", Error::NoProjector));
+        }
+        let chat = chat_prompt(model, &conversation, most)?;
+        let ids = loaded.prompt_with_images(&chat.prompt.text, &images)?;
+        Ok(RenderedChat { chat, ids })
+    })
+    .await
+}
+
+/// The prompt of a conversation, with its pictures.
+pub(crate) struct RenderedChat {
+    pub(crate) chat: ChatPrompt,
+    pub(crate) ids: MixedPrompt,
+}
+
+impl From<ChatPrompt> for RenderedChat {
+    fn from(mut chat: ChatPrompt) -> Self {
+        let ids = std::mem::take(&mut chat.ids).into();
+        Self { chat, ids }
+    }
 }
 
 /// Checks that texts may fit the context.

@@ -1,5 +1,6 @@
 //! Projector files: what they encode, and the sizes that pictures get.
 
+use std::fmt;
 use std::sync::Arc;
 
 use rf_gguf::Gguf;
@@ -168,5 +169,11 @@ impl Projector {
             }
         }
         Ok(plan)
+    }
+}
+
+impl fmt::Debug for Projector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Projector").field("name", &self.name()).finish_non_exhaustive()
     }
 }

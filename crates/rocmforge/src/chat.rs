@@ -1,5 +1,7 @@
 //! Requests: a conversation to answer, or a text to continue.
 
+use std::borrow::Cow;
+
 use rf_chat::{Conversation, Message, Prompt, Tool, ToolChoice};
 use rf_engine::GenerateOptions;
 use rf_engine::sampling::SamplerConfig;
@@ -10,6 +12,7 @@ use crate::answer::{Answer, AnswerStream};
 use crate::error::Error;
 use crate::generation::Job;
 use crate::model::Model;
+use crate::vision::{Image, image_marker, marked_text};
 
 /// A conversation with a model, and how to continue it.
 ///
@@ -27,6 +30,10 @@ use crate::model::Model;
 pub struct Chat {
     model: Model,
     conversation: Conversation,
+    /// The pictures of all messages.
+    images: Vec<Image>,
+    /// The marks of pictures that the next message of the user has.
+    marks: String,
     settings: Settings,
 }
 
@@ -35,6 +42,7 @@ pub struct Chat {
 pub struct Completion {
     model: Model,
     prompt: String,
+    images: Vec<Image>,
     settings: Settings,
 }
 
@@ -167,7 +175,8 @@ macro_rules! settings {
 impl Chat {
     pub(crate) fn new(model: Model) -> Self {
         let settings = Settings::new(&model);
-        Self { model, conversation: Conversation::default(), settings }
+        let (conversation, images, marks) = (Conversation::default(), Vec::new(), String::new());
+        Self { model, conversation, images, marks, settings }
     }
 
     settings!();
@@ -180,8 +189,27 @@ impl Chat {
 
     /// Adds a message of the user.
     #[must_use]
-    pub fn user(self, text: impl Into<String>) -> Self {
-        self.message(Message::new("user", text))
+    pub fn user(mut self, text: impl Into<String>) -> Self {
+        let marks = std::mem::take(&mut self.marks);
+        self.message(Message::new("user", marks + &text.into()))
+    }
+
+    /// Adds a picture, the bytes of a PNG, JPEG, WebP, GIF or BMP file, to the next message of the
+    /// user, before its text. The model needs a projector: see
+    /// [`Loader::mmproj`](crate::Loader::mmproj).
+    ///
+    /// ```no_run
+    /// let model = rocmforge::Model::load("Qwen3-VL-8B-Instruct-Q4_K_M.gguf")?;
+    /// let picture = std::fs::read("cat.jpg")?;
+    /// let answer = model.chat().image(picture).user("What is on this picture?").answer()?;
+    /// println!("{}", answer.content);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn image(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.images.push(Image::new(bytes.into()));
+        self.marks.push_str(image_marker());
+        self
     }
 
     /// Adds an answer of the model, with its reasoning and its tool calls.
@@ -249,7 +277,7 @@ impl Chat {
     ///
     /// If the template fails, or the model has none.
     pub fn prompt(&self) -> Result<String, Error> {
-        Ok(self.model.file().rendered_prompt(&self.conversation)?.text)
+        Ok(self.model.file().rendered_prompt(&self.whole_conversation())?.text)
     }
 
     /// The messages so far.
@@ -294,12 +322,26 @@ impl Chat {
         self.grammar(Grammar::JsonSchema(schema.to_value()))
     }
 
+    /// The conversation, with a last message of the pictures after which no text came.
+    fn whole_conversation(&self) -> Cow<'_, Conversation> {
+        let mut conversation = Cow::Borrowed(&self.conversation);
+        if !self.marks.is_empty() {
+            let message = Message::new("user", self.marks.as_str());
+            conversation.to_mut().messages.push(message);
+        }
+        conversation
+    }
+
     fn job(&self) -> Result<Job, Error> {
-        let prompt = self.model.file().chat_prompt(&self.conversation)?;
+        let prompt = self.model.file().chat_prompt(&self.whole_conversation())?;
         let constraint = self.constraint(&prompt.prompt)?;
+        let mixed = match &*self.images {
+            [] => prompt.ids.clone().into(),
+            images => self.model.prompt_with_images(&prompt.prompt.text, images)?,
+        };
         let Settings { options, logprobs, priority, .. } = &self.settings;
         let job = Job::chat(prompt, options.clone());
-        Ok(Job { constraint, logprobs: *logprobs, priority: *priority, ..job })
+        Ok(Job { prompt: mixed, constraint, logprobs: *logprobs, priority: *priority, ..job })
     }
 
     /// The calls that the answer must have, else the form of its content.
@@ -329,19 +371,33 @@ fn closed(schema: &mut schemars::Schema) {
 impl Completion {
     pub(crate) fn new(model: Model, prompt: String) -> Self {
         let settings = Settings::new(&model);
-        Self { model, prompt, settings }
+        Self { model, prompt, images: Vec::new(), settings }
+    }
+
+    /// Adds a picture, which takes the place of the next `<__media__>` in the text. Without any,
+    /// pictures are before the text.
+    #[must_use]
+    pub fn image(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.images.push(Image::new(bytes.into()));
+        self
     }
 
     settings!();
 
     fn job(&self) -> Result<Job, Error> {
         let Settings { options, grammar, logprobs, priority } = &self.settings;
-        let ids = self.model.file().text_ids(&self.prompt);
+        let prompt = match &*self.images {
+            [] => self.model.file().text_ids(&self.prompt).into(),
+            images => {
+                let text = marked_text(&self.prompt, images.len());
+                self.model.prompt_with_images(&text, images)?
+            }
+        };
         let constraint: Option<Box<dyn Constraint>> = match grammar {
             Some(grammar) => Some(Box::new(self.model.grammar_compiler()?.compile(grammar)?)),
             None => None,
         };
-        let job = Job::text(ids, options.clone());
+        let job = Job::text(prompt, options.clone());
         Ok(Job { constraint, logprobs: *logprobs, priority: *priority, ..job })
     }
 }

@@ -1,5 +1,6 @@
 //! Errors.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rf_engine::scheduler::{RequestError, SubmitError};
@@ -29,6 +30,55 @@ pub enum Error {
     /// A schema or a grammar is not supported.
     #[error(transparent)]
     Grammar(#[from] rf_grammar::Error),
+    /// The projector is not supported, or the backend failed to encode a picture.
+    #[error(transparent)]
+    Vision(#[from] rf_vision::Error),
+    /// A picture cannot be decoded.
+    #[error(transparent)]
+    Image(#[from] rf_vision::ImageError),
+    /// The projector belongs to another model.
+    #[error(
+        "{} is a projector ({projector}) for models that read rows of {found} values, and this model \
+         ({architecture}) reads rows of {expected}: name the projector (mmproj) of this model",
+        path.display()
+    )]
+    WrongProjector {
+        /// The file of the projector.
+        path: PathBuf,
+        /// The type of the projector.
+        projector: &'static str,
+        /// The architecture of the model.
+        architecture: String,
+        /// Elements of a row of the projector.
+        found: usize,
+        /// Elements of a row that the model reads.
+        expected: usize,
+    },
+    /// A picture was sent to a model without a projector.
+    #[error(
+        "the model reads text only: load a model that reads pictures, with its projector \
+         (mmproj file) in the same folder or named, on the CPU"
+    )]
+    NoProjector,
+    /// A text contains the mark that stands for a picture, or a template left it out.
+    #[error(
+        "the prompt has {found} marks of pictures and {images} pictures: the chat template leaves \
+         pictures out, or a text contains the mark"
+    )]
+    ImageMarkers {
+        /// The marks in the prompt.
+        found: usize,
+        /// The pictures.
+        images: usize,
+    },
+    /// A prompt has too many pictures.
+    #[error("the prompt has {images} pictures, the maximum is {most}")]
+    TooManyImages {
+        /// The pictures of the prompt.
+        images: usize,
+        /// The largest number.
+        most: usize,
+    },
     /// A request was refused.
     #[error(transparent)]
     Submit(#[from] SubmitError),

@@ -13,7 +13,7 @@ use rf_chat::{ChatPrompt, Delta, OutputParser, Prompt};
 use rf_engine::scheduler::{
     Constraint, Event, GroupId, Handle, Request, RequestId, Sink, SubmitError, TokenLogprob,
 };
-use rf_engine::{GenerateOptions, StopReason, Timings};
+use rf_engine::{GenerateOptions, MixedPrompt, StopReason, Timings};
 
 use crate::block_on::block_on;
 use crate::error::Error;
@@ -23,7 +23,7 @@ use crate::events::{self, EventReceiver, EventSender};
 #[non_exhaustive]
 pub struct Job {
     /// The prompt.
-    pub prompt: Vec<u32>,
+    pub prompt: MixedPrompt,
     /// The chat prompt, which contains the format of the answer; `None` for a text that is no
     /// message.
     pub chat: Option<Prompt>,
@@ -50,9 +50,9 @@ pub type Observer = Box<dyn FnMut(&Event) + Send>;
 
 impl Job {
     /// The continuation of a text.
-    pub fn text(prompt: Vec<u32>, options: GenerateOptions) -> Self {
+    pub fn text(prompt: impl Into<MixedPrompt>, options: GenerateOptions) -> Self {
         Self {
-            prompt,
+            prompt: prompt.into(),
             chat: None,
             options,
             num_choices: 1,
@@ -283,7 +283,8 @@ impl Generation {
         let mut choices = Vec::with_capacity(jobs.len().saturating_mul(choices_per_job).min(1024));
         let mut sequences = Sequences { handle, _alive: alive, ids: Vec::new() };
         let wants_prompt = |job: &&Job| job.prompt_logprobs.is_some();
-        let prompts = jobs.iter().filter(wants_prompt).map(|job| job.prompt.clone()).collect();
+        let prompts =
+            jobs.iter().filter(wants_prompt).map(|job| job.prompt.ids().to_vec()).collect();
         for (index, job) in jobs.into_iter().enumerate() {
             if job.num_choices > Request::MAX_CHOICES {
                 let (num_choices, most) = (job.num_choices, Request::MAX_CHOICES);

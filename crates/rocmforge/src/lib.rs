@@ -19,6 +19,7 @@
 //! |---|---|
 //! | load a model with options | [`Model::loader`], [`Loader`] |
 //! | answer a conversation, with tools or as JSON | [`Model::chat`], [`Chat`] |
+//! | ask about a picture | [`Chat::image`], [`Loader::mmproj`] |
 //! | continue a text | [`Model::complete`], [`Completion`] |
 //! | read an answer piece by piece | [`AnswerStream`]: an [`Iterator`] and an async stream |
 //! | get a value of a Rust type | [`Chat::generate`] |
@@ -72,6 +73,7 @@ mod model;
 mod sampling_defaults;
 mod sizing;
 mod source;
+mod vision;
 
 pub use answer::{Answer, AnswerStream, Delta};
 pub use chat::{Chat, Completion};
@@ -89,6 +91,8 @@ pub use rf_chat::{Message, Tool, ToolChoice};
 pub use rf_engine::sampling::SamplerConfig;
 pub use rf_engine::{GenerateOptions, Pooling, StopReason, Timings};
 pub use rf_grammar::Grammar;
+/// Errors of projectors.
+pub use rf_vision::Error as VisionError;
 pub use sampling_defaults::SamplingDefaults;
 /// The crate whose derive describes the types that [`Chat::generate`] returns.
 #[cfg(feature = "schema")]
@@ -97,6 +101,7 @@ pub use schemars;
 pub use serde_json;
 pub use sizing::Purpose;
 pub use source::Source;
+pub use vision::{Image, Vision, image_marker, marked_text, mixed_prompt};
 
 /// The engine: sequences, logits, sampling, the scheduler, drafts, perplexity.
 pub mod engine {

@@ -1,14 +1,17 @@
 //! Loading a model: the options, and the steps from a source to an engine.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rf_cpu::CpuBackend;
 use rf_device::{DeviceOptions, LayerPlacement, Placement};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::SchedulerOptions;
 use rf_engine::{Activations, Engine, EngineOptions, Pooling, Speculation, SpeculationOptions};
 use rf_gguf::{Gguf, Value};
 use rf_graph::{Backend, KvType, MemoryNeed, Progress};
+use rf_vision::Projector;
 
 use crate::drafts::{Drafts, OpenDrafts, mtp_heads};
 use crate::error::Error;
@@ -17,6 +20,7 @@ use crate::model::{DEMO_TEMPERATURE, Model};
 use crate::sampling_defaults::SamplingDefaults;
 use crate::sizing::{Purpose, Sizes, TextSizes};
 use crate::source::Source;
+use crate::vision::{ProjectorFile, Vision, rows_of_a_batch};
 
 /// The options of loading a model. Start with [`Model::loader`] or [`Loader::new`].
 ///
@@ -36,6 +40,7 @@ pub struct Loader {
     template: Option<String>,
     template_variables: BTreeMap<String, serde_json::Value>,
     device: DeviceOptions,
+    projector: ProjectorFile,
     drafts: Drafts,
     draft_lengths: SpeculationOptions,
     pub(crate) sizes: Sizes,
@@ -49,6 +54,7 @@ pub struct OpenModel {
     pub(crate) loader: Loader,
     pub(crate) model: Arc<rf_engine::Model>,
     drafts: OpenDrafts,
+    projector: Option<Projector>,
 }
 
 /// A model with its weights in memory, and no thread: for programs that drive the engine
@@ -61,6 +67,8 @@ pub struct LoadedModel {
     pub speculation: Option<Speculation>,
     /// The backends of the layers.
     pub layers: LayerPlacement,
+    /// The projector, if the model reads pictures.
+    pub vision: Option<Arc<Vision>>,
     loader: Loader,
 }
 
@@ -77,6 +85,7 @@ impl Loader {
             template: None,
             template_variables: BTreeMap::new(),
             device: DeviceOptions::default(),
+            projector: ProjectorFile::default(),
             drafts: Drafts::default(),
             draft_lengths: SpeculationOptions::default(),
             sizes: Sizes {
@@ -213,6 +222,21 @@ impl Loader {
         self
     }
 
+    /// The projector (`mmproj` file) with which the model reads pictures. Default: the one in the
+    /// folder of the model, if there is one.
+    #[must_use]
+    pub fn mmproj(mut self, path: impl Into<PathBuf>) -> Self {
+        self.projector = ProjectorFile::Path(path.into());
+        self
+    }
+
+    /// Loads no projector: pictures are refused, and their encoder takes no memory.
+    #[must_use]
+    pub fn no_mmproj(mut self) -> Self {
+        self.projector = ProjectorFile::Off;
+        self
+    }
+
     /// The source of drafts for speculative decoding.
     #[must_use]
     pub fn drafts(mut self, drafts: Drafts) -> Self {
@@ -247,8 +271,12 @@ impl Loader {
     ///
     /// If the model cannot be found, read or supported, or the drafts do not fit it.
     pub fn open(self, observe: &mut dyn FnMut(LoadEvent<'_>)) -> Result<OpenModel, Error> {
-        let gguf = self.source.open(observe)?;
-        self.open_gguf_with(gguf, observe)
+        let path = self.source.path(observe)?;
+        let gguf = match &path {
+            Some(path) => Gguf::open(path)?,
+            None => self.source.open(observe)?,
+        };
+        self.open_gguf_with(gguf, path.as_deref(), observe)
     }
 
     /// [`open`](Self::open) with an open container instead of the source.
@@ -257,12 +285,13 @@ impl Loader {
     ///
     /// The errors of [`open`](Self::open).
     pub fn open_gguf(self, gguf: Gguf) -> Result<OpenModel, Error> {
-        self.open_gguf_with(gguf, &mut |_| ())
+        self.open_gguf_with(gguf, None, &mut |_| ())
     }
 
     fn open_gguf_with(
-        self,
+        mut self,
         mut gguf: Gguf,
+        path: Option<&Path>,
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<OpenModel, Error> {
         for (key, value) in &self.overrides {
@@ -276,7 +305,13 @@ impl Loader {
         let embeds = self.sizes.embeds || !model.config().generates();
         let wanted = if embeds { &Drafts::Off } else { &self.drafts };
         let drafts = OpenDrafts::open(wanted, self.draft_lengths, &model, observe)?;
-        Ok(OpenModel { loader: self, model: Arc::new(model), drafts })
+        let projector = if embeds { None } else { self.projector.open(path, &model)? };
+        if let Some(projector) = &projector {
+            let rows = rows_of_a_batch(projector);
+            self.sizes.batch_tokens = self.sizes.batch_tokens.max(rows);
+            self.scheduler.max_batched_tokens = self.scheduler.max_batched_tokens.max(rows);
+        }
+        Ok(OpenModel { loader: self, model: Arc::new(model), drafts, projector })
     }
 
     /// Opens the devices of these options.
@@ -418,8 +453,11 @@ impl OpenModel {
         let context = self.context_tokens();
         let options = drafts.engine_options(Some(placement), sizes.options(&self.model));
         let draft = drafts.load(placement, context, &options)?;
+        let vision = self.load_vision(placement.gpu().is_some(), &mut || Ok(placement.cpu()?))?;
         let options = self.engine_options(Some(placement))?;
-        observe(LoadEvent::MemoryNeed(placement.memory_need(&self.model, &options)?));
+        let mut need = placement.memory_need(&self.model, &options)?;
+        need.held.weights_bytes += vision.as_ref().map_or(0, |vision| vision.memory_bytes());
+        observe(LoadEvent::MemoryNeed(need));
         let loaded = placement.load(&self.model, options, &mut |event| match event {
             rf_device::LoadEvent::Placed(layers) => observe(LoadEvent::Placed(layers)),
             rf_device::LoadEvent::Progress(progress) => observe(LoadEvent::Progress(progress)),
@@ -428,7 +466,7 @@ impl OpenModel {
         })?;
         let (engine, layers) = (loaded.engine, loaded.placement);
         let speculation = drafts.speculation(&engine, draft, layers.gpu.is_none())?;
-        Ok(LoadedModel { engine, speculation, layers, loader: self.loader.clone() })
+        Ok(LoadedModel { engine, speculation, layers, vision, loader: self.loader.clone() })
     }
 
     /// Loads the weights on one backend, without a choice of devices. A draft model is not loaded.
@@ -448,7 +486,40 @@ impl OpenModel {
             drafts => drafts.speculation(&engine, None, true)?,
         };
         let layers = LayerPlacement { backends: backend.name().to_owned(), ..Default::default() };
-        Ok(LoadedModel { engine, speculation, layers, loader: self.loader.clone() })
+        let vision = match &self.projector {
+            Some(projector) => {
+                Some(Arc::new(Vision::new(projector.clone(), backend, &mut |_| ())?))
+            }
+            None => None,
+        };
+        Ok(LoadedModel { engine, speculation, layers, vision, loader: self.loader.clone() })
+    }
+
+    /// Loads the projector on the CPU. One that nobody named is not loaded if a GPU runs the model,
+    /// which refuses pictures.
+    fn load_vision(
+        &self,
+        has_gpu: bool,
+        cpu: &mut dyn FnMut() -> Result<CpuBackend, Error>,
+    ) -> Result<Option<Arc<Vision>>, Error> {
+        let is_named = matches!(self.loader.projector, ProjectorFile::Path(_));
+        let Some(projector) = self.projector.as_ref().filter(|_| is_named || !has_gpu) else {
+            return Ok(None);
+        };
+        let backend = cpu()?;
+        Ok(Some(Arc::new(Vision::new(projector.clone(), &backend, &mut |_| ())?)))
+    }
+
+    /// The model without its projector, for prompts without pictures.
+    #[must_use]
+    pub fn without_projector(mut self) -> Self {
+        self.projector = None;
+        self
+    }
+
+    /// The projector of the model: it has a name, and limits on the tokens of a picture.
+    pub fn projector(&self) -> Option<&Projector> {
+        self.projector.as_ref()
     }
 
     /// Loads the model on a backend to observe the inputs of its matrices: for an importance
@@ -487,12 +558,13 @@ impl LoadedModel {
             SamplingDefaults::of(self.engine.model().gguf()).fill_in(SamplerConfig::default())
         };
         let requests = (scheduler, sampler.unwrap_or_else(default));
-        Model::new(self.engine, self.speculation, self.layers, requests)
+        Model::new(self.engine, self.speculation, (self.layers, self.vision), requests)
     }
 
-    /// Memory of the model and of its draft model, in bytes.
+    /// Memory of the model, of its draft model and of its projector, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        memory_bytes(&self.engine, self.speculation.as_ref())
+        let vision = self.vision.as_ref().map_or(0, |vision| vision.memory_bytes());
+        memory_bytes(&self.engine, self.speculation.as_ref()) + vision
     }
 }
 

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rf_device::LayerPlacement;
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Handle, Scheduler, SchedulerOptions};
-use rf_engine::{DecodeOptions, EncodeOptions, Engine, PerplexityScore, Speculation};
+use rf_engine::{DecodeOptions, EncodeOptions, Engine, MixedPrompt, PerplexityScore, Speculation};
 use rf_grammar::GrammarCompiler;
 
 use crate::details::ModelDetails;
 use crate::embedder::Embedder;
 use crate::error::Error;
 use crate::generation::{Generation, Job, Update};
+use crate::vision::{Image, Vision, mixed_prompt};
 
 /// A loaded model, which any number of threads and tasks use at the same time: their requests share
 /// batches. Clones are cheap. The model is unloaded when its last clone is dropped.
@@ -25,6 +26,7 @@ struct Inner {
     file: Arc<rf_engine::Model>,
     service: Service,
     layers: LayerPlacement,
+    vision: Option<Arc<Vision>>,
     sampler: SamplerConfig,
     /// Made for the first request that needs it, because it takes time and memory.
     compiler: Mutex<Option<Arc<GrammarCompiler>>>,
@@ -51,13 +53,13 @@ impl Model {
         options: SchedulerOptions,
     ) -> Result<Self, Error> {
         let sampler = SamplerConfig::default();
-        Self::new(engine, speculation, LayerPlacement::default(), (options, sampler))
+        Self::new(engine, speculation, (LayerPlacement::default(), None), (options, sampler))
     }
 
     pub(crate) fn new(
         engine: Engine,
         speculation: Option<Speculation>,
-        layers: LayerPlacement,
+        (layers, vision): (LayerPlacement, Option<Arc<Vision>>),
         (options, sampler): (SchedulerOptions, SamplerConfig),
     ) -> Result<Self, Error> {
         let file = Arc::clone(engine.model());
@@ -68,7 +70,7 @@ impl Model {
             let handle = scheduler.handle();
             Service::Generate { handle, _scheduler: scheduler }
         };
-        let inner = Inner { file, service, layers, sampler, compiler: Mutex::new(None) };
+        let inner = Inner { file, service, layers, vision, sampler, compiler: Mutex::new(None) };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -140,6 +142,23 @@ impl Model {
     /// Facts for lists of models.
     pub fn details(&self) -> ModelDetails {
         ModelDetails::new(self.inner.file.gguf(), self.inner.file.config())
+    }
+
+    /// Returns true if prompts may have pictures.
+    pub fn reads_images(&self) -> bool {
+        self.inner.vision.is_some()
+    }
+
+    /// The prompt of a text with special tokens, as chat templates render it, that has an
+    /// [`image_marker`](crate::image_marker) in the place of each picture. It blocks the thread
+    /// while pictures are encoded.
+    ///
+    /// # Errors
+    ///
+    /// If the number of marks is not that of pictures, the model has no projector, or a picture
+    /// cannot be decoded.
+    pub fn prompt_with_images(&self, text: &str, images: &[Image]) -> Result<MixedPrompt, Error> {
+        mixed_prompt(&self.inner.file, self.inner.vision.as_deref(), text, images)
     }
 
     /// The backends of the layers.

@@ -53,7 +53,7 @@ const LAYERS: &[Layer] = &[
     layer("rf-grammar", &["rf-engine"]),
     layer("rf-device", &["rf-engine", "rf-cpu", "rf-kernels"]),
     layer(TEST_SUPPORT, &["rf-engine", "rf-cpu"]),
-    layer("rocmforge", &["rf-device", "rf-chat", "rf-grammar", "rf-hub"]),
+    layer("rocmforge", &["rf-device", "rf-chat", "rf-grammar", "rf-hub", "rf-vision"]),
     layer("rf-profile", &["rf-hip"]),
     front_end(
         "rf-bench",

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rocmforge::engine::scheduler::Constraint;
 use rocmforge::engine::{
-    Engine, Extras, GenerateOptions, Model, Outcome, Session, Speculation, StopReason, Timings,
+    Engine, Extras, GenerateOptions, MixedPrompt, Model, Outcome, Session, Speculation, StopReason,
+    Timings,
 };
 use rocmforge::grammar::{Grammar, GrammarCompiler, GrammarConstraint};
 use rocmforge::messages::{
@@ -132,7 +133,7 @@ fn call_json(call: &AnswerCall) -> serde_json::Value {
 pub(super) fn stream(
     engine: &mut Engine,
     session: &mut Session,
-    (ids, prompt): (&[u32], Option<&Prompt>),
+    (mixed, prompt): (MixedPrompt, Option<&Prompt>),
     options: &GenerateOptions,
     extras: Extras<'_>,
     quiet: bool,
@@ -141,7 +142,7 @@ pub(super) fn stream(
     let mut out = io::stdout().lock();
     let mut display = Display::new(prompt, !quiet);
     let mut failed = None;
-    let outcome = engine.generate_with(session, ids, options, extras, &mut |text| {
+    let outcome = engine.generate_mixed(session, mixed, options, extras, &mut |text| {
         let deltas = display.parser.push(text);
         if let Err(error) = display.show(deltas, &mut out) {
             failed = Some(error);
@@ -207,16 +208,17 @@ pub(super) fn summary(timings: &Timings, memory_bytes: u64) -> String {
     )
 }
 
-/// An answer as JSON. `prompt` says how to read it; without one it is text.
+/// An answer as JSON. `prompt` says how to read it; without one it is text. Rows of pictures have
+/// no token id.
 pub(super) fn json(
-    (prompt_ids, prompt): (&[u32], Option<&Prompt>),
+    (mixed, prompt): (&MixedPrompt, Option<&Prompt>),
     outcome: &Outcome,
     load_time: Duration,
 ) -> serde_json::Value {
     let timings = &outcome.timings;
     let ms = |us: u64| us as f64 / 1e3;
     let mut json = json!({
-        "prompt_ids": prompt_ids,
+        "prompt_ids": mixed.tokens().collect::<Vec<_>>(),
         "ids": outcome.ids,
         "text": outcome.text,
         "stop_reason": outcome.stop_reason.as_str(),

@@ -168,7 +168,7 @@ impl Chat {
         options.rendered_tokens = rendered_tokens;
         let extras = extras(constraint, speculation.as_mut());
         let (engine, session) = (&mut self.engine, &mut self.session);
-        let result = stream(engine, session, (&ids, Some(&prompt)), options, extras, *quiet);
+        let result = stream(engine, session, (ids.into(), Some(&prompt)), options, extras, *quiet);
         let (outcome, answer) = match result {
             Ok(answered) => answered,
             Err(error) if error.is::<rocmforge::engine::Error>() => {

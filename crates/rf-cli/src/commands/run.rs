@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use rocmforge::engine::sampling::SamplerConfig;
-use rocmforge::engine::{Engine, GenerateOptions, Model, Outcome, Speculation, StopReason};
+use rocmforge::engine::{
+    Engine, GenerateOptions, MixedPrompt, Model, Outcome, Speculation, StopReason,
+};
 use rocmforge::grammar::GrammarConstraint;
 use rocmforge::messages::{ChatPrompt, Message, Prompt, Tool};
-use rocmforge::{LoadedModel, Purpose};
+use rocmforge::{Image, LoadedModel, Purpose, Vision};
 
 use super::answer::{OutputForm, conversation_prompt, extras, flow, json, stream, summary};
 use super::{chat, prompt_cache};
@@ -20,9 +22,10 @@ use crate::drafts::DraftArgs;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::loading::ModelFile;
+use crate::media::ProjectorArgs;
 use crate::recording::{self, Recording};
 use crate::terminal::Palette;
-use crate::{demo, device, escapes, flags, loading, sources, terminal};
+use crate::{demo, device, escapes, flags, loading, media, sources, terminal};
 
 /// Arguments of `rf-cli run`.
 #[derive(Debug, Args)]
@@ -38,6 +41,7 @@ Examples:
   rf-cli run --raw \"Once upon a time\"
   rf-cli run -m model.gguf --system \"Answer in one line.\" \"What is a GGUF file?\"
   git diff | rf-cli run -m model.gguf \"Explain this change.\"
+  rf-cli run -m model.gguf --image cat.jpg \"What is on this picture?\"
   rf-cli run -m model.gguf --json \"Hello\" | jq .timings
   rf-cli run -m model.gguf --json-schema @person.json \"Invent a person.\"
   rf-cli run -m model.gguf --trace run.json \"Hello\"")]
@@ -79,6 +83,12 @@ pub(crate) struct RunArgs {
     )]
     #[arg(long, value_name = "FILE", conflicts_with = "raw")]
     tools: Option<PathBuf>,
+    #[arg(
+        help = "Ask about the picture in FILE, a PNG, JPEG, WebP, GIF or BMP file (repeatable). Pictures come before \
+                the prompt, or with --raw where it has <__media__>"
+    )]
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt_cache")]
+    image: Vec<PathBuf>,
     /// End a chat after its first answer (-st)
     #[arg(long)]
     single_turn: bool,
@@ -118,6 +128,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     drafts: DraftArgs,
     #[command(flatten)]
+    projector: ProjectorArgs,
+    #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
     compute: ComputeArgs,
@@ -145,6 +157,8 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let file = ModelFile::of(&arguments.model)?.or_path(words.model);
     let started = Instant::now();
     let loader = loading::sized(file.loader(), &arguments.compute, arguments.ctx_size)?;
+    let images = media::images(&arguments.image)?;
+    let loader = arguments.projector.add_to(loader);
     let loader = arguments.drafts.add_to(template.add_to(loader))?;
     let open = tracing::info_span!("model_load").in_scope(|| loading::open_generator(loader))?;
     let model = open.model();
@@ -163,6 +177,9 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
         arguments.request(model, &prompt, is_chat.then(before), &tools, form.as_ref())
     });
     let request = request.transpose()?;
+    if request.is_none() && !images.is_empty() {
+        return Err(bad_input!("--image needs a prompt: give one as an argument or by a pipe"));
+    }
     if request.is_none() && arguments.prompt_cache.is_some() {
         return Err(bad_input!(
             "--prompt-cache needs a prompt: give one, or save a chat with /save"
@@ -172,8 +189,15 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     // Only a conversation goes back to earlier turns.
     let purpose = if request.is_some() { Purpose::Texts } else { Purpose::Chat };
     let open = open.with(|loader| loader.purpose(purpose));
-    let LoadedModel { mut engine, mut speculation, .. } =
+    // A prompt of text needs no encoder, unless it is named.
+    let reads_images = !images.is_empty() || arguments.projector.is_named();
+    let open = if reads_images { open } else { open.without_projector() };
+    let LoadedModel { mut engine, mut speculation, vision, .. } =
         loading::load(&open, &placement, arguments.quiet, &mut |_| ())?;
+    let request = match request {
+        Some(request) => Some(request.with_images(&engine, vision.as_deref(), &images)?),
+        None => None,
+    };
     let load_time = started.elapsed();
     if recording.is_some() {
         recording::start_profiling(&mut engine);
@@ -232,7 +256,9 @@ fn is_ollama_name(word: &str) -> bool {
 
 /// A tokenised prompt.
 struct Request {
-    ids: Vec<u32>,
+    prompt: MixedPrompt,
+    /// The text of the prompt, with a mark for each picture.
+    text: String,
     /// The chat prompt, which has the format of the answer; `None` for a text that is continued.
     chat: Option<Prompt>,
     /// Control tokens whose text is a part of the answer.
@@ -379,21 +405,24 @@ impl RunArgs {
         if is_chat && prompt.trim().is_empty() {
             return Err(empty());
         }
-        let (chat, ids, rendered_tokens) = if let Some(mut messages) = conversation {
-            messages.push(Message::new("user", prompt));
+        let (chat, text, ids, rendered_tokens) = if let Some(mut messages) = conversation {
+            let marks = rocmforge::image_marker().repeat(self.image.len());
+            messages.push(Message::new("user", marks + prompt));
             let ChatPrompt { ids, rendered_tokens, prompt } =
                 conversation_prompt(model, &messages, tools)?;
-            (Some(prompt), ids, rendered_tokens)
+            let text = prompt.text.clone();
+            (Some(prompt), text, ids, rendered_tokens)
         } else {
-            (None, model.text_ids(prompt), Vec::new())
+            let text = rocmforge::marked_text(prompt, self.image.len());
+            (None, text, model.text_ids(prompt), Vec::new())
         };
-        if ids.is_empty() {
+        if ids.is_empty() && self.image.is_empty() {
             return Err(empty());
         }
         let show = !is_chat && !self.no_display_prompt && io::stdout().is_terminal();
         let constraint = form.map(|form| form.constraint(chat.as_ref())).transpose()?;
         let shown = show.then(|| prompt.to_owned());
-        Ok(Request { ids, chat, rendered_tokens, shown, constraint })
+        Ok(Request { prompt: ids.into(), text, chat, rendered_tokens, shown, constraint })
     }
 
     fn answer(
@@ -405,7 +434,7 @@ impl RunArgs {
         load_time: Duration,
     ) -> Result<()> {
         let (mut session, prefill) = match &self.prompt_cache {
-            Some(path) => prompt_cache::prefill(engine, path, &request.ids)?,
+            Some(path) => prompt_cache::prefill(engine, path, request.prompt.ids())?,
             None => (engine.session(), None),
         };
         let add_prefill = |outcome: &mut Outcome| {
@@ -414,20 +443,22 @@ impl RunArgs {
             }
         };
         let options = &options.clone().with_rendered_tokens(request.rendered_tokens);
-        let prompt = (&request.ids[..], request.chat.as_ref());
+        let chat = request.chat.as_ref();
         let extras = extras(request.constraint, speculation.as_deref_mut());
         if self.json {
             let watch = Watch::new();
-            let (ids, on_text) = (&request.ids, &mut |_: &str| flow(&watch));
-            let mut outcome = engine.generate_with(&mut session, ids, options, extras, on_text)?;
+            let (prompt, on_text) = (request.prompt.clone(), &mut |_: &str| flow(&watch));
+            let mut outcome =
+                engine.generate_mixed(&mut session, prompt, options, extras, on_text)?;
             add_prefill(&mut outcome);
             let out = &mut io::stdout().lock();
-            writeln!(out, "{}", json(prompt, &outcome, load_time))?;
+            writeln!(out, "{}", json((&request.prompt, chat), &outcome, load_time))?;
             return end(&outcome);
         }
         if let Some(shown) = &request.shown {
             write!(io::stdout().lock(), "{}", Palette::stdout().dim(shown))?;
         }
+        let prompt = (request.prompt, chat);
         let (mut outcome, _) = stream(engine, &mut session, prompt, options, extras, self.quiet)?;
         add_prefill(&mut outcome);
         if !self.quiet {
@@ -435,6 +466,23 @@ impl RunArgs {
             terminal::note(Palette::stderr().dim(summary(&outcome.timings, bytes)));
         }
         end(&outcome)
+    }
+}
+
+impl Request {
+    /// The request with the rows of its pictures.
+    fn with_images(
+        self,
+        engine: &Engine,
+        vision: Option<&Vision>,
+        images: &[Image],
+    ) -> Result<Self> {
+        if images.is_empty() {
+            return Ok(self);
+        }
+        let _span = tracing::info_span!("encode_images").entered();
+        let prompt = rocmforge::mixed_prompt(engine.model(), vision, &self.text, images)?;
+        Ok(Self { prompt, ..self })
     }
 }
 

@@ -19,6 +19,7 @@ use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs, TemplateArgs};
 use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
 use crate::logging::LogFormat;
+use crate::media::ProjectorArgs;
 use crate::{demo, device, loading, logging, terminal};
 
 /// Arguments of `rf-cli serve`.
@@ -55,6 +56,8 @@ pub(crate) struct ServeArgs {
     scheduling: SchedulingArgs,
     #[command(flatten)]
     drafts: DraftArgs,
+    #[command(flatten)]
+    projector: ProjectorArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
@@ -135,6 +138,11 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
             "a draft model cannot serve several models: serve one with -m, or leave out -md"
         ));
     }
+    if arguments.projector.is_named() && files.len() > 1 {
+        return Err(bad_input!(
+            "--mmproj cannot serve several models: put each projector in the folder of its model"
+        ));
+    }
     let placement = device::open(arguments.device.options(arguments.compute.cpu()?))?;
     options.memory_budget_bytes = match arguments.models.memory_budget_bytes()? {
         Some(bytes) => Some(bytes),
@@ -151,6 +159,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         cache_ram: arguments.scheduling.cache_ram,
         scheduler: arguments.scheduling.options(),
         drafts: arguments.drafts.clone(),
+        projector: arguments.projector.clone(),
         is_single: files.len() == 1,
         sampling: options.sampling.clone(),
         config: Arc::new(arguments.models.config(names.clone())?),

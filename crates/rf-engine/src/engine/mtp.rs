@@ -104,7 +104,7 @@ impl Mtp {
         }
         self.before.clear();
         session.token_states.push_before(past_tokens, ids.len(), width, &mut self.before);
-        let pool = Arc::clone(&session.pool);
+        let (pool, media) = (Arc::clone(&session.pool), Arc::clone(session.media()));
         let mut pool = lock(&pool);
         // The last drafted token is not computed.
         let end = past_tokens + ids.len() + len - 1;
@@ -113,13 +113,15 @@ impl Mtp {
         self.output.resize(width + self.vocab_size, 0.0);
         let mut ids = ids.to_vec();
         loop {
+            let positions = media.positions(past_tokens..past_tokens + ids.len());
             let span = Span {
                 tokens: 0..ids.len(),
                 past_tokens,
+                positions: positions.as_deref(),
+                media: None,
                 pages: room.table().pages(PageGroup::Full),
                 window_pages: room.table().pages(PageGroup::Window),
                 state: room.table().state(),
-                ..Span::default()
             };
             let (spans, output_rows) = (&[span], &[ids.len() - 1]);
             let batch =

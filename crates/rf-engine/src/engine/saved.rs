@@ -14,6 +14,7 @@ use twox_hash::XxHash3_128;
 
 use super::{Engine, Feed, Outputs};
 use crate::error::{Error, SavedError};
+use crate::media::is_row;
 use crate::session::{Session, lock};
 
 const MAGIC: &[u8; 8] = b"RFPROMPT";
@@ -41,8 +42,11 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If the backend cannot read pages, or the output cannot be written.
+    /// If the sequence has media, the backend cannot read pages, or the output cannot be written.
     pub fn save(&self, session: &Session, out: &mut dyn Write) -> Result<(), Error> {
+        if session.tokens().iter().any(|id| is_row(*id)) {
+            return Err(SavedError::HasMedia.into());
+        }
         let mut out = Hashed { out, hash: XxHash3_128::new() };
         out.put(MAGIC)?;
         out.put(&VERSION.to_le_bytes())?;

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::engine::Engine;
+use crate::media::is_row;
 use crate::scheduler::event::RequestError;
 use crate::scheduler::sequence::{Rank, Sequence};
 use crate::speculation::{Draft, Speculation};
@@ -35,6 +36,9 @@ impl Drafter {
         room: Room,
     ) {
         let uncomputed = sequence.uncomputed_tokens();
+        if !sequence.media.is_empty() && !speculation.reads_media() {
+            return;
+        }
         if self.has_failed || !sequence.decodes() || sequence.planned_tokens != uncomputed {
             return;
         }
@@ -85,6 +89,10 @@ impl Drafter {
         }
         self.known_tokens = *dropped_tokens + tokens.len();
         let replayed = &past[session.len()..];
-        Ok(speculation.draft((engine, session), replayed, *newest, most)?)
+        let mut draft = speculation.draft((engine, session), replayed, *newest, most)?;
+        // What followed earlier in the text may be a picture.
+        let tokens = draft.ids.iter().take_while(|id| !is_row(**id)).count();
+        draft.ids.truncate(tokens);
+        Ok(draft)
     }
 }

@@ -54,7 +54,7 @@ impl Handle {
             ..SchedulerStats::default()
         };
         let shared = Shared {
-            limits: Limits::new(engine),
+            limits: Limits::new(engine, options),
             max_num_seqs: options.max_num_seqs,
             max_queued: options.max_queued,
             sender: RwLock::new(Some(sender)),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::generation::GenerateOptions;
+use crate::media::MixedPrompt;
 use crate::scheduler::constraint::Constraint;
 use crate::session::Session;
 use crate::setters::setters;
@@ -33,8 +34,8 @@ impl GroupId {
 /// A prompt and how to continue it.
 #[non_exhaustive]
 pub struct Request {
-    /// The prompt.
-    pub prompt: Vec<u32>,
+    /// The prompt. One with media does not shift its context.
+    pub prompt: MixedPrompt,
     /// How to continue. Unless the context shifts, `max_tokens` beyond the context or the KV cache
     /// is clamped, and without it the end is
     /// [`StopReason::ContextFull`](crate::StopReason::ContextFull). Choice `i` uses `seed + i`.
@@ -67,9 +68,9 @@ impl Request {
     pub const MAX_CHOICES: usize = 128;
 
     /// A request for one answer.
-    pub fn new(prompt: Vec<u32>, options: GenerateOptions) -> Self {
+    pub fn new(prompt: impl Into<MixedPrompt>, options: GenerateOptions) -> Self {
         Self {
-            prompt,
+            prompt: prompt.into(),
             options,
             num_choices: 1,
             priority: 0,

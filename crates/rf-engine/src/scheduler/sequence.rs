@@ -8,6 +8,7 @@ use std::time::Instant;
 use rf_kv::PageCounts;
 
 use crate::generation::StopReason;
+use crate::media::PromptMedia;
 use crate::sampling::TokenLogprob;
 use crate::scheduler::event::Event;
 use crate::scheduler::request::{GroupId, RequestId};
@@ -74,6 +75,8 @@ pub(super) struct Sequence {
     pub(super) choice: Choice,
     /// The prompt and the generated tokens. The session has computed the first ones.
     pub(super) tokens: Vec<u32>,
+    /// The media of the prompt.
+    pub(super) media: Arc<PromptMedia>,
     /// Tokens that a full context has dropped.
     pub(super) dropped_tokens: usize,
     pub(super) session: Session,
@@ -115,6 +118,7 @@ impl Sequence {
             is_queued: true,
             choice,
             tokens,
+            media: Arc::default(),
             dropped_tokens: 0,
             session,
             followers: Vec::new(),
@@ -134,14 +138,23 @@ impl Sequence {
 
     /// The first sequence of a request, which has `session`.
     pub(super) fn first(submission: Submission, session: Session) -> Option<(ActiveRequest, Self)> {
-        let Submission { id, request, prompt, choices, priority, group, prompt_logprobs, .. } =
-            submission;
+        let Submission {
+            id,
+            request,
+            prompt,
+            media,
+            choices,
+            priority,
+            group,
+            prompt_logprobs,
+            ..
+        } = submission;
         let mut choices = choices.into_iter();
         let choice = choices.next()?;
         let rank = Rank { priority: Reverse(priority), request: id, choice: choice.index };
         let prompt_logprobs = prompt_logprobs.map(PromptLogprobs::new);
         let first = Self::new(rank, group, choice, prompt, session);
-        Some((request, Self { followers: choices.collect(), prompt_logprobs, ..first }))
+        Some((request, Self { media, followers: choices.collect(), prompt_logprobs, ..first }))
     }
 
     /// Tokens that are not in the KV cache. While the sequence lives, there is at least one.
@@ -172,11 +185,18 @@ impl Sequence {
         self.uncomputed_tokens() - self.planned_tokens
     }
 
-    /// Plans as many further tokens as fit into `budget`, and takes them from it.
+    /// Plans as many further tokens as fit into `budget`, and takes them from it. Rows that see each
+    /// other both ways are planned together, even if they exceed the budget.
     pub(super) fn plan(&mut self, budget: &mut usize) {
         let more = self.plannable_tokens().min(*budget);
-        self.planned_tokens += more;
-        *budget -= more;
+        if more == 0 {
+            return;
+        }
+        let computed = self.session.len();
+        let planned = computed + self.planned_tokens;
+        let end = self.media.whole_step(planned, planned + more);
+        self.planned_tokens = end - computed;
+        *budget = budget.saturating_sub(end - planned);
     }
 
     /// Gives the pages back, because others need them.
@@ -266,7 +286,8 @@ impl Sequence {
             let rank = Rank { choice: choice.index, ..self.rank };
             let (tokens, session) = (self.tokens.clone(), self.session.fork());
             let fork = Self::new(rank, self.group, choice, tokens, session);
-            Self { turn: self.turn, is_queued: false, ..fork }
+            let media = Arc::clone(&self.media);
+            Self { turn: self.turn, is_queued: false, media, ..fork }
         });
         forks.collect()
     }

@@ -128,11 +128,13 @@ pub(super) fn compute(
     // As many of the best tokens as every sequence is content with.
     let mut best = Some(0);
     for (index, sequence) in sequences.iter_mut().enumerate() {
-        let Sequence { session, tokens, choice, planned_tokens, prompt_logprobs, draft, .. } =
-            sequence;
+        let Sequence {
+            session, tokens, media, choice, planned_tokens, prompt_logprobs, draft, ..
+        } = sequence;
         if *planned_tokens == 0 {
             continue;
         }
+        session.set_media(media);
         session.set_tentative(draft.is_some());
         let end = session.len() + *planned_tokens;
         let takes_token = draft.is_some() || end == tokens.len();

@@ -90,9 +90,10 @@ impl StepScheduler {
     ///
     /// If an option is 0, or the engine was loaded to embed.
     pub fn new(engine: &Engine, options: SchedulerOptions) -> Result<Self, Error> {
+        let options = options.for_engine(engine)?;
         Ok(Self {
-            options: options.for_engine(engine)?,
-            limits: Limits::new(engine),
+            limits: Limits::new(engine, &options),
+            options,
             num_requests: 0,
             requests: HashMap::new(),
             waiting: Waiting::default(),

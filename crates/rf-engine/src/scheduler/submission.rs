@@ -5,9 +5,11 @@ use std::time::Instant;
 
 use crate::engine::Engine;
 use crate::generation::{GenerateOptions, Generation};
+use crate::media::{MediaError, MixedPrompt, PromptMedia, is_row};
 use crate::model::Model;
 use crate::scheduler::constraint::Constraint;
 use crate::scheduler::event::RequestError;
+use crate::scheduler::options::SchedulerOptions;
 use crate::scheduler::request::{GroupId, Request, RequestId};
 use crate::scheduler::submit_error::SubmitError;
 use crate::session::Session;
@@ -21,6 +23,7 @@ pub(super) struct Submission {
     pub(super) id: RequestId,
     pub(super) request: ActiveRequest,
     pub(super) prompt: Vec<u32>,
+    pub(super) media: Arc<PromptMedia>,
     /// At least one.
     pub(super) choices: Vec<Choice>,
     pub(super) priority: i32,
@@ -85,14 +88,19 @@ pub(super) struct Limits {
     pub(super) model: Arc<Model>,
     pub(super) kv_tokens: usize,
     context_tokens: usize,
+    media_width: Option<usize>,
+    /// Tokens of a step.
+    step_tokens: usize,
 }
 
 impl Limits {
-    pub(super) fn new(engine: &Engine) -> Self {
+    pub(super) fn new(engine: &Engine, options: &SchedulerOptions) -> Self {
         Self {
             model: Arc::clone(engine.model()),
             kv_tokens: engine.kv_tokens(),
             context_tokens: engine.context_tokens(),
+            media_width: engine.media_width(),
+            step_tokens: options.max_batched_tokens,
         }
     }
 
@@ -104,6 +112,7 @@ impl Limits {
     /// Checks a request and prepares its choices.
     pub(super) fn check(&self, request: Request) -> Result<Submission, SubmitError> {
         let Request { prompt, options, num_choices, mut constraint, .. } = request;
+        let MixedPrompt { ids: prompt, media } = prompt;
         let (prompt_tokens, most_tokens) = (prompt.len(), self.max_sequence_tokens());
         let vocab_size = self.model.config().vocab_size;
         if prompt.is_empty() {
@@ -112,13 +121,19 @@ impl Limits {
         if prompt_tokens > most_tokens {
             return Err(SubmitError::PromptTooLong { prompt_tokens, most_tokens });
         }
-        if let Some(&id) = prompt.iter().find(|id| **id as usize >= vocab_size) {
+        let is_unknown = |id: &&u32| **id as usize >= vocab_size && !is_row(**id);
+        if let Some(&id) = prompt.iter().find(is_unknown) {
             return Err(SubmitError::UnknownToken { id, vocab_size });
+        }
+        media.check(self.media_width, self.step_tokens)?;
+        if !media.is_empty() && request.prompt_logprobs.is_some() {
+            return Err(MediaError::Logprobs.into());
         }
         if !(1..=Request::MAX_CHOICES).contains(&num_choices) {
             return Err(SubmitError::NumChoices { num_choices, most: Request::MAX_CHOICES });
         }
-        let shifts = options.context_shift && most_tokens >= LEAST_SHIFTED_TOKENS;
+        let shifts =
+            options.context_shift && media.is_empty() && most_tokens >= LEAST_SHIFTED_TOKENS;
         // The last token is not computed, so it needs no room.
         let room = if shifts { usize::MAX } else { most_tokens - prompt_tokens + 1 };
         let is_limited = options.max_tokens.is_some();
@@ -157,6 +172,7 @@ impl Limits {
             id: RequestId(0),
             request: active,
             prompt,
+            media: Arc::new(media),
             choices,
             priority: request.priority,
             group: request.group.unwrap_or_else(GroupId::unique),

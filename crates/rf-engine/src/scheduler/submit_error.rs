@@ -1,5 +1,6 @@
 //! The reasons for refusing a request.
 
+use crate::media::MediaError;
 use crate::sampling;
 
 /// The reason for refusing a request.
@@ -40,6 +41,9 @@ pub enum SubmitError {
     /// A sampling parameter is out of range.
     #[error(transparent)]
     Sampling(#[from] sampling::Error),
+    /// The model or its backend does not compute the media of the prompt.
+    #[error(transparent)]
+    Media(#[from] MediaError),
     /// The number of choices is out of range.
     #[error("the number of choices is {num_choices}, expected 1 to {most}")]
     NumChoices {

@@ -5,6 +5,7 @@
 
 mod gpu;
 mod latent;
+mod media;
 mod models;
 mod mtp;
 

@@ -164,6 +164,7 @@ pub enum NormKind {
 
 /// Attention of a layer.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a layer")]
 pub struct AttentionSpec {
     /// Query heads.
     pub num_heads: usize,

@@ -51,6 +51,7 @@ fn gemma3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
         let rope = keys.rope(attention.head_dim)?.unscaled(theta);
         attention.rope = Some(rope.build(RopeStyle::Neox, None));
     }
+    config.set_non_causal_media(|_| true);
     set_scale_of_27b(&mut config, 62);
     Ok(config)
 }

@@ -87,5 +87,6 @@ fn gemma4(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
         layer.output_scale = scale.map_or(1.0, |scale| scale[0]);
     }
     config.set_activation(activation);
+    config.set_non_causal_media(|attention| attention.window.is_some());
     Ok(config)
 }

@@ -1,4 +1,4 @@
-//! Qwen 2 and 3, dense and with experts.
+//! Qwen 2 and 3, dense and with experts, for text and for pictures.
 
 use rf_graph::RopeStyle;
 use rf_graph::layer::{QkNormGroup, Role};
@@ -8,6 +8,7 @@ use super::rows;
 use crate::config::{ModelConfig, transformer};
 use crate::error::Error;
 use crate::keys::Keys;
+use crate::rope::RopeSections;
 use crate::weights::{WeightTable, row};
 
 pub(super) const QWEN2: Family = Family {
@@ -40,6 +41,22 @@ pub(super) const QWEN3_MOE: Family = Family {
     weights: &[rows::PRE_NORMS, rows::ATTENTION, rows::QK_NORM, rows::EXPERTS],
 };
 
+pub(super) const QWEN2_VL: Family = Family {
+    name: "qwen2vl",
+    config: |keys, weights| {
+        let mut config = transformer(keys, weights, RopeStyle::Neox)?;
+        config.set_rope_sections(keys, RopeSections::Successive)?;
+        Ok(config)
+    },
+    weights: QWEN2.weights,
+};
+
+pub(super) const QWEN3_VL: Family =
+    Family { name: "qwen3vl", config: qwen3_vl, weights: QWEN3.weights };
+
+pub(super) const QWEN3_VL_MOE: Family =
+    Family { name: "qwen3vlmoe", config: qwen3_vl, weights: QWEN3_MOE.weights };
+
 /// The weights of the selected experts are their probabilities, not normalised.
 fn qwen2_moe(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;
@@ -53,5 +70,17 @@ fn qwen2_moe(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error
 fn qwen3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;
     config.set_qk_norm(QkNormGroup::Head, false);
+    Ok(config)
+}
+
+/// Parts of the rows of a picture are added after the first layers.
+fn qwen3_vl(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = qwen3(keys, weights)?;
+    config.set_rope_sections(keys, RopeSections::Interleaved)?;
+    config.deepstack_layers = keys.count("n_deepstack_layers")?;
+    if config.deepstack_layers > config.num_layers() {
+        let reason = format!("the model has {} layers", config.num_layers());
+        return Err(keys.invalid("n_deepstack_layers", &config.deepstack_layers, &reason));
+    }
     Ok(config)
 }

@@ -9,6 +9,7 @@ use super::rows;
 use crate::config::{ModelConfig, hybrid};
 use crate::error::Error;
 use crate::keys::Keys;
+use crate::rope::RopeSections;
 use crate::weights::{WeightRow, WeightTable, row};
 
 /// The weights that all of them have. The norm before the feed-forward layer is named after
@@ -58,8 +59,7 @@ pub(super) const QWEN3_NEXT: Family = Family {
     ],
 };
 
-/// `interleaved` is the order of value heads. The sections of RoPE are for images: the positions of
-/// a text are the same in all of them.
+/// `interleaved` is the order of value heads.
 fn qwen35(keys: &Keys<'_>, weights: WeightTable, interleaved: bool) -> Result<ModelConfig, Error> {
     let delta = DeltaNetSpec {
         heads: heads(keys, interleaved)?,
@@ -76,6 +76,7 @@ fn qwen35(keys: &Keys<'_>, weights: WeightTable, interleaved: bool) -> Result<Mo
         Ok(is_recurrent.then_some(Mixer::DeltaNet(delta)))
     })?;
     config.set_qk_norm(QkNormGroup::Head, false);
+    config.set_rope_sections(keys, RopeSections::Interleaved)?;
     for attention in config.attentions_mut() {
         attention.gated = true;
     }

@@ -7,7 +7,7 @@ use rf_quant::DType;
 use super::bound::Bound;
 use super::definition::{Case, Shape};
 use super::net::Net;
-use super::rows::{rope, rope_with_axes};
+use super::rows::{AxisRule, rope, rope_with_axes};
 use super::schedule::Schedule;
 
 /// Attention over a cache of a type, with the scale and the causal mask of models. Each copy has
@@ -67,7 +67,7 @@ struct Variant {
     /// Elements of a head that RoPE rotates; all by default.
     rope_dims: Option<usize>,
     /// The coordinate of each pair, with positions of each token.
-    axes: Option<fn(usize, usize) -> RopeAxis>,
+    axes: Option<AxisRule>,
     qk_norm: bool,
     /// The factor of queries and values, and the divisor of keys.
     stretch: Option<f32>,
@@ -260,7 +260,7 @@ fn rotated_heads(kv: KvType) -> Vec<Case> {
 
 /// Media rows among tokens, and positions of several coordinates.
 fn media(kv: KvType) -> [Case; 4] {
-    let interleaved: fn(usize, usize) -> RopeAxis = |pair, _| match pair % 3 {
+    let interleaved: AxisRule = |pair, _| match pair % 3 {
         0 => RopeAxis::Time,
         1 => RopeAxis::Row,
         _ => RopeAxis::Column,

@@ -69,8 +69,11 @@ pub(super) fn rope(style: RopeStyle, head_dim: usize, dims: usize, magnitude: f3
     Rope { style, head_dim, inv_freq, magnitude, axes: None }
 }
 
-/// Names of rules, and the axis of each pair of a number of pairs.
-const AXES: [(&str, fn(usize, usize) -> RopeAxis); 3] = [
+/// The axis of a pair, of so many pairs.
+pub(super) type AxisRule = fn(usize, usize) -> RopeAxis;
+
+/// Rules with their names.
+const AXES: [(&str, AxisRule); 3] = [
     ("sections", |pair, pairs| match 4 * pair / pairs {
         0 => RopeAxis::Time,
         1 | 2 => RopeAxis::Row,
@@ -90,7 +93,7 @@ pub(super) fn rope_with_axes(
     style: RopeStyle,
     head_dim: usize,
     dims: usize,
-    axis: fn(usize, usize) -> RopeAxis,
+    axis: AxisRule,
 ) -> Rope {
     let axes = (0..dims / 2).map(|pair| axis(pair, dims / 2)).collect();
     Rope { axes: Some(axes), ..rope(style, head_dim, dims, 1.0) }
@@ -181,7 +184,7 @@ fn ropes() -> Vec<Case> {
             let text = Schedule::steps(16, steps);
             let divided = text.clone().with_positions();
             for (positions, schedule) in [("text", text), ("positions", divided)] {
-                let name = format!("rope/{style:?}/{name}/{positions}");
+                let name = format!("rope/{positions}/{style:?}/{name}");
                 cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
                     let x = net.input(3 * 80);
                     net.g.rope(x, &rope_with_axes(style, 80, 64, axes))

@@ -1,5 +1,6 @@
 //! Requests as conversations.
 
+use rocmforge::Image;
 use rocmforge::messages::{Conversation, Message, MessageCall, Tool, ToolChoice};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,6 +10,7 @@ use crate::api::conversation::note;
 use crate::error::{ApiError, check_count};
 use crate::fields::TextOr;
 use crate::grammar::{Format, Structure};
+use crate::images::{IllustratedConversation, MarkedText, from_source};
 use crate::prompt::MAX_TOOLS;
 
 /// The fields of a request. Those of sampling that `OpenAI` has, too, are read apart.
@@ -108,14 +110,14 @@ impl MessagesFields {
         thinking?.budget_tokens
     }
 
-    pub(super) fn conversation(self) -> Result<Conversation, ApiError> {
+    pub(super) fn conversation(self) -> Result<IllustratedConversation, ApiError> {
         let tools = self.tools.unwrap_or_default();
         check_count("tools", tools.len(), MAX_TOOLS)?;
         let given = self.messages.unwrap_or_default();
         if given.is_empty() {
             return Err(ApiError::field("messages", "expected at least one message"));
         }
-        let mut messages = Vec::new();
+        let (mut messages, mut images) = (Vec::new(), Vec::new());
         let system = match self.system {
             None => String::new(),
             Some(TextOr::Text(text)) => without_billing_line(&text).to_owned(),
@@ -130,7 +132,7 @@ impl MessagesFields {
                 Some(TextOr::Text(text)) => messages.push(Message::new(message.role, text)),
                 Some(TextOr::List(blocks)) => {
                     let path = format!("messages[{index}].content");
-                    add_blocks(message.role, blocks, &path, &mut messages)?;
+                    add_blocks(message.role, blocks, &path, (&mut messages, &mut images))?;
                 }
             }
         }
@@ -140,12 +142,13 @@ impl MessagesFields {
             .is_some_and(|message| message.role == "assistant" && message.tool_calls.is_empty());
         let is_off = self.thinking.is_some_and(|thinking| thinking.kind == "disabled");
         let effort = self.output_config.and_then(|config| config.effort);
-        Ok(Conversation::default()
+        let conversation = Conversation::default()
             .with_messages(messages)
             .with_tools(tools.into_iter().filter_map(tool).collect())
             .with_tool_choice(self.tool_choice.map_or(Ok(ToolChoice::Auto), tool_choice)?)
             .with_reasoning_effort(if is_off { Some("none".to_owned()) } else { effort })
-            .with_continue_final_message(continue_final_message))
+            .with_continue_final_message(continue_final_message);
+        Ok(IllustratedConversation { conversation, images })
     }
 }
 
@@ -171,10 +174,10 @@ fn add_blocks(
     role: String,
     blocks: Vec<Block>,
     path: &str,
-    messages: &mut Vec<Message>,
+    (messages, images): (&mut Vec<Message>, &mut Vec<Image>),
 ) -> Result<(), ApiError> {
     let mut message = Message::new(role, "");
-    let mut texts = Vec::new();
+    let mut texts = MarkedText::new(true);
     let mut has_result = false;
     for (index, block) in blocks.into_iter().enumerate() {
         let path = format!("{path}[{index}]");
@@ -194,8 +197,12 @@ fn add_blocks(
             "thinking" => message.reasoning = block.thinking,
             kind => match block.text() {
                 Some(text) if text.is_empty() => {}
-                Some(text) => texts.push(text),
-                None if matches!(kind, "image" | "document") && message.role == "user" => {
+                Some(text) => texts.push(&text),
+                None if kind == "image" && message.role == "user" => {
+                    images.push(from_source(block.source.as_ref(), &path)?);
+                    texts.push_image();
+                }
+                None if kind == "document" && message.role == "user" => {
                     let problem = format!("a block of type {kind:?} cannot be read: send text");
                     return Err(ApiError::field(format!("{path}.type"), problem));
                 }
@@ -203,7 +210,7 @@ fn add_blocks(
             },
         }
     }
-    message.content = texts.join("\n");
+    message.content = texts.text;
     let is_empty = message.content.is_empty() && message.tool_calls.is_empty();
     if !(is_empty && has_result) {
         messages.push(message);
@@ -301,7 +308,7 @@ mod tests {
             ],
         }))
         .unwrap();
-        let conversation = fields.conversation().unwrap();
+        let conversation = fields.conversation().unwrap().into_text().unwrap();
         let expected = [("system", "Be brief."), ("user", "Hi"), ("tool", "4"), ("user", "Go on.")];
         let found = conversation.messages.iter();
         let found: Vec<_> = found.map(|m| (m.role.as_str(), m.content.as_str())).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rocmforge::Image;
 use rocmforge::messages::{Conversation, Message, MessageCall};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 use crate::fields::TextOr;
+use crate::images::{IllustratedConversation, MarkedText, from_url};
 use crate::prompt::{tool_choice, tools};
 
 /// The fields of a request that make its prompt.
@@ -23,14 +25,16 @@ pub(crate) struct ConversationFields {
 }
 
 impl ConversationFields {
-    pub(crate) fn conversation(self) -> Result<Conversation, ApiError> {
-        Ok(Conversation::default()
-            .with_messages(messages(self.messages.unwrap_or_default())?)
+    pub(crate) fn conversation(self) -> Result<IllustratedConversation, ApiError> {
+        let mut images = Vec::new();
+        let conversation = Conversation::default()
+            .with_messages(messages(self.messages.unwrap_or_default(), &mut images)?)
             .with_tools(tools(self.tools.as_deref())?)
             .with_tool_choice(tool_choice(self.tool_choice.as_ref())?)
             .with_reasoning_effort(self.reasoning_effort)
             .with_variables(self.chat_template_kwargs.unwrap_or_default())
-            .with_continue_final_message(self.continue_final_message.unwrap_or(false)))
+            .with_continue_final_message(self.continue_final_message.unwrap_or(false));
+        Ok(IllustratedConversation { conversation, images })
     }
 }
 
@@ -80,22 +84,35 @@ pub(crate) fn arguments(arguments: Value) -> Value {
     }
 }
 
-/// The text of a content. `path` is that of the content, for errors. A part that is no text is
-/// refused where a user sends it; elsewhere it is noted, because agents send it in each later turn.
+/// The text of a content. `path` is that of the content, for errors. A picture that a user sends is
+/// added to `images`, if there are any, and has a mark. Another part that is no text is refused where
+/// a user sends it; elsewhere it is noted, because agents send it in each later turn.
 pub(crate) fn text(
     content: Option<TextOr<Part>>,
     role: &str,
     path: &str,
+    mut images: Option<&mut Vec<Image>>,
 ) -> Result<String, ApiError> {
-    if role == "user"
-        && let Some(TextOr::List(parts)) = &content
-        && let Some(index) = parts.iter().position(|part| part.readable().is_none())
-    {
-        let kind = &parts[index].kind;
-        let message = format!("a part of type {kind:?} cannot be read: send text");
-        return Err(ApiError::field(format!("{path}[{index}].type"), message));
+    let parts = match content {
+        Some(TextOr::List(parts)) if role == "user" => parts,
+        content => return Ok(noted_text(content)),
+    };
+    let mut marked = MarkedText::new(false);
+    for (index, part) in parts.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        match (part.readable(), &mut images) {
+            (Some(text), _) => marked.push(text),
+            (None, Some(images)) if matches!(&*part.kind, "image_url" | "input_image") => {
+                images.push(from_url(part.others.get("image_url"), &path)?);
+                marked.push_image();
+            }
+            (None, _) => {
+                let message = format!("a part of type {:?} cannot be read: send text", part.kind);
+                return Err(ApiError::field(format!("{path}.type"), message));
+            }
+        }
     }
-    Ok(noted_text(content))
+    Ok(marked.text)
 }
 
 /// The text of a content, with notes such as `[image]` instead of parts that are no text.
@@ -134,7 +151,7 @@ pub(crate) fn role(role: &str) -> &str {
     if role == "developer" { "system" } else { role }
 }
 
-fn messages(messages: Vec<ChatMessage>) -> Result<Vec<Message>, ApiError> {
+fn messages(messages: Vec<ChatMessage>, images: &mut Vec<Image>) -> Result<Vec<Message>, ApiError> {
     let message = |(index, message): (usize, ChatMessage)| {
         let call = |call: ToolCall| MessageCall {
             id: call.id.unwrap_or_default(),
@@ -151,7 +168,12 @@ fn messages(messages: Vec<ChatMessage>) -> Result<Vec<Message>, ApiError> {
         Ok(Message {
             parts,
             role: role(&message.role).to_owned(),
-            content: text(message.content, &message.role, &format!("messages[{index}].content"))?,
+            content: text(
+                message.content,
+                &message.role,
+                &format!("messages[{index}].content"),
+                Some(&mut *images),
+            )?,
             reasoning: message.reasoning_content.or(message.reasoning),
             tool_calls: message.tool_calls.unwrap_or_default().into_iter().map(call).collect(),
             tool_call_id: message.tool_call_id,

@@ -278,6 +278,14 @@ impl LoadedService {
         }
     }
 
+    /// Returns true if requests may have pictures.
+    pub(crate) fn reads_images(&self) -> bool {
+        match self {
+            Self::Generate(generator) => generator.loaded_model().reads_images(),
+            Self::Embed(_) => false,
+        }
+    }
+
     pub(crate) fn loaded(&self) -> SystemTime {
         match self {
             Self::Generate(generator) => generator.loaded(),

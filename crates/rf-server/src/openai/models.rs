@@ -32,7 +32,15 @@ pub(crate) struct ModelJson {
     owned_by: &'static str,
     max_model_len: usize,
     status: ModelStatus,
+    architecture: Architecture,
     meta: ModelMeta,
+}
+
+/// What a model reads and writes.
+#[derive(Serialize, JsonSchema)]
+struct Architecture {
+    input_modalities: &'static [&'static str],
+    output_modalities: &'static [&'static str],
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -145,6 +153,10 @@ fn entry(model: &Listed<'_>) -> ModelJson {
         Status::Loaded { service, .. } => service.context_tokens(),
         Status::Loading | Status::Unloaded { .. } => details.context_length,
     };
+    let reads_images = match &model.status {
+        Status::Loaded { service, .. } => service.reads_images(),
+        Status::Loading | Status::Unloaded { .. } => false,
+    };
     ModelJson {
         id: model.id.to_owned(),
         object: "model",
@@ -152,6 +164,10 @@ fn entry(model: &Listed<'_>) -> ModelJson {
         owned_by: "rocmforge",
         max_model_len: context_tokens,
         status: ModelStatus::of(&model.status),
+        architecture: Architecture {
+            input_modalities: if reads_images { &["text", "image"] } else { &["text"] },
+            output_modalities: &["text"],
+        },
         meta: ModelMeta {
             n_vocab: details.vocab_size,
             n_ctx: context_tokens,

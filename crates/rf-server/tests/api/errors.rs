@@ -17,8 +17,18 @@ const CHAT: &[(&str, &str, &str)] = &[
         "messages[0].content",
     ),
     (
-        "a part that is an image",
+        "an image that is no base64",
         r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}"#,
+        "messages[0].content[0].image_url.url",
+    ),
+    (
+        "an image for a model of texts",
+        r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}}]}]}"#,
+        "messages",
+    ),
+    (
+        "a part that is sound",
+        r#"{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]}"#,
         "messages[0].content[0].type",
     ),
     (

@@ -16,6 +16,7 @@ use crate::args::{ComputeArgs, TemplateChoice};
 use crate::device::Placement;
 use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
+use crate::media::ProjectorArgs;
 use crate::{hub, loading, terminal};
 
 /// The models, and when they are unloaded.
@@ -213,6 +214,7 @@ pub(super) struct Settings {
     pub(super) cache_ram: Option<u64>,
     pub(super) scheduler: SchedulerOptions,
     pub(super) drafts: DraftArgs,
+    pub(super) projector: ProjectorArgs,
     /// True if the server has one model, which may use all memory.
     pub(super) is_single: bool,
     /// Sampling of requests that set no parameters.
@@ -333,6 +335,7 @@ impl Settings {
         let mut loader = loading::sized(file.loader(), &self.compute, context)?
             .scheduler(self.scheduler)
             .shares_memory(!self.is_single);
+        loader = self.projector.add_to(loader);
         loader = drafts.add_to(template.add_to(loader))?;
         if self.embeds {
             loader = loader.embeddings();

@@ -83,7 +83,7 @@ impl ItemReader<'_> {
                 let role = role
                     .ok_or_else(|| ApiError::field(format!("{path}.role"), "expected a string"))?;
                 let content = parts(item.content, &format!("{path}.content"))?;
-                let content = conversation::text(content, role, &format!("{path}.content"))?;
+                let content = conversation::text(content, role, &format!("{path}.content"), None)?;
                 Some(Message::new(conversation::role(role), content))
             }
             // The word of another agent to this one.

@@ -1,0 +1,49 @@
+//! Pictures of prompts, and the projector that reads them.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use rocmforge::{Image, Loader};
+
+use crate::failure::bad_input;
+
+/// The projector of a model.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Pictures")]
+pub(crate) struct ProjectorArgs {
+    #[arg(
+        help = "Read pictures with the projector FILE (-mm) [default: the file *mmproj*.gguf in the folder of the \
+                model, if it fits]"
+    )]
+    #[arg(long, value_name = "FILE", conflicts_with = "no_mmproj")]
+    mmproj: Option<PathBuf>,
+    /// Read no pictures, so that their encoder takes no memory
+    #[arg(long)]
+    no_mmproj: bool,
+}
+
+impl ProjectorArgs {
+    /// Adds the choice of the projector.
+    pub(crate) fn add_to(&self, loader: Loader) -> Loader {
+        match &self.mmproj {
+            Some(path) => loader.mmproj(path),
+            None if self.no_mmproj => loader.no_mmproj(),
+            None => loader,
+        }
+    }
+
+    /// Returns true if a projector is named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.mmproj.is_some()
+    }
+}
+
+/// Reads the files of pictures.
+pub(crate) fn images(paths: &[PathBuf]) -> Result<Vec<Image>> {
+    let read = |path: &PathBuf| match std::fs::read(path) {
+        Ok(bytes) => Ok(Image::new(bytes)),
+        Err(error) => Err(bad_input!("--image {}: {error}", path.display())),
+    };
+    paths.iter().map(read).collect()
+}

@@ -1,0 +1,267 @@
+//! Pictures: the text after them is that of llama.cpp, on the command line and of the server.
+
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
+
+mod program;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use program::{finish, rf_cli};
+use rf_testing::{shared, skip};
+use serde_json::{Value, json};
+
+/// The golden models that read pictures.
+struct Golden {
+    folder: PathBuf,
+    index: Value,
+}
+
+impl Golden {
+    fn open() -> Option<Self> {
+        let folder = shared("golden/vision")?;
+        let index = fs::read(folder.join("index.json")).unwrap();
+        Some(Self { index: serde_json::from_slice(&index).unwrap(), folder })
+    }
+
+    /// The families of supported architectures, with their prompts of pictures.
+    fn prompts(&self) -> Vec<(&Value, Vec<&Value>)> {
+        let supported = rf_model::supported_architectures();
+        let is_picture = |input: &Value| self.index["images"].get(text(input)).is_some();
+        let mut families = Vec::new();
+        for family in self.index["families"].as_array().unwrap() {
+            if !supported.contains(&text(&family["architecture"])) {
+                skip!("{} is not supported", family["architecture"]);
+                continue;
+            }
+            let prompts = family["prompts"].as_array().unwrap().iter();
+            let reads =
+                |prompt: &&Value| prompt["media"].as_array().unwrap().iter().all(is_picture);
+            let prompts: Vec<&Value> = prompts.filter(reads).collect();
+            if !prompts.is_empty() {
+                families.push((family, prompts));
+            }
+        }
+        families
+    }
+
+    fn picture(&self, input: &Value) -> PathBuf {
+        self.folder.join(text(&self.index["images"][text(input)]["png"]))
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+/// The options of a family: the model, its projector and the settings of the reference.
+fn options(folder: &Path, family: &Value) -> Vec<String> {
+    let file = |name: &str| folder.join(text(&family[name])).display().to_string();
+    let fixed = ["--cache-type", "f32", "-c", "4096", "-t", "1"].map(str::to_owned);
+    let files = ["-m".to_owned(), file("model"), "--mmproj".to_owned(), file("mmproj")];
+    [&files[..], &fixed].concat()
+}
+
+#[test]
+fn run_answers_what_llama_cpp_answers() {
+    let Some(golden) = Golden::open() else { return };
+    let mut checked = 0;
+    for (family, prompts) in golden.prompts() {
+        for prompt in prompts {
+            let mut arguments = vec!["run".to_owned(), "--json".to_owned(), "--raw".to_owned()];
+            arguments.extend(options(&golden.folder, family));
+            let inputs = prompt["media"].as_array().unwrap();
+            for input in inputs {
+                arguments.push("--image".to_owned());
+                arguments.push(golden.picture(input).display().to_string());
+            }
+            let rest = ["-n", "8", "--temp", "0", "--ignore-eos", "-p", text(&prompt["text"])];
+            arguments.extend(rest.map(str::to_owned));
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let json = finish(&golden.folder, &arguments).json();
+            let what = format!("{}/{}", family["name"], prompt["name"]);
+            assert_eq!(json["ids"], prompt["greedy"], "{what}");
+            let ids = json["prompt_ids"].as_array().unwrap();
+            assert!(ids.contains(&Value::Null), "{what}: no rows");
+            checked += 1;
+        }
+    }
+    eprintln!("{checked} prompts");
+    assert!(checked > 0);
+}
+
+#[test]
+fn a_projector_of_another_model_is_refused() {
+    let Some(folder) = shared("golden/vision") else { return };
+    let finished = finish(
+        &folder,
+        &["run", "-m", "models/qwen3vl.gguf", "--mmproj", "gemma3/mmproj.gguf", "--raw", "Hi"],
+    );
+    assert_eq!(finished.code, Some(2), "{}", finished.stderr);
+    let error = "(gemma3) for models that read rows of 64 values";
+    assert!(finished.stderr.contains(error), "{}", finished.stderr);
+    let arguments =
+        ["run", "-m", "models/gemma3.gguf", "--raw", "--image", "images/a_64x48.png", "Hi"];
+    let finished = finish(&folder, &arguments);
+    assert!(finished.stderr.contains("the model reads text only"), "{}", finished.stderr);
+}
+
+/// A server, which ends with this value.
+struct Serve {
+    child: Child,
+    address: String,
+}
+
+impl Serve {
+    fn start(folder: &Path, arguments: &[String]) -> Self {
+        let mut all = ["serve", "--port", "0"].map(str::to_owned).to_vec();
+        all.extend_from_slice(arguments);
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let mut child = rf_cli(folder, &all).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("http://") {
+            line.clear();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the server ended");
+        }
+        let address = line.trim().rsplit_once("http://").unwrap().1.to_owned();
+        std::thread::spawn(move || stderr.read_to_string(&mut String::new()));
+        Self { child, address }
+    }
+
+    /// The status and the body of an answer.
+    fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let length = body.len();
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        stream.write_all((head + &body).as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), serde_json::from_str(body).unwrap())
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Base64 with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let byte = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
+        let word = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let value = (word >> (18 - 6 * digit) & 63) as usize;
+            text.push(if digit > chunk.len() { '=' } else { DIGITS[value].into() });
+        }
+    }
+    text
+}
+
+#[test]
+fn requests_of_every_api_have_the_same_pictures() {
+    let Some(golden) = Golden::open() else { return };
+    let temporary = tempfile::tempdir().unwrap();
+    let template = temporary.path().join("plain.jinja");
+    fs::write(&template, "{% for m in messages %}{{ m.content }}{% endfor %}").unwrap();
+    for (family, prompts) in golden.prompts() {
+        let name = text(&family["name"]);
+        if !["qwen3vl", "gemma3"].contains(&name) {
+            continue;
+        }
+        let mut arguments = options(&golden.folder, family);
+        arguments.extend(["--chat-template".to_owned(), template.display().to_string()]);
+        let server = Serve::start(temporary.path(), &arguments);
+        let (_, models) = server.send("GET", "/v1/models", &Value::Null);
+        let modalities = &models["data"][0]["architecture"]["input_modalities"];
+        assert_eq!(*modalities, json!(["text", "image"]));
+        let (_, props) = server.send("GET", "/props", &Value::Null);
+        assert_eq!(props["modalities"]["vision"], true);
+
+        let prompt = prompts.iter().find(|prompt| prompt["name"] == "one").unwrap();
+        let (before, after) = text(&prompt["text"]).split_once("<__media__>").unwrap();
+        let data = base64(&fs::read(golden.picture(&prompt["media"][0])).unwrap());
+        let url = format!("data:image/png;base64,{data}");
+        let request = |image: Value| {
+            json!({
+                "temperature": 0, "max_tokens": 8, "ignore_eos": true, "logprobs": true,
+                "messages": [{ "role": "user", "content": [
+                    { "type": "text", "text": before }, image, { "type": "text", "text": after },
+                ]}],
+            })
+        };
+        let image = |url: &str| json!({ "type": "image_url", "image_url": { "url": url } });
+        let mut contents = Vec::new();
+        for turn in 0..2 {
+            let (status, answer) =
+                server.send("POST", "/v1/chat/completions", &request(image(&url)));
+            assert_eq!(status, 200, "{answer}");
+            let tokens = answer["choices"][0]["logprobs"]["content"].as_array().unwrap();
+            let ids: Vec<&Value> = tokens.iter().map(|token| &token["id"]).collect();
+            let greedy: Vec<&Value> = prompt["greedy"].as_array().unwrap().iter().collect();
+            assert_eq!(ids, greedy, "{name}, turn {turn}");
+            contents.push(answer["choices"][0]["message"]["content"].clone());
+            // The second time the cache has pages of the picture.
+            let cached = &answer["usage"]["prompt_tokens_details"]["cached_tokens"];
+            assert_eq!(cached.as_u64().unwrap() > 0, turn == 1, "{answer}");
+        }
+        let source = json!({ "type": "base64", "media_type": "image/png", "data": data });
+        let (status, answer) = server.send(
+            "POST",
+            "/v1/messages",
+            &json!({ "max_tokens": 8, "temperature": 0, "ignore_eos": true, "messages": [
+                { "role": "user", "content": [
+                    { "type": "text", "text": before },
+                    { "type": "image", "source": source },
+                    { "type": "text", "text": after },
+                ] },
+            ]}),
+        );
+        assert_eq!(status, 200, "{answer}");
+        let start = prompts.iter().find(|prompt| prompt["name"] == "start").unwrap();
+        let data = base64(&fs::read(golden.picture(&start["media"][0])).unwrap());
+        let (status, answer) = server.send(
+            "POST",
+            "/api/chat",
+            &json!({ "stream": false, "logprobs": true,
+                "options": { "temperature": 0, "num_predict": 8, "ignore_eos": true },
+                "messages": [{ "role": "user", "content": "Hello there", "images": [data] }],
+            }),
+        );
+        assert_eq!(status, 200, "{answer}");
+
+        for (image, expected) in [
+            (image("https://example.com/a.png"), "fetches no pictures"),
+            (image("data:image/png;base64,AAAA"), "PNG, JPEG, WebP, GIF or BMP"),
+            (json!({ "type": "input_audio", "input_audio": {} }), "cannot be read"),
+        ] {
+            let (status, answer) = server.send("POST", "/v1/chat/completions", &request(image));
+            assert_eq!(status, 400, "{answer}");
+            assert!(answer.to_string().contains(expected), "{answer}");
+        }
+    }
+}
+
+#[test]
+fn a_model_of_texts_refuses_pictures_and_names_the_cure() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::start(folder.path(), &["-t".to_owned(), "1".to_owned()]);
+    let body = json!({ "messages": [{ "role": "user", "content": [
+        { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } },
+    ]}]});
+    let (status, answer) = server.send("POST", "/v1/chat/completions", &body);
+    assert_eq!(status, 400, "{answer}");
+    assert!(answer.to_string().contains("mmproj"), "{answer}");
+}

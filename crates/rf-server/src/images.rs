@@ -1,0 +1,159 @@
+//! Pictures in requests: their bytes, and the marks that stand for them in messages.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use rocmforge::messages::Conversation;
+use rocmforge::{Image, image_marker};
+use serde_json::Value;
+
+use crate::error::ApiError;
+
+/// A conversation, with the pictures of its messages in their order. Each message has marks for its
+/// own.
+#[derive(Default)]
+pub(crate) struct IllustratedConversation {
+    pub(crate) conversation: Conversation,
+    pub(crate) images: Vec<Image>,
+}
+
+impl From<Conversation> for IllustratedConversation {
+    fn from(conversation: Conversation) -> Self {
+        Self { conversation, images: Vec::new() }
+    }
+}
+
+impl IllustratedConversation {
+    /// The conversation, for an endpoint that reads text only.
+    pub(crate) fn into_text(self) -> Result<Conversation, ApiError> {
+        match self.images.as_slice() {
+            [] => Ok(self.conversation),
+            _ => Err(ApiError::field("messages", "pictures cannot be read here: send text")),
+        }
+    }
+}
+
+/// The texts of the parts of a message, of which pictures have marks instead. Texts after one
+/// another are on lines of their own where `lines` is true.
+pub(crate) struct MarkedText {
+    pub(crate) text: String,
+    lines: bool,
+    after_mark: bool,
+}
+
+impl MarkedText {
+    pub(crate) fn new(lines: bool) -> Self {
+        Self { text: String::new(), lines, after_mark: false }
+    }
+
+    pub(crate) fn push(&mut self, text: &str) {
+        if self.lines && !self.text.is_empty() && !self.after_mark {
+            self.text.push('\n');
+        }
+        self.text.push_str(text);
+        self.after_mark = false;
+    }
+
+    pub(crate) fn push_image(&mut self) {
+        self.text.push_str(image_marker());
+        self.after_mark = true;
+    }
+}
+
+/// The picture of a value of `image_url`: a text, or an object with a `url`.
+pub(crate) fn from_url(value: Option<&Value>, path: &str) -> Result<Image, ApiError> {
+    let url = value.and_then(|value| value.as_str().or_else(|| value.get("url")?.as_str()));
+    let Some(url) = url else {
+        return Err(ApiError::field(format!("{path}.image_url"), "expected an object with a url"));
+    };
+    let path = format!("{path}.image_url.url");
+    let Some((scheme, rest)) = url.split_once(':') else { return from_base64(url, &path) };
+    if !scheme.eq_ignore_ascii_case("data") {
+        let problem = "the server fetches no pictures from other places: send the picture itself, \
+                       as a data URL such as data:image/png;base64,…";
+        return Err(ApiError::field(path, problem));
+    }
+    match rest.split_once(',') {
+        Some((media, data)) if media.starts_with("image/") && media.ends_with(";base64") => {
+            from_base64(data, &path)
+        }
+        _ => Err(ApiError::field(path, "expected data:image/TYPE;base64,DATA")),
+    }
+}
+
+/// The picture of a `source` in the form of Anthropic.
+pub(crate) fn from_source(source: Option<&Value>, path: &str) -> Result<Image, ApiError> {
+    let field = |name: &str| source.and_then(|source| source.get(name)).and_then(Value::as_str);
+    let path = format!("{path}.source");
+    match (field("type"), field("data")) {
+        (Some("base64"), Some(data)) => from_base64(data, &format!("{path}.data")),
+        (Some("base64"), None) => Err(ApiError::field(format!("{path}.data"), "expected a string")),
+        _ => {
+            let problem = "the server fetches no pictures from other places: send the picture \
+                           itself, as a source of type base64";
+            Err(ApiError::field(format!("{path}.type"), problem))
+        }
+    }
+}
+
+/// The picture of base64 text.
+pub(crate) fn from_base64(data: &str, path: &str) -> Result<Image, ApiError> {
+    let data = data.trim();
+    let decoded = STANDARD.decode(data).or_else(|_| STANDARD_NO_PAD.decode(data));
+    match decoded {
+        Ok(bytes) if !bytes.is_empty() => Ok(Image::new(bytes)),
+        Ok(_) => Err(ApiError::field(path, "the picture is empty")),
+        Err(error) => Err(ApiError::field(path, format!("the picture is not base64: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn problem(result: Result<Image, ApiError>) -> String {
+        result.map_or_else(|error| error.message, |_| String::new())
+    }
+
+    #[test]
+    fn data_urls_and_base64_are_pictures_and_other_urls_are_not() {
+        let image = Image::new(vec![1, 2, 3]);
+        for url in ["data:image/png;base64,AQID", "DATA:image/x;base64,AQID", "AQID"] {
+            assert_eq!(from_url(Some(&json!({ "url": url })), "p").ok(), Some(image.clone()));
+            assert_eq!(from_url(Some(&json!(url)), "p").ok(), Some(image.clone()));
+        }
+        for (url, expected) in [
+            ("https://example.com/a.png", "fetches no pictures"),
+            ("file:///etc/passwd", "fetches no pictures"),
+            ("data:text/plain;base64,AQID", "expected data:image"),
+            ("data:image/png,AQID", "expected data:image"),
+            ("data:image/png;base64,*", "not base64"),
+            ("data:image/png;base64,", "empty"),
+        ] {
+            let problem = problem(from_url(Some(&json!(url)), "p"));
+            assert!(problem.contains(expected), "{url}: {problem}");
+        }
+        assert!(problem(from_url(None, "p")).contains("expected an object"));
+    }
+
+    #[test]
+    fn sources_have_the_picture_itself() {
+        let source = json!({ "type": "base64", "media_type": "image/png", "data": "AQID" });
+        assert_eq!(from_source(Some(&source), "p").ok(), Some(Image::new(vec![1, 2, 3])));
+        let url = json!({ "type": "url", "url": "https://example.com/a.png" });
+        assert!(problem(from_source(Some(&url), "p")).contains("fetches no pictures"));
+        assert!(problem(from_source(Some(&json!({ "type": "base64" })), "p")).contains("string"));
+    }
+
+    #[test]
+    fn texts_are_on_lines_of_their_own_and_marks_within_lines() {
+        let mark = image_marker();
+        let mut text = MarkedText::new(true);
+        text.push("a");
+        text.push("b");
+        text.push_image();
+        text.push("c");
+        assert_eq!(text.text, format!("a\nb{mark}c"));
+    }
+}
