@@ -2,7 +2,7 @@
 
 use rf_graph::{Backend, Executor, MemoryUse, Progress};
 
-use crate::chunk::{Chunk, Embeddings, Piece};
+use crate::chunk::{Chunk, Embeddings, Piece, RowGroup};
 use crate::error::Error;
 use crate::network::Runner;
 use crate::projector::Projector;
@@ -52,17 +52,23 @@ impl Encoder {
     pub fn encode(&mut self, picture: &Rgb, index: usize) -> Result<Vec<Chunk>, Error> {
         let pieces = self.projector.pieces(picture.size(), index)?;
         let mut pictures = self.projector.resized(picture)?.into_iter();
-        let chunks = pieces.into_iter().map(|piece| match piece {
-            Piece::Text(text) => Ok(Chunk::Text(text)),
-            Piece::Rows(group) => {
-                let picture = pictures.next().expect("a picture for each group of rows");
-                let mut run = Runner { executor: &mut *self.executor };
-                let values = self.projector.network().encode(&picture, &mut run)?;
-                let width = self.projector.width();
-                assert_eq!(values.len(), group.rows * width, "rows as announced");
-                Ok(Chunk::Rows(Embeddings { group, width, values }))
-            }
-        });
-        chunks.collect()
+        let mut chunks = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            chunks.push(match piece {
+                Piece::Text(text) => Chunk::Text(text),
+                Piece::Rows(group) => Chunk::Rows(self.embeddings(group, pictures.next())?),
+            });
+        }
+        Ok(chunks)
+    }
+
+    /// The embeddings of a picture or tile, which there is for each group of rows.
+    fn embeddings(&mut self, group: RowGroup, picture: Option<Rgb>) -> Result<Embeddings, Error> {
+        let picture = picture.expect("a picture for each group of rows");
+        let mut run = Runner { executor: &mut *self.executor };
+        let values = self.projector.network().encode(&picture, &mut run)?;
+        let width = self.projector.width();
+        assert_eq!(values.len(), group.rows * width, "rows as announced");
+        Ok(Embeddings { group, width, values })
     }
 }

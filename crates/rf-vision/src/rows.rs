@@ -60,10 +60,10 @@ pub(crate) fn unshuffle(
     let blocks = [columns.div_ceil(side), rows.div_ceil(side)];
     let mut out = vec![0.0; blocks[0] * blocks[1] * side * side * width];
     for y in 0..rows {
-        for x_ in 0..columns {
-            let block = y / side * blocks[0] + x_ / side;
-            let place = block * side * side + y % side * side + x_ % side;
-            let from = (y * columns + x_) * width;
+        for column in 0..columns {
+            let block = y / side * blocks[0] + column / side;
+            let place = block * side * side + y % side * side + column % side;
+            let from = (y * columns + column) * width;
             out[place * width..(place + 1) * width].copy_from_slice(&x[from..from + width]);
         }
     }

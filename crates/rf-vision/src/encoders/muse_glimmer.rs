@@ -95,9 +95,9 @@ impl Network for MuseGlimmer {
             gather(&positions, hidden_size, &order),
         ];
         for Segment { stage, sees_all } in &self.layers {
-            let inputs_: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
-            let x = run.groups(*stage, &inputs_, if *sees_all { &all } else { &in_windows })?;
-            inputs = vec![x];
+            let slices: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
+            inputs =
+                vec![run.groups(*stage, &slices, if *sees_all { &all } else { &in_windows })?];
         }
         // From the order of windows to that of blocks.
         let mut places = vec![0; order.len()];

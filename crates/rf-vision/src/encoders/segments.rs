@@ -21,7 +21,7 @@ pub(super) fn segments(
     for layer in 0..num_layers {
         match segments.last_mut() {
             Some((range, all)) if *all == sees_all(layer) => range.end = layer + 1,
-            _ => segments.push((layer..layer + 1, sees_all(layer))),
+            _ => segments.push((Range { start: layer, end: layer + 1 }, sees_all(layer))),
         }
     }
     segments
