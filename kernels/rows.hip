@@ -67,6 +67,8 @@ RF_DEVICE float mapped(const RfMapParams &p, float x, float factor, const float 
     case RF_POSITION_SCALE: return x * factor;
     case RF_SOFTCAP: return factor * tanh(x / factor);
     case RF_SQUARED_RELU: x = __builtin_fmaxf(x, 0.0f); return x * x;
+    case RF_CLAMP: return __builtin_fminf(__builtin_fmaxf(x, -factor), factor);
+    case RF_GELU_ERF: return gelu_erf(x);
     case RF_SIGMOID_GATE: return x * sigmoid(gate[p.gate_columns == 1 ? 0 : column]);
     default: return activate(p.function, x);
     }

@@ -88,12 +88,13 @@ impl<W: LayerWeights> Layer<'_, W> {
     fn build(&mut self, x: ValueId, per_layer_input: Option<ValueId>) -> Result<ValueId, W::Error> {
         let spec = self.spec;
         if spec.mixer == Mixer::None {
-            return self.feed_forward_only(x);
+            return if spec.has_feed_forward() { self.feed_forward_only(x) } else { Ok(x) };
         }
         let normed = self.norm(Role::AttentionNorm, x)?;
         let attended = match &spec.mixer {
             Mixer::None => unreachable!("such a layer has been built"),
             Mixer::Mamba(mamba) => self.mamba(*mamba, normed)?,
+            Mixer::Projection => self.linear(Role::AttentionOutput, normed)?,
             Mixer::Attention(attention) => self.attention(attention, normed)?,
             Mixer::Latent(latent) => self.latent_attention(latent, normed)?,
             Mixer::ShortConv(conv) => self.short_conv(*conv, normed)?,
@@ -102,7 +103,7 @@ impl<W: LayerWeights> Layer<'_, W> {
         let attended = self.norm(Role::PostAttentionNorm, attended)?;
         let after_attention = self.add_residual(x, attended);
         let after_attention = self.norm(Role::AttentionResidualNorm, after_attention)?;
-        if spec.dense.is_none() && spec.experts.is_none() {
+        if !spec.has_feed_forward() {
             return Ok(after_attention);
         }
 
@@ -135,7 +136,11 @@ impl<W: LayerWeights> Layer<'_, W> {
             sinks: self.w.weight(self.spec, Role::Sinks)?,
             ..Attention::new(a.kv_layer, a.num_heads, a.num_kv_heads, a.head_dim)
         };
-        let q = self.linear(Role::Query, x)?;
+        let projected = |l: &mut Self, role| -> Result<ValueId, W::Error> {
+            let y = l.linear(role, x)?;
+            Ok(a.clamp_qkv.map_or(y, |bound| l.w.graph().map(y, Function::Clamp(bound))))
+        };
+        let q = projected(self, Role::Query)?;
         let (q, gate) = if a.gated {
             let part = |l: &mut Self, columns| l.w.graph().slice_groups(q, 2 * a.head_dim, columns);
             (part(self, 0..a.head_dim), Some(part(self, a.head_dim..2 * a.head_dim)))
@@ -144,10 +149,10 @@ impl<W: LayerWeights> Layer<'_, W> {
         };
         let kv = match a.kv {
             KvSource::Projections => {
-                Some((self.linear(Role::Key, x)?, self.linear(Role::Value, x)?))
+                Some((projected(self, Role::Key)?, projected(self, Role::Value)?))
             }
             KvSource::SharedProjection => {
-                let kv = self.linear(Role::Key, x)?;
+                let kv = projected(self, Role::Key)?;
                 Some((kv, kv))
             }
             KvSource::Cache => None,
@@ -169,6 +174,7 @@ impl<W: LayerWeights> Layer<'_, W> {
             Some(gate) => self.w.graph().sigmoid_gate(y, gate),
             None => y,
         };
+        let y = self.norm(Role::AttentionSubNorm, y)?;
         self.linear(Role::AttentionOutput, y)
     }
 
@@ -246,12 +252,23 @@ impl<W: LayerWeights> Layer<'_, W> {
         let h = if dense.gated {
             let gate = self.linear(gate, x)?;
             let up = self.linear(up, x)?;
-            self.w.graph().glu(dense.activation, gate, up)
+            self.gated_unit(dense.activation, gate, up)
         } else {
             let up = self.linear(up, x)?;
             self.w.graph().map(up, Function::Activation(dense.activation))
         };
+        let h = if down == Role::Down { self.norm(Role::FeedForwardSubNorm, h)? } else { h };
         self.linear(down, h)
+    }
+
+    /// `activation(gate) ⊙ up`.
+    fn gated_unit(&mut self, activation: Activation, gate: ValueId, up: ValueId) -> ValueId {
+        let g = self.w.graph();
+        if Activation::GATED.contains(&activation) {
+            return g.glu(activation, gate, up);
+        }
+        let gate = g.map(gate, Function::Activation(activation));
+        g.mul(gate, up)
     }
 
     /// `Σ wₑ · expertₑ(x)` over the experts that the router selects, plus the shared expert.

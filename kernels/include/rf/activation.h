@@ -15,6 +15,14 @@ RF_DEVICE float gelu_tanh(float x) {
     return 0.5f * x * (1.0f + tanh(0.797884561f * (x + 0.044715f * x * x * x)));
 }
 
+// x · Φ(x) = max(x, 0) − |x| · ½erfc(|x|/√2), with erfc within 1.5e−7 (Abramowitz and Stegun 7.1.26).
+RF_DEVICE float gelu_erf(float x) {
+    float magnitude = __builtin_fabsf(x), z = magnitude * 0.707106781f;
+    float t = 1.0f / (1.0f + 0.3275911f * z);
+    float p = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    return __builtin_fmaxf(x, 0.0f) - magnitude * 0.5f * p * exp(-z * z);
+}
+
 // The activation function; RF_SILU and RF_CLAMPED_SWIGLU are x·σ(x) and x·σ(1.702x).
 RF_DEVICE float activate(u32 activation, float x) {
     if (activation == RF_GELU_TANH) return gelu_tanh(x);

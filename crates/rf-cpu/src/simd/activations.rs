@@ -149,6 +149,7 @@ fn map<S: Simd>(s: S, function: Function, x: S::F) -> S::F {
         Function::Softcap(cap) => s.mul(s.splat(cap), s.tanh(s.div(x, s.splat(cap)))),
         Function::Activation(activation) => activate(s, activation, x),
         Function::Scale(factor) => s.mul(x, s.splat(factor)),
+        Function::Clamp(bound) => s.min(s.max(x, s.splat(-bound)), s.splat(bound)),
         _ => x,
     }
 }
@@ -166,6 +167,7 @@ fn activate<S: Simd>(s: S, activation: Activation, x: S::F) -> S::F {
             let x = s.max(x, s.splat(0.0));
             s.mul(x, x)
         }
+        Activation::GeluErf => s.gelu_erf(x),
         _ => s.silu(x),
     }
 }

@@ -24,6 +24,8 @@ pub enum Role {
     LatentKey,
     /// From the latent to the values of a head: a matrix per head.
     LatentValue,
+    /// On the output of attention, before its matrix.
+    AttentionSubNorm,
     AttentionOutput,
     /// Multiplies the input of a short convolution.
     ConvInputGate,
@@ -59,6 +61,8 @@ pub enum Role {
     FeedForwardNorm,
     Gate,
     Up,
+    /// On what the last matrix of the dense layer reads.
+    FeedForwardSubNorm,
     Down,
     /// On the output of the dense layer, before that of the experts is added.
     DenseOutputNorm,
@@ -121,6 +125,7 @@ impl Role {
         let (mut taps, mut conv, mut inner_size, mut heads, mut norm) = (0, 0, 0, 0, [0; 2]);
         match &layer.mixer {
             Mixer::None => {}
+            Mixer::Projection => attended = hidden,
             Mixer::Mamba(mamba) => {
                 let StateSpaceHeads { num_heads, num_groups, .. } = mamba.heads;
                 (taps, conv) = (mamba.taps, mamba.heads.xbc_width());
@@ -171,6 +176,7 @@ impl Role {
             Self::QueryNorm => Vector(if by_row { q } else { head_dim }),
             Self::KeyNorm => Vector(if by_row { kv } else { head_dim }),
             Self::Sinks => Vector(num_heads),
+            Self::AttentionSubNorm => Vector(attended),
             Self::QueryLatent => Matrix([query_rank, hidden]),
             Self::QueryLatentNorm => Vector(query_rank),
             Self::Latent => Matrix([latent + rotated, hidden]),
@@ -188,6 +194,7 @@ impl Role {
             Self::MixerNorm => Matrix(norm),
             Self::MixerOutput => Matrix([hidden, inner_size]),
             Self::Gate | Self::Up => Matrix([dense, hidden]),
+            Self::FeedForwardSubNorm => Vector(dense),
             Self::Down => Matrix([hidden, dense]),
             Self::Router => Matrix([count, hidden]),
             Self::SelectionBias | Self::ExpertScale => Vector(count),

@@ -46,7 +46,10 @@ pub enum Mixer {
     DeltaNet(DeltaNetSpec),
     /// A selective state space after a convolution (Mamba 2).
     Mamba(MambaSpec),
-    /// None: the layer is a feed-forward layer (Nemotron H).
+    /// A matrix, [`Role::AttentionOutput`](super::Role::AttentionOutput), in the place of attention
+    /// (Deci).
+    Projection,
+    /// None: the layer is a feed-forward layer (Nemotron H), or empty (Deci).
     None,
 }
 
@@ -67,6 +70,11 @@ impl LayerSpec {
         }
     }
 
+    /// Returns true if the layer has a feed-forward part.
+    pub fn has_feed_forward(&self) -> bool {
+        self.dense.is_some() || self.experts.is_some()
+    }
+
     /// The layer of the KV cache that the layer fills, if it fills one.
     pub fn kv_layer(&self) -> Option<KvLayer> {
         match &self.mixer {
@@ -83,14 +91,18 @@ impl LayerSpec {
         match &mut self.mixer {
             Mixer::Attention(attention) => attention.kv_layer = index,
             Mixer::Latent(latent) => latent.kv_layer = index,
-            Mixer::ShortConv(_) | Mixer::DeltaNet(_) | Mixer::Mamba(_) | Mixer::None => {}
+            Mixer::ShortConv(_)
+            | Mixer::DeltaNet(_)
+            | Mixer::Mamba(_)
+            | Mixer::Projection
+            | Mixer::None => {}
         }
     }
 
     /// The shapes of the layer's recurrent states.
     pub fn states(&self) -> Vec<StateShape> {
         match self.mixer {
-            Mixer::Attention(_) | Mixer::Latent(_) | Mixer::None => Vec::new(),
+            Mixer::Attention(_) | Mixer::Latent(_) | Mixer::Projection | Mixer::None => Vec::new(),
             Mixer::ShortConv(conv) => vec![tail(conv.taps, self.hidden_size)],
             Mixer::DeltaNet(delta) => {
                 vec![tail(delta.taps, delta.heads.qkv_width()), delta.heads.state()]
@@ -104,7 +116,7 @@ impl LayerSpec {
     /// Sets the indices of the layer's recurrent states, which follow each other.
     pub fn set_first_state(&mut self, first: usize) {
         match &mut self.mixer {
-            Mixer::Attention(_) | Mixer::Latent(_) | Mixer::None => {}
+            Mixer::Attention(_) | Mixer::Latent(_) | Mixer::Projection | Mixer::None => {}
             Mixer::ShortConv(conv) => conv.state = first,
             Mixer::DeltaNet(delta) => delta.first_state = first,
             Mixer::Mamba(mamba) => mamba.first_state = first,
@@ -180,6 +192,8 @@ pub struct AttentionSpec {
     pub gated: bool,
     /// Rotary embedding of q and k, if any.
     pub rope: Option<Rope>,
+    /// Bound of the magnitudes of q, k and v before anything else, if any (`OLMo`, MPT, DBRX).
+    pub clamp_qkv: Option<f32>,
     /// Norm of q and k, if any.
     pub qk_norm: Option<QkNormSpec>,
     /// True if each head of v is divided by its root mean square (Gemma 4).
@@ -210,6 +224,7 @@ impl AttentionSpec {
             kv: KvSource::Projections,
             gated: false,
             rope: None,
+            clamp_qkv: None,
             qk_norm: None,
             normalizes_values: false,
             position_scale: None,

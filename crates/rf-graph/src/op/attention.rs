@@ -116,8 +116,9 @@ pub struct Attention {
     /// True if a query sees no key after its own position. Otherwise it sees all keys of its span
     /// and before, so a result that does not depend on the batches takes the sequence in one span.
     pub causal: bool,
-    /// Sliding window of causal attention: a key is visible if `query position − key position <
-    /// window`.
+    /// Sliding window. Of causal attention: a key is visible if `query position − key position <
+    /// window`. Otherwise it is symmetric: a key is visible if the two positions differ by at most
+    /// `window / 2`.
     pub window: Option<usize>,
     /// Chunks of causal attention: a key is visible if it is in the query's chunk, which begins at
     /// a multiple of `chunk` (Llama 4).
@@ -156,9 +157,13 @@ impl Attention {
     /// The positions that the query at a position sees. `end` is the end of its span: the tokens
     /// of the sequence in the cache after the batch.
     pub fn visible(&self, position: usize, end: usize) -> Range<usize> {
+        if !self.causal {
+            let Some(half) = self.window.map(|window| window / 2) else { return 0..end };
+            return position.saturating_sub(half)..end.min(position + half + 1);
+        }
         let in_window = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
         let in_chunk = self.chunk.map_or(0, |chunk| position - position % chunk);
-        in_window.max(in_chunk)..if self.causal { position + 1 } else { end }
+        in_window.max(in_chunk)..position + 1
     }
 
     /// The most positions that a query sees, its own included; `None` without such a limit.

@@ -13,6 +13,8 @@ pub enum Activation {
     ClampedSwiglu,
     /// `max(x, 0)²`, in layers without a gate.
     SquaredRelu,
+    /// `x · Φ(x)`, exactly (Spark, `ModernBERT`). Layers compose their gated units.
+    GeluErf,
 }
 
 impl Activation {
@@ -33,6 +35,8 @@ pub enum Function {
     Scale(f32),
     /// `c · tanh(x / c)`.
     Softcap(f32),
+    /// `min(max(x, −c), c)`.
+    Clamp(f32),
     /// The activation function.
     Activation(Activation),
 }
@@ -43,6 +47,7 @@ impl Function {
         match self {
             Self::Scale(_) => "scale",
             Self::Softcap(_) => "softcap",
+            Self::Clamp(_) => "clamp",
             Self::Activation(_) => "activation",
         }
     }
@@ -51,6 +56,7 @@ impl Function {
     pub(super) fn operations(self) -> usize {
         match self {
             Self::Scale(_) | Self::Activation(_) => 1,
+            Self::Clamp(_) => 2,
             // Two multiplications and the hyperbolic tangent.
             Self::Softcap(_) => 3,
         }

@@ -16,6 +16,8 @@ const SOFTCAP: u32 = 4;
 const SIGMOID_GATE: u32 = 5;
 const POSITION_SCALE: u32 = 6;
 const SQUARED_RELU: u32 = 7;
+const CLAMP: u32 = 8;
+const GELU_ERF: u32 = 10;
 
 /// The addresses and shapes of the values of a batch.
 pub(crate) trait RowMemory {
@@ -90,7 +92,9 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             let (function, parameter) = match function {
                 Function::Scale(factor) => (SCALE, *factor),
                 Function::Softcap(cap) => (SOFTCAP, *cap),
+                Function::Clamp(bound) => (CLAMP, *bound),
                 Function::Activation(Activation::SquaredRelu) => (SQUARED_RELU, 0.0),
+                Function::Activation(Activation::GeluErf) => (GELU_ERF, 0.0),
                 Function::Activation(activation) => (activation_number(*activation), 0.0),
                 _ => return false,
             };

@@ -131,7 +131,7 @@ params! {
         rows: u32,
         /// `RfActivation` or `RfFunction`.
         function: u32,
-        /// The factor, the cap, or the factor of the logarithm of a position.
+        /// The factor, the cap, the bound, or the factor of the logarithm of a position.
         parameter: f32,
         /// Width of the gate: 1 or `columns`.
         gate_columns: u32,

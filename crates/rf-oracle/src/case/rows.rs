@@ -225,8 +225,10 @@ fn maps() -> Vec<Case> {
     let activations = Activation::GATED
         .map(|activation| (format!("activation/{activation:?}"), Function::Activation(activation)));
     let softcaps = [30.0, 0.5].map(|cap| (format!("softcap/{cap}"), Function::Softcap(cap)));
+    let clamp = ("clamp/0.8".into(), Function::Clamp(0.8));
+    let gelu = ("activation/GeluErf".into(), Function::Activation(Activation::GeluErf));
     let mut cases = Vec::new();
-    for (name, function) in activations.into_iter().chain(softcaps) {
+    for (name, function) in activations.into_iter().chain(softcaps).chain([clamp, gelu]) {
         for (width, factor) in [(1, 1.0), (99, 1.0), (300, 20.0)] {
             let name = format!("{name}/{width}");
             cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {

@@ -445,8 +445,23 @@ pub(super) fn activate(activation: Activation, x: f64) -> f64 {
         }
         Activation::ClampedSwiglu => x / (1.0 + (-f64::from(Activation::ALPHA) * x).exp()),
         Activation::SquaredRelu => x.max(0.0).powi(2),
+        Activation::GeluErf => 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)),
         _ => f64::NAN,
     }
+}
+
+/// The error function, by its series of positive terms:
+/// `2/√π · exp(−x²) · Σ 2ⁿ x²ⁿ⁺¹ / (1 · 3 · … · (2n + 1))`.
+fn erf(x: f64) -> f64 {
+    if x.abs() > 6.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..200 {
+        term *= 2.0 * x * x / f64::from(2 * n + 1);
+        sum += term;
+    }
+    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
 }
 
 /// `function(x)`. One without a formula here is NaN, which no check accepts.
@@ -457,6 +472,7 @@ pub fn map(function: Function, x: f32) -> f32 {
             let (x, cap) = (f64::from(x), f64::from(cap));
             (cap * (x / cap).tanh()) as f32
         }
+        Function::Clamp(bound) => x.clamp(-bound, bound),
         Function::Activation(activation) => activate(activation, f64::from(x)) as f32,
         _ => f32::NAN,
     }

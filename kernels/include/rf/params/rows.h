@@ -164,7 +164,7 @@ struct RfMapParams {
     unsigned rows;
     // `RfActivation` or `RfFunction`.
     unsigned function;
-    // The factor, the cap, or the factor of the logarithm of a position.
+    // The factor, the cap, the bound, or the factor of the logarithm of a position.
     float parameter;
     // Width of the gate: 1 or `columns`.
     unsigned gate_columns;

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use rf_graph::{Attention, RopeAppend, ValueId};
+use rf_graph::{Attention, Graph, Op, RopeAppend, ValueId};
 
 use super::Recorder;
 use crate::error::Error;
@@ -33,6 +33,29 @@ impl GraphAnalysis {
         let latents = if self.latent_dim > 0 { LatentParams::MAX_ARRIVALS } else { 0 };
         let attention = latents.max(max_tokens * self.attention_heads);
         attention.max(self.matmul_device.arrivals()).max(self.sum_width / 32)
+    }
+}
+
+/// Checks that no attention in both directions has a window, which the kernels lack.
+///
+/// # Errors
+///
+/// If one has.
+pub(in crate::exec) fn check_windows(graph: &Graph) -> Result<(), Error> {
+    let windows = graph.ops().iter().filter_map(|op| match op {
+        Op::Attention { attention, .. } if !attention.causal => attention.window,
+        _ => None,
+    });
+    match windows.min() {
+        None => Ok(()),
+        Some(window) => {
+            let most = window / 2 + 1;
+            let what = format!(
+                "a window of {window} tokens in both directions (a context of at most {most} \
+                 tokens needs none)"
+            );
+            Err(Error::Unsupported { what })
+        }
     }
 }
 
@@ -166,7 +189,24 @@ fn chunk_mask(chunk: usize) -> Result<u32, Error> {
 
 #[cfg(test)]
 mod tests {
+    use rf_graph::GraphBuilder;
+
     use super::*;
+
+    #[test]
+    fn windows_in_both_directions_are_refused_with_the_context_that_needs_none() {
+        let graph = |causal| {
+            let mut g = GraphBuilder::new();
+            let x = g.input(64);
+            let attention = Attention { causal, window: Some(8), ..Attention::new(0, 1, 1, 64) };
+            let y = g.attention(x, x, x, &attention);
+            g.finish(y).0
+        };
+        assert!(check_windows(&graph(true)).is_ok());
+        let error = check_windows(&graph(false)).unwrap_err().to_string();
+        assert!(error.contains("a window of 8 tokens in both directions"), "{error}");
+        assert!(error.contains("a context of at most 5 tokens"), "{error}");
+    }
 
     #[test]
     fn chunks_are_powers_of_two() {
