@@ -370,3 +370,18 @@ def _(m):
     m.keep += [r"ffn_gate\.weight", r"blk\.0\.attn_rel_b"]
     m.encoder = True
     m.exercises = "encoder-decoder: `encoder_ids` through the encoder, then `ids` are the decoder's; relative buckets (causal in the decoder), cross attention, scores not scaled, gated GELU"
+
+
+@family("plamo")
+def _(m):
+    small(m, kv=m.pick(2, 1))
+    m.exercises = "attention and feed-forward in parallel from one RMS norm, GQA, NEOX RoPE, untied"
+    untied(m)
+
+
+@family("codeshell")
+def _(m):
+    small(m, ln=True)
+    m.keep += [r"^token_embd", QKV_BIAS]
+    m.fuse_qkv = True
+    m.exercises = "fused qkv, LayerNorm, NEOX RoPE, GELU, biases, untied"

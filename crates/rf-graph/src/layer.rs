@@ -110,12 +110,13 @@ impl<W: LayerWeights> Layer<'_, W> {
     fn build(&mut self, x: ValueId, per_layer_input: Option<ValueId>) -> Result<ValueId, W::Error> {
         let spec = self.spec;
         if spec.mixer == Mixer::None {
-            return self.feed_forward_only(x);
+            return if spec.has_feed_forward() { self.feed_forward_only(x) } else { Ok(x) };
         }
         let normed = self.norm(Role::AttentionNorm, x)?;
         let attended = match &spec.mixer {
             Mixer::None => unreachable!("such a layer has been built"),
             Mixer::Mamba(mamba) => self.mamba(*mamba, normed)?,
+            Mixer::Projection => self.linear(Role::AttentionOutput, normed)?,
             Mixer::Attention(attention) => self.attention(attention, normed)?,
             Mixer::Latent(latent) => self.latent_attention(latent, normed)?,
             Mixer::ShortConv(conv) => self.short_conv(*conv, normed)?,
@@ -131,7 +132,7 @@ impl<W: LayerWeights> Layer<'_, W> {
         let attended = self.norm(Role::PostAttentionNorm, attended)?;
         let after_attention = self.add_residual(x, attended);
         let after_attention = self.norm(Role::AttentionResidualNorm, after_attention)?;
-        if spec.dense.is_none() && spec.experts.is_none() {
+        if !spec.has_feed_forward() {
             return Ok(after_attention);
         }
 
@@ -180,7 +181,7 @@ impl<W: LayerWeights> Layer<'_, W> {
                 Some((self.projected(a, Role::Key, x)?, self.projected(a, Role::Value, x)?))
             }
             KvSource::SharedProjection => {
-                let kv = self.linear(Role::Key, x)?;
+                let kv = self.projected(a, Role::Key, x)?;
                 Some((kv, kv))
             }
             KvSource::Cache => None,
@@ -202,6 +203,7 @@ impl<W: LayerWeights> Layer<'_, W> {
             Some(gate) => self.w.graph().sigmoid_gate(y, gate),
             None => y,
         };
+        let y = self.norm(Role::AttentionSubNorm, y)?;
         self.linear(Role::AttentionOutput, y)
     }
 
@@ -300,13 +302,24 @@ impl<W: LayerWeights> Layer<'_, W> {
         let h = if dense.gated {
             let gate = self.linear(gate, x)?;
             let up = self.linear(up, x)?;
-            self.w.graph().glu(dense.activation, gate, up)
+            self.gated_unit(dense.activation, gate, up)
         } else {
             let up = self.linear(up, x)?;
             let activation = Function::Activation(dense.activation);
             self.w.graph().map(up, dense.xielu.map_or(activation, Function::Xielu))
         };
+        let h = if down == Role::Down { self.norm(Role::FeedForwardSubNorm, h)? } else { h };
         self.linear(down, h)
+    }
+
+    /// `activation(gate) ⊙ up`.
+    fn gated_unit(&mut self, activation: Activation, gate: ValueId, up: ValueId) -> ValueId {
+        let g = self.w.graph();
+        if Activation::GATED.contains(&activation) {
+            return g.glu(activation, gate, up);
+        }
+        let gate = g.map(gate, Function::Activation(activation));
+        g.mul(gate, up)
     }
 
     /// `Σ wₑ · expertₑ(x)` over the experts that the router selects, plus the shared expert.

@@ -14,9 +14,11 @@ use rf_oracle::conformance::{Outcome, prepare};
 
 /// Prefixes of the names of cases for which there are no kernels: the backend must refuse them, so
 /// that models with these ops run on the CPU.
-const REFUSED: [&str; 6] = [
+const REFUSED: [&str; 8] = [
     "attention/alibi",
     "attention/long/alibi",
+    "attention/both-directions/window",
+    "attention/long/both-directions/window",
     // Rows of pictures, and positions of several coordinates.
     "add_media",
     "attention/media",

@@ -6,7 +6,7 @@ use rf_graph::{Graph, ValueId, Weight};
 
 use crate::config::ModelConfig;
 use crate::error::Error;
-use crate::head::{Head, logits, norm, output_matrix, output_norm, scores};
+use crate::head::{Head, logits, mean_of_text, norm, output_matrix, output_norm, scores, state};
 use crate::mtp;
 use crate::pooling::Pooling;
 use crate::weights::Weights;
@@ -49,7 +49,7 @@ pub fn build(
             x = w.graph.add(x, token_type);
         }
     }
-    if config.is_encoder || config.embedding_norm {
+    if config.embedding_norm {
         x = norm(&mut w, "token_embd_norm", &config.layers[0], x)?;
     }
     let per_layer = PerLayerInput::build(&mut w, config, x)?;
@@ -77,10 +77,21 @@ pub fn build(
             let x = w.graph.select_rows(state);
             logits(&mut w, config, output, x)
         }
-        Head::State | Head::Scores => {
+        Head::State => {
             let x = w.graph.select_rows(x);
-            let x = if config.is_encoder { x } else { output_norm(&mut w, config, x)? };
-            if head == Head::State { x } else { scores(&mut w, config, x)? }
+            let x = output_norm(&mut w, config, x)?;
+            state(&mut w, x)?
+        }
+        Head::Scores => {
+            let x = if let Some(mean) = config.score_mean() {
+                let x = output_norm(&mut w, config, x)?;
+                let x = mean_of_text(&mut w, &mean, x);
+                w.graph.select_rows(x)
+            } else {
+                let x = w.graph.select_rows(x);
+                output_norm(&mut w, config, x)?
+            };
+            scores(&mut w, config, x)?
         }
     };
     let num_blocks = config.num_layers() + usize::from(head == Head::LogitsAndMtp);

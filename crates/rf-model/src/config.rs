@@ -3,7 +3,7 @@
 use rf_graph::layer::{
     AttentionSpec, DenseSpec, LayerSpec, Mixer, NormKind, QkNormGroup, QkNormSpec,
 };
-use rf_graph::{Activation, KvLayer, Rope, RopeStyle, StateShape};
+use rf_graph::{Activation, Attention, KvLayer, Rope, RopeStyle, StateShape};
 
 use crate::error::Error;
 use crate::keys::Keys;
@@ -31,8 +31,10 @@ pub struct ModelConfig {
     pub mtp: Option<LayerSpec>,
     /// Factor on the embedding of a token.
     pub embedding_scale: f32,
-    /// The norm before the head: the tensor `{output_norm}.weight`.
-    pub(crate) output_norm: &'static str,
+    /// True if a norm follows the embedding.
+    pub(crate) embedding_norm: bool,
+    /// The norm before the head.
+    pub(crate) output_norm: OutputNorm,
     /// Layers, from the first on, after which a part of a media row is added to the residual: a row
     /// is as wide as the model for the embedding, and once more for each of them (Qwen 3 VL).
     pub deepstack_layers: usize,
@@ -42,11 +44,11 @@ pub struct ModelConfig {
     pub logit_scale: f32,
     /// Softcap of the logits.
     pub logit_softcap: Option<f32>,
-    /// True if a norm follows the embedding.
-    pub(crate) embedding_norm: bool,
-    /// True if the model is an encoder, as BERT is: token types and a norm follow the embedding, no
-    /// norm follows the last layer, and there are no logits.
+    /// True if the model is an encoder, as BERT is: it may have token types, its windows are
+    /// symmetric, and there are no logits.
     pub is_encoder: bool,
+    /// The head of a reranker.
+    pub(crate) score_head: ScoreHead,
     /// The pooling of the states that the file asks for.
     pub pooling: Option<Pooling>,
     /// The RoPE of a context longer than the original one, if it is another one.
@@ -55,6 +57,26 @@ pub struct ModelConfig {
     pub(crate) weights: WeightTable,
     /// Names of the tensors whose values are among the hyper-parameters.
     pub(crate) tensors_read: Vec<String>,
+}
+
+/// The norm before the head, of the kind that the layers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputNorm {
+    /// No norm.
+    None,
+    /// A norm without a weight.
+    Unweighted,
+    /// The norm of the tensor `{0}.weight`.
+    Tensor(&'static str),
+}
+
+/// The head of a reranker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScoreHead {
+    /// From the state of one token, with tanh between the matrices.
+    Token,
+    /// From the mean of all states, with GELU and a norm between the matrices (`ModernBERT`).
+    Mean,
 }
 
 /// RoPE that depends on the length of the context (Phi-3).
@@ -98,7 +120,8 @@ impl ModelConfig {
     /// The layers of the KV cache, for [`KvLayout::layers`](rf_graph::KvLayout::layers), which keep
     /// every position.
     pub fn kv_layers(&self) -> Vec<KvLayer> {
-        self.layers.iter().filter_map(LayerSpec::kv_layer).collect()
+        let mean = self.score_mean().map(|mean| KvLayer::new(mean.num_kv_heads, mean.head_dim));
+        self.layers.iter().filter_map(LayerSpec::kv_layer).chain(mean).collect()
     }
 
     /// As [`kv_layers`](Self::kv_layers), with the layer of the MTP block as the last one.
@@ -114,6 +137,19 @@ impl ModelConfig {
     /// The recurrent states of a sequence, for [`KvLayout::states`](rf_graph::KvLayout::states).
     pub fn states(&self) -> Vec<StateShape> {
         self.layers.iter().flat_map(LayerSpec::states).collect()
+    }
+
+    /// The mean of the states of a text, where a reranker scores it: attention whose scores are all
+    /// 0.
+    pub(crate) fn score_mean(&self) -> Option<Attention> {
+        if self.score_head == ScoreHead::Token {
+            return None;
+        }
+        let head_dim = self.head_dim();
+        let num_heads = self.hidden_size / head_dim;
+        let layer = self.layers.iter().filter_map(LayerSpec::kv_layer).count();
+        let attention = Attention::new(layer, num_heads, num_heads, head_dim);
+        Some(Attention { scale: 0.0, causal: false, ..attention })
     }
 
     /// The layers that attend.
@@ -143,6 +179,10 @@ impl ModelConfig {
 
     fn for_context(&self, layer: &LayerSpec, context_tokens: usize) -> LayerSpec {
         let mut layer = layer.clone();
+        if let Some(attention) = layer.attention_mut().filter(|attention| !attention.causal) {
+            // A symmetric window that reaches every token of a text is none.
+            attention.window = attention.window.filter(|window| window / 2 + 1 < context_tokens);
+        }
         if let Some(long) = &self.long_rope
             && context_tokens > long.original_context
         {
@@ -267,13 +307,14 @@ pub(crate) fn hybrid(
         layers,
         mtp: None,
         embedding_scale: 1.0,
+        embedding_norm: false,
         deepstack_layers: 0,
-        output_norm: "output_norm",
+        output_norm: OutputNorm::Tensor("output_norm"),
         learned_positions: false,
         logit_scale: 1.0,
         logit_softcap: None,
-        embedding_norm: false,
         is_encoder: false,
+        score_head: ScoreHead::Token,
         pooling: keys.pooling()?,
         long_rope: None,
         weights,
@@ -281,14 +322,13 @@ pub(crate) fn hybrid(
     })
 }
 
-/// As [`transformer`], for encoders: every token sees all others.
+/// As [`transformer`], for encoders of BERT's kind: a norm follows the embedding, and none the last
+/// layer.
 pub(crate) fn encoder(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;
-    config.is_encoder = true;
-    let causal = keys.flag("attention.causal")?.unwrap_or(false);
-    for attention in config.attentions_mut() {
-        attention.causal = causal;
-    }
+    config.set_encoder(keys)?;
+    config.embedding_norm = true;
+    config.output_norm = OutputNorm::None;
     Ok(config)
 }
 
@@ -393,6 +433,36 @@ impl ModelConfig {
     pub(crate) fn set_alibi(&mut self, bias: f32) {
         for attention in self.attentions_mut() {
             (attention.rope, attention.alibi) = (None, Some(bias));
+        }
+    }
+
+    /// Makes the model an encoder: every token sees all others, or those of a symmetric window.
+    pub(crate) fn set_encoder(&mut self, keys: &Keys<'_>) -> Result<(), Error> {
+        self.is_encoder = true;
+        let causal = keys.flag("attention.causal")?.unwrap_or(false);
+        for attention in self.attentions_mut() {
+            attention.causal = causal;
+        }
+        Ok(())
+    }
+
+    /// Sets the bound of queries, keys and values that the file has, if any.
+    pub(crate) fn set_clamp(&mut self, keys: &Keys<'_>) -> Result<(), Error> {
+        const NAME: &str = "attention.clamp_kqv";
+        let bound = keys.optional_f64(NAME)?.filter(|bound| *bound != 0.0);
+        if let Some(bound) = bound.filter(|bound| *bound < 0.0) {
+            return Err(keys.invalid(NAME, &bound, "it must be positive"));
+        }
+        for attention in self.attentions_mut() {
+            attention.clamp = bound.map(|bound| bound as f32);
+        }
+        Ok(())
+    }
+
+    /// Makes attention and feed-forward of every layer read the same residual.
+    pub(crate) fn set_parallel(&mut self) {
+        for layer in &mut self.layers {
+            layer.parallel = true;
         }
     }
 

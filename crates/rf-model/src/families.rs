@@ -3,12 +3,16 @@
 
 mod alibi;
 mod apertus;
+mod arcee;
 mod arctic;
 mod baichuan;
 mod bert;
+mod bitnet;
 mod cohere2;
+mod deci;
 mod deepseek2;
 mod ernie;
+mod eurobert;
 mod exaone4;
 mod falcon;
 mod family;
@@ -17,6 +21,7 @@ mod gemma4;
 mod glm;
 mod gpt2;
 mod gpt_oss;
+mod gptneox;
 mod granite;
 mod grovemoe;
 mod hunyuan;
@@ -24,10 +29,16 @@ mod jamba;
 mod lfm2;
 mod llama;
 mod llama4;
+mod llama_variants;
 mod mamba;
 mod minicpm;
 mod mistral3;
+mod modern_bert;
+mod nemotron;
+mod neo_bert;
+mod olmo;
 mod olmo2;
+mod orion;
 mod phi3;
 mod plamo;
 mod qwen;
@@ -52,6 +63,18 @@ use crate::weights::WeightTable;
 /// Every supported architecture.
 const FAMILIES: &[Family] = &[
     llama::LLAMA,
+    llama_variants::INTERNLM2,
+    llama_variants::XVERSE,
+    llama_variants::EXAONE,
+    llama_variants::PANGU_EMBEDDED,
+    llama_variants::PLAMO,
+    baichuan::BAICHUAN,
+    arcee::ARCEE,
+    deci::DECI,
+    bitnet::BITNET,
+    orion::ORION,
+    nemotron::NEMOTRON,
+    qwen::QWEN,
     qwen::QWEN2,
     qwen::QWEN2_MOE,
     qwen::QWEN3,
@@ -62,11 +85,13 @@ const FAMILIES: &[Family] = &[
     qwen35::QWEN35,
     qwen35::QWEN35_MOE,
     qwen35::QWEN3_NEXT,
+    gemma::GEMMA,
     gemma::GEMMA2,
     gemma::GEMMA3,
     gemma4::GEMMA4,
     phi3::PHI3,
     gpt_oss::GPT_OSS,
+    glm::CHATGLM,
     glm::GLM4,
     glm::GLM4_MOE,
     deepseek2::DEEPSEEK2,
@@ -75,7 +100,9 @@ const FAMILIES: &[Family] = &[
     mistral3::MISTRAL3,
     llama4::LLAMA4,
     smollm3::SMOLLM3,
+    olmo::OLMO,
     olmo2::OLMO2,
+    cohere2::COMMAND_R,
     cohere2::COHERE2,
     ernie::ERNIE4_5,
     ernie::ERNIE4_5_MOE,
@@ -86,9 +113,19 @@ const FAMILIES: &[Family] = &[
     stablelm::STABLELM,
     starcoder2::STARCODER2,
     gpt2::GPT2,
+    gpt2::STARCODER,
+    gptneox::GPT_NEOX,
+    gptneox::PHI2,
+    gptneox::CODESHELL,
     falcon::FALCON,
     bert::BERT,
     bert::NOMIC_BERT,
+    bert::JINA_BERT_V3,
+    modern_bert::MODERN_BERT,
+    neo_bert::NEO_BERT,
+    eurobert::EUROBERT,
+    eurobert::LLAMA_EMBED,
+    gemma::GEMMA_EMBEDDING,
     lfm2::LFM2,
     lfm2::LFM2_MOE,
     mamba::MAMBA2,
@@ -133,7 +170,7 @@ impl ModelConfig {
         config.mtp = mtp::layer_spec(&keys, &config)?;
         check_parts(&keys, &config, family.weights)?;
         let has_windows = config.attentions().any(|a| a.window.or(a.chunk).is_some());
-        if !config.is_causal() && has_windows {
+        if !config.is_causal() && has_windows && !config.is_encoder {
             let reason = "the layers have windows, which only causal attention can have";
             return Err(keys.unsupported("attention.causal", &false, reason));
         }

@@ -1,9 +1,9 @@
 //! The end of a model: output norm, and logits, states or scores.
 
-use rf_graph::layer::{LayerSpec, NormKind};
-use rf_graph::{Function, ValueId, WeightId};
+use rf_graph::layer::{LayerSpec, LayerWeights, NormKind};
+use rf_graph::{Activation, Attention, Function, ValueId, WeightId};
 
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, OutputNorm, ScoreHead};
 use crate::error::Error;
 use crate::weights::Weights;
 
@@ -26,10 +26,11 @@ impl Head {
     pub(crate) fn ignores(self, name: &str) -> bool {
         let is_of_logits = name.starts_with("output.");
         let is_of_scores = name.starts_with("cls.");
+        let is_of_states = name.starts_with("dense_");
         match self {
             Self::Logits | Self::LogitsAndMtp => false,
             Self::State => is_of_logits || is_of_scores,
-            Self::Scores => is_of_logits,
+            Self::Scores => is_of_logits || is_of_states,
         }
     }
 }
@@ -67,7 +68,21 @@ pub(crate) fn logits(
     logits
 }
 
+/// The state itself, or what the linear layers after the pooling make of it: the pooling of their
+/// outputs is their output for the pooled states.
+pub(crate) fn state(w: &mut Weights<'_>, mut x: ValueId) -> Result<ValueId, Error> {
+    for name in ["dense_2.weight", "dense_3.weight"] {
+        if w.has(name) {
+            let (rows, columns) = (w.rows(name), w.graph.width(x));
+            let weight = w.matrix(name, rows, columns)?;
+            x = w.graph.matmul(x, weight);
+        }
+    }
+    Ok(x)
+}
+
 /// The scores of a reranker: `tanh(Wx + b)`, if the model has that layer, then a row per label.
+/// With [`ScoreHead::Mean`] it is `norm(gelu(Wx + b))`.
 pub(crate) fn scores(
     w: &mut Weights<'_>,
     config: &ModelConfig,
@@ -78,8 +93,15 @@ pub(crate) fn scores(
         let weight = w.matrix("cls.weight", hidden_size, hidden_size)?;
         let bias = w.optional_vector("cls.bias", hidden_size)?;
         x = w.graph.linear(x, weight, bias);
-        // A softcap of 1 is tanh.
-        x = w.graph.map(x, Function::Softcap(1.0));
+        let function = match config.score_head {
+            // A softcap of 1 is tanh.
+            ScoreHead::Token => Function::Softcap(1.0),
+            ScoreHead::Mean => Function::Activation(Activation::GeluErf),
+        };
+        x = w.graph.map(x, function);
+        if config.score_head == ScoreHead::Mean && w.has("cls.norm.weight") {
+            x = norm(w, "cls.norm", &config.layers[0], x)?;
+        }
     }
     let labels = w.rows("cls.output.weight");
     let weight = w.matrix("cls.output.weight", labels, hidden_size)?;
@@ -93,7 +115,20 @@ pub(crate) fn output_norm(
     config: &ModelConfig,
     x: ValueId,
 ) -> Result<ValueId, Error> {
-    norm(w, config.output_norm, &config.layers[0], x)
+    let layer = &config.layers[0];
+    match config.output_norm {
+        OutputNorm::None => Ok(x),
+        OutputNorm::Unweighted => {
+            let ones = w.ones(layer.hidden_size);
+            Ok(norm_by(w, layer, x, ones, None))
+        }
+        OutputNorm::Tensor(stem) => norm(w, stem, layer, x),
+    }
+}
+
+/// The mean over the tokens of each text, in all its rows.
+pub(crate) fn mean_of_text(w: &mut Weights<'_>, mean: &Attention, x: ValueId) -> ValueId {
+    w.graph.attention(x, x, x, mean)
 }
 
 /// A norm of the model, of the kind that its layers have.
@@ -104,11 +139,22 @@ pub(crate) fn norm(
     x: ValueId,
 ) -> Result<ValueId, Error> {
     let weight = w.vector(&format!("{stem}.weight"), layer.hidden_size)?;
-    Ok(match layer.norm {
+    let bias = match layer.norm {
+        NormKind::Rms => None,
+        NormKind::Layer => w.optional_vector(&format!("{stem}.bias"), layer.hidden_size)?,
+    };
+    Ok(norm_by(w, layer, x, weight, bias))
+}
+
+fn norm_by(
+    w: &mut Weights<'_>,
+    layer: &LayerSpec,
+    x: ValueId,
+    weight: WeightId,
+    bias: Option<WeightId>,
+) -> ValueId {
+    match layer.norm {
         NormKind::Rms => w.graph.rms_norm(x, weight, layer.norm_eps),
-        NormKind::Layer => {
-            let bias = w.optional_vector(&format!("{stem}.bias"), layer.hidden_size)?;
-            w.graph.layer_norm(x, weight, bias, layer.norm_eps)
-        }
-    })
+        NormKind::Layer => w.graph.layer_norm(x, weight, bias, layer.norm_eps),
+    }
 }

@@ -155,6 +155,11 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A text.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, Error> {
+        Ok(self.metadata.str(&self.key(name))?)
+    }
+
     /// A list of flags, one per layer.
     pub(crate) fn flags(&self, name: &str) -> Result<Option<Vec<bool>>, Error> {
         match self.metadata.get(&self.key(name)) {
@@ -293,8 +298,12 @@ impl<'a> Keys<'a> {
         match self.metadata.get(&self.key(NAME)) {
             None => Ok(pattern(default_period)),
             Some(Value::Array(Array::Bool(flags))) => {
-                self.check_entries(NAME, flags.len(), num_layers)?;
-                Ok(flags.clone())
+                // Further entries are ignored, as in llama.cpp.
+                let known = flags.get(..num_layers).ok_or_else(|| {
+                    let reason = format!("it needs an entry for each of {num_layers} layers");
+                    self.invalid(NAME, &format!("array of {}", flags.len()), &reason)
+                })?;
+                Ok(known.to_vec())
             }
             Some(Value::Array(_)) => {
                 Err(self.invalid(NAME, &"array", "its elements must be booleans"))

@@ -18,6 +18,8 @@ pub(crate) struct WeightRow {
     stem: &'static str,
     suffix: &'static str,
     is_optional: bool,
+    /// The weight is not in the file: it is a vector of ones.
+    is_ones: bool,
     bias: Bias,
     /// Roles whose matrices form one tensor, rows after rows.
     fused: &'static [Role],
@@ -36,7 +38,20 @@ enum Bias {
 
 /// A row of a weight table: a required weight without bias.
 pub(crate) const fn row(role: Role, stem: &'static str) -> WeightRow {
-    WeightRow { role, stem, suffix: "weight", is_optional: false, bias: Bias::Never, fused: &[] }
+    WeightRow {
+        role,
+        stem,
+        suffix: "weight",
+        is_optional: false,
+        is_ones: false,
+        bias: Bias::Never,
+        fused: &[],
+    }
+}
+
+/// The row of a norm without a weight.
+pub(crate) const fn unweighted(role: Role) -> WeightRow {
+    WeightRow { is_ones: true, ..row(role, "") }
 }
 
 impl WeightRow {
@@ -128,6 +143,7 @@ impl LayerWeights for Weights<'_> {
             return Ok(None);
         }
         match role.shape(spec) {
+            Shape::Vector(len) if row.is_ones => Ok(Some(self.ones(len))),
             Shape::Vector(len) => self.vector(&name, len).map(Some),
             Shape::Matrix([taps, width]) if matches!(role, Role::ConvFilter | Role::Decay) => {
                 self.transposed(&name, [taps, width]).map(Some)

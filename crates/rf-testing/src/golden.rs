@@ -12,6 +12,10 @@ pub fn golden_models() -> Vec<GoldenModel> {
     golden_models_in(&crate::golden_folder().join("arch"))
 }
 
+/// The folder and the name of models whose stored results are wrong: the reference applied GELU to
+/// its own result.
+const WRONG_RESULTS: [(&str, &str); 1] = [("arch3", "jina_bert_v3")];
+
 /// The golden models of a folder, by its `index.json`.
 pub fn golden_models_in(folder: &Path) -> Vec<GoldenModel> {
     let path = folder.join("index.json");
@@ -19,7 +23,11 @@ pub fn golden_models_in(folder: &Path) -> Vec<GoldenModel> {
     let index: Value = serde_json::from_slice(&text).unwrap();
     let lists = ["models", "embeddings"].iter().filter_map(|list| index[list].as_array());
     let models = lists.flatten().map(|entry| GoldenModel::new(folder, entry));
-    let models: Vec<GoldenModel> = models.collect();
+    let is_right = |model: &GoldenModel| {
+        let is_wrong = |(of, name): &(&str, &str)| folder.ends_with(of) && model.name() == *name;
+        !WRONG_RESULTS.iter().any(is_wrong)
+    };
+    let models: Vec<GoldenModel> = models.filter(is_right).collect();
     assert!(!models.is_empty(), "{} names no model", path.display());
     models
 }

@@ -183,26 +183,9 @@ fn activate<S: Simd>(s: S, activation: Activation, x: S::F) -> S::F {
             s.mul(x, x)
         }
         Activation::Relu => s.max(x, s.splat(0.0)),
-        Activation::GeluErf => gelu_erf(s, x),
+        Activation::GeluErf => s.gelu_erf(x),
         _ => s.silu(x),
     }
-}
-
-/// `x · Φ(x) = max(x, 0) − |x| · Φ(−|x|)`, with the rational approximation 7.1.26 of Abramowitz and
-/// Stegun for the tail `Φ(−z) = ½ erfc(z / √2)`, whose error is below 10⁻⁷.
-#[inline(always)]
-fn gelu_erf<S: Simd>(s: S, x: S::F) -> S::F {
-    const COEFFICIENTS: [f32; 5] =
-        [1.061_405_4, -1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6];
-    let zero = s.splat(0.0);
-    let size = s.max(x, s.sub(zero, x));
-    let z = s.mul(size, s.splat(std::f32::consts::FRAC_1_SQRT_2));
-    let one = s.splat(1.0);
-    let t = s.div(one, s.add(one, s.mul(z, s.splat(0.327_591_1))));
-    let polynomial = COEFFICIENTS.iter().fold(zero, |sum, c| s.mul(s.add(sum, s.splat(*c)), t));
-    let e = s.exp(s.sub(zero, s.mul(z, z)));
-    let tail = s.mul(s.mul(s.splat(0.5), polynomial), e);
-    s.sub(s.max(x, zero), s.mul(size, tail))
 }
 
 /// Loads 16 values from `at`, with zeros past the end.

@@ -83,6 +83,25 @@ pub(crate) trait SimdMath: Simd {
         let half = self.mul(x, self.splat(0.5));
         self.fma(half, self.tanh(inner), half)
     }
+
+    /// `x · Φ(x) = max(x, 0) − |x| · ½erfc(|x|/√2)`.
+    ///
+    /// `erfc(z) = p(t) · exp(−z²)` with `t = 1/(1 + 0.3275911 z)`, within 1.5e−7 (Abramowitz and
+    /// Stegun 7.1.26).
+    #[inline(always)]
+    fn gelu_erf(self, x: Self::F) -> Self::F {
+        let (zero, one) = (self.splat(0.0), self.splat(1.0));
+        let magnitude = self.max(x, self.sub(zero, x));
+        let z = self.mul(magnitude, self.splat(std::f32::consts::FRAC_1_SQRT_2));
+        let t = self.div(one, self.fma(z, self.splat(0.327_591_1), one));
+        let mut p = self.splat(1.061_405_4);
+        for c in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
+            p = self.fma(p, t, self.splat(c));
+        }
+        let e = self.exp(self.sub(zero, self.mul(z, z)));
+        let tail = self.mul(self.mul(p, t), self.mul(e, self.splat(0.5)));
+        self.sub(self.max(x, zero), self.mul(magnitude, tail))
+    }
 }
 
 impl<S: Simd> SimdMath for S {}

@@ -24,6 +24,8 @@ pub enum Role {
     LatentKey,
     /// From the latent to the values of a head: a matrix per head.
     LatentValue,
+    /// On the output of attention, before its matrix.
+    AttentionSubNorm,
     AttentionOutput,
     /// Multiplies the input of a short convolution.
     ConvInputGate,
@@ -67,6 +69,8 @@ pub enum Role {
     FeedForwardNorm,
     Gate,
     Up,
+    /// On what the last matrix of the dense layer reads.
+    FeedForwardSubNorm,
     Down,
     /// On the output of the dense layer, before that of the experts is added.
     DenseOutputNorm,
@@ -159,6 +163,7 @@ impl Role {
             | Mixer::Attention(_)
             | Mixer::AttentionAndMamba(..)
             | Mixer::Scan(_) => {}
+            Mixer::Projection => attended = hidden,
             Mixer::Latent(a) => {
                 (num_heads, latent, nope) = (a.num_heads, a.latent_dim, a.nope_dim);
                 (rotated, value) = (a.rope.head_dim, a.value_dim);
@@ -198,6 +203,7 @@ impl Role {
             Self::QueryNorm => Vector(if by_row { q } else { head_dim }),
             Self::KeyNorm => Vector(if by_row { kv } else { head_dim }),
             Self::Sinks => Vector(num_heads),
+            Self::AttentionSubNorm => Vector(attended),
             Self::QueryLatent => Matrix([query_rank, hidden]),
             Self::QueryLatentNorm => Vector(query_rank),
             Self::Latent => Matrix([latent + rotated, hidden]),
@@ -215,6 +221,7 @@ impl Role {
             Self::MixerNorm => Matrix(norm),
             Self::MixerOutput => Matrix([hidden, inner_size]),
             Self::Gate | Self::Up => Matrix([dense, hidden]),
+            Self::FeedForwardSubNorm => Vector(dense),
             Self::Down => Matrix([hidden, dense]),
             Self::PerLayerGate => Matrix([per_layer, hidden]),
             Self::PerLayerProjection => Matrix([hidden, per_layer]),

@@ -51,7 +51,10 @@ pub enum Mixer {
     AttentionAndMamba(AttentionSpec, MambaSpec),
     /// A selective scan after a convolution (Mamba 1).
     Scan(ScanSpec),
-    /// None: the layer is a feed-forward layer (Nemotron H).
+    /// A matrix, [`Role::AttentionOutput`](super::Role::AttentionOutput), in the place of attention
+    /// (Deci).
+    Projection,
+    /// None: the layer is a feed-forward layer (Nemotron H), or empty (Deci).
     None,
 }
 
@@ -70,6 +73,11 @@ impl LayerSpec {
             Mixer::Attention(attention) | Mixer::AttentionAndMamba(attention, _) => Some(attention),
             _ => None,
         }
+    }
+
+    /// Returns true if the layer has a feed-forward part.
+    pub fn has_feed_forward(&self) -> bool {
+        self.dense.is_some() || self.experts.is_some()
     }
 
     /// The layer of the KV cache that the layer fills, if it fills one.
@@ -94,6 +102,7 @@ impl LayerSpec {
             | Mixer::DeltaNet(_)
             | Mixer::Mamba(_)
             | Mixer::Scan(_)
+            | Mixer::Projection
             | Mixer::None => {}
         }
     }
@@ -101,7 +110,7 @@ impl LayerSpec {
     /// The shapes of the layer's recurrent states.
     pub fn states(&self) -> Vec<StateShape> {
         match self.mixer {
-            Mixer::Attention(_) | Mixer::Latent(_) | Mixer::None => Vec::new(),
+            Mixer::Attention(_) | Mixer::Latent(_) | Mixer::Projection | Mixer::None => Vec::new(),
             Mixer::ShortConv(conv) => vec![tail(conv.taps, self.hidden_size)],
             Mixer::DeltaNet(delta) => {
                 vec![tail(delta.taps, delta.heads.qkv_width()), delta.heads.state()]
@@ -116,7 +125,7 @@ impl LayerSpec {
     /// Sets the indices of the layer's recurrent states, which follow each other.
     pub fn set_first_state(&mut self, first: usize) {
         match &mut self.mixer {
-            Mixer::Attention(_) | Mixer::Latent(_) | Mixer::None => {}
+            Mixer::Attention(_) | Mixer::Latent(_) | Mixer::Projection | Mixer::None => {}
             Mixer::ShortConv(conv) => conv.state = first,
             Mixer::DeltaNet(delta) => delta.first_state = first,
             Mixer::Mamba(mamba) | Mixer::AttentionAndMamba(_, mamba) => mamba.first_state = first,
@@ -253,7 +262,7 @@ pub struct AttentionSpec {
     pub softcap: Option<f32>,
     /// The largest bias of `ALiBi`, see [`Attention::alibi`](crate::Attention::alibi).
     pub alibi: Option<f32>,
-    /// Queries, keys and values are cut to this bound and its negative (MPT).
+    /// Bound of the magnitudes of q, k and v before anything else, if any (`OLMo`, MPT, DBRX).
     pub clamp: Option<f32>,
 }
 

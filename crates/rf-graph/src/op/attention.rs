@@ -154,8 +154,9 @@ pub struct Attention {
     pub causal: bool,
     /// True if the rows of [non-causal media](crate::Media) see each other both ways in this layer.
     pub non_causal_media: bool,
-    /// Sliding window of causal attention: a key is visible if `query position − key position <
-    /// window`.
+    /// Sliding window. Of causal attention: a key is visible if `query position − key position <
+    /// window`. Otherwise it is symmetric: a key is visible if the two positions differ by at most
+    /// `window / 2`.
     pub window: Option<usize>,
     /// Chunks of causal attention: a key is visible if it is in the query's chunk, which begins at
     /// a multiple of `chunk` (Llama 4).
@@ -209,10 +210,15 @@ impl Attention {
 
     /// The places in the cache that the query at a place sees, which is in the span.
     pub fn visible(&self, position: usize, span: &Span<'_>) -> Range<usize> {
-        let both_ways = !self.causal || (self.non_causal_media && span.is_non_causal());
+        let end = span.end();
+        if !self.causal {
+            let Some(half) = self.window.map(|window| window / 2) else { return 0..end };
+            return position.saturating_sub(half)..end.min(position + half + 1);
+        }
+        let both_ways = self.non_causal_media && span.is_non_causal();
         let in_window = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
         let in_chunk = self.chunk.map_or(0, |chunk| position - position % chunk);
-        in_window.max(in_chunk)..if both_ways { span.end() } else { position + 1 }
+        in_window.max(in_chunk)..if both_ways { end } else { position + 1 }
     }
 
     /// The most positions that a query sees, its own included; `None` without such a limit.

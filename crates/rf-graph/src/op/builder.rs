@@ -44,7 +44,8 @@ impl GraphBuilder {
         self.weights[id.index()].shape()
     }
 
-    fn width(&self, id: ValueId) -> usize {
+    /// Columns of a value.
+    pub fn width(&self, id: ValueId) -> usize {
         self.values[id.index()].width
     }
 
@@ -175,10 +176,7 @@ impl GraphBuilder {
     /// Appends [`Op::Attention`] over keys and values that an earlier op appended.
     pub fn attend(&mut self, q: ValueId, a: &Attention) -> ValueId {
         assert_eq!(self.width(q), a.num_heads * a.head_dim);
-        assert!(
-            a.causal || (a.window, a.chunk) == (None, None),
-            "a window of attention in both directions"
-        );
+        assert!(a.causal || a.chunk.is_none(), "chunks of attention in both directions");
         let out = self.value(self.rows(q), a.num_heads * a.value_dim());
         self.push(Op::Attention { append: None, q, attention: a.clone(), out }, out)
     }

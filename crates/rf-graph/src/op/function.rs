@@ -15,8 +15,8 @@ pub enum Activation {
     SquaredRelu,
     /// `max(x, 0)`.
     Relu,
-    /// `x · Φ(x)` with the exact distribution function of the normal distribution, in layers
-    /// without a gate.
+    /// `x · Φ(x)` with the exact distribution function of the normal distribution. Layers compose
+    /// their gated units.
     GeluErf,
 }
 

@@ -97,10 +97,10 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
                     limit = *max;
                     (CLAMP, *min)
                 }
-                Function::Activation(Activation::GeluErf) => (GELU_ERF, 0.0),
                 Function::Softcap(cap) => (SOFTCAP, *cap),
                 Function::Xielu(xielu) => (XIELU, xielu.alpha_p),
                 Function::Activation(Activation::SquaredRelu) => (SQUARED_RELU, 0.0),
+                Function::Activation(Activation::GeluErf) => (GELU_ERF, 0.0),
                 Function::Activation(activation) => (activation_number(*activation), 0.0),
                 _ => return false,
             };

@@ -1,4 +1,5 @@
-//! Encoders: BERT, Nomic BERT and Jina BERT 2. Norms follow the residual, and every token sees all others.
+//! Encoders: BERT, Nomic BERT, Jina BERT 2 and 3. Norms follow the residual, and every token sees
+//! all others.
 
 use rf_graph::Activation;
 use rf_graph::layer::Role;
@@ -29,15 +30,27 @@ pub(super) const JINA_BERT_V2: Family = Family {
     weights: &[rows::ATTENTION_OPTIONAL_BIAS, RESIDUAL_NORMS, rows::GATED_OPTIONAL_BIAS],
 };
 
+pub(super) const JINA_BERT_V3: Family = Family {
+    name: "jina-bert-v3",
+    config: jina_bert_v3,
+    weights: &[rows::ATTENTION_OPTIONAL_BIAS, RESIDUAL_NORMS, rows::UNGATED],
+};
+
 const RESIDUAL_NORMS: &[WeightRow] = &[
     row(Role::AttentionResidualNorm, "attn_output_norm").with_bias(),
     row(Role::FeedForwardResidualNorm, "layer_output_norm").with_bias(),
 ];
 
-/// Learned positions, GELU without a gate.
-fn bert(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+/// GELU without a gate. The adapters for tasks are files of their own.
+fn jina_bert_v3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = encoder(keys, weights)?;
     config.set_ungated(Activation::GeluTanh);
+    Ok(config)
+}
+
+/// Learned positions, GELU without a gate.
+fn bert(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = jina_bert_v3(keys, weights)?;
     config.learned_positions = true;
     config.max_context_length = Some(config.context_length);
     for attention in config.attentions_mut() {

@@ -35,8 +35,6 @@ fn falcon(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let weights = if has_two_norms { TWO_NORMS } else { weights };
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;
     config.set_ungated(Activation::GeluTanh);
-    for layer in &mut config.layers {
-        layer.parallel = true;
-    }
+    config.set_parallel();
     Ok(config)
 }

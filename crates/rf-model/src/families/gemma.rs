@@ -1,4 +1,5 @@
-//! Gemma 2 and 3: norms before and after, GELU, alternating windows.
+//! Gemma 1 to 3 and `EmbeddingGemma`: GELU; from Gemma 2 on norms before and after, and alternating
+//! windows.
 
 use rf_graph::layer::QkNormGroup;
 use rf_graph::{Activation, RopeStyle};
@@ -9,6 +10,12 @@ use crate::config::{ModelConfig, transformer};
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::weights::WeightTable;
+
+pub(super) const GEMMA: Family = Family {
+    name: "gemma",
+    config: gemma,
+    weights: &[rows::PRE_NORMS, rows::ATTENTION, rows::GATED],
+};
 
 pub(super) const GEMMA2: Family = Family {
     name: "gemma2",
@@ -22,11 +29,20 @@ pub(super) const GEMMA3: Family = Family {
     weights: &[rows::PRE_NORMS, rows::POST_NORMS, rows::ATTENTION, rows::QK_NORM, rows::GATED],
 };
 
-/// Every other layer has a window; scores and logits are capped.
-fn gemma2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+/// Gemma 3 as an encoder.
+pub(super) const GEMMA_EMBEDDING: Family =
+    Family { name: "gemma-embedding", config: gemma_embedding, ..GEMMA3 };
+
+fn gemma(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;
     config.embedding_scale = (config.hidden_size as f32).sqrt();
     config.set_activation(Activation::GeluTanh);
+    Ok(config)
+}
+
+/// Every other layer has a window; scores and logits are capped.
+fn gemma2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = gemma(keys, weights)?;
     config.set_windows(keys, Some(4096), 2)?;
     config.logit_softcap = keys.softcap("final_logit_softcapping", Some(30.0))?;
     let softcap = keys.softcap("attn_logit_softcapping", Some(50.0))?;
@@ -39,9 +55,7 @@ fn gemma2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
 
 /// Five of six layers have a window and a RoPE of their own, which is not scaled.
 fn gemma3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
-    let mut config = transformer(keys, weights, RopeStyle::Neox)?;
-    config.embedding_scale = (config.hidden_size as f32).sqrt();
-    config.set_activation(Activation::GeluTanh);
+    let mut config = gemma(keys, weights)?;
     config.set_qk_norm(QkNormGroup::Head, false);
     config.logit_softcap = keys.softcap("final_logit_softcapping", None)?;
     let windowed = config.set_windows(keys, None, 6)?;
@@ -53,6 +67,12 @@ fn gemma3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     }
     config.set_non_causal_media(|_| true);
     set_scale_of_27b(&mut config, 62);
+    Ok(config)
+}
+
+fn gemma_embedding(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = gemma3(keys, weights)?;
+    config.set_encoder(keys)?;
     Ok(config)
 }
 

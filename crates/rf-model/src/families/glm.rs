@@ -1,4 +1,4 @@
-//! GLM 4 and 4.5.
+//! `ChatGLM` 2 and 3, GLM 4 and 4.5.
 
 use rf_graph::layer::{QkNormGroup, Role};
 use rf_graph::{GateFunction, RopeStyle};
@@ -9,6 +9,12 @@ use crate::config::{ModelConfig, transformer};
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::weights::{WeightTable, row};
+
+pub(super) const CHATGLM: Family = Family {
+    name: "chatglm",
+    config: |keys, weights| transformer(keys, weights, RopeStyle::Normal),
+    weights: &[rows::PRE_NORMS, rows::ATTENTION_OPTIONAL_BIAS, rows::FUSED_GATED],
+};
 
 pub(super) const GLM4: Family = Family {
     name: "glm4",

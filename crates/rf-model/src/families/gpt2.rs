@@ -1,6 +1,5 @@
-//! GPT-2: learned positions, fused q, k and v, GELU without a gate.
+//! GPT-2 and `StarCoder`: learned positions, fused q, k and v, GELU without a gate.
 
-use rf_graph::layer::Role;
 use rf_graph::{Activation, RopeStyle};
 
 use super::family::Family;
@@ -8,20 +7,16 @@ use super::rows;
 use crate::config::{ModelConfig, transformer};
 use crate::error::Error;
 use crate::keys::Keys;
-use crate::weights::{WeightTable, row};
+use crate::weights::WeightTable;
 
 pub(super) const GPT2: Family = Family {
     name: "gpt2",
     config: gpt2,
-    weights: &[
-        &[
-            row(Role::AttentionNorm, "attn_norm").with_bias(),
-            row(Role::FeedForwardNorm, "ffn_norm").with_bias(),
-        ],
-        rows::FUSED_ATTENTION,
-        rows::UNGATED,
-    ],
+    weights: &[rows::PRE_NORMS_WITH_BIAS, rows::FUSED_ATTENTION, rows::UNGATED],
 };
+
+/// Its heads share keys and values.
+pub(super) const STARCODER: Family = Family { name: "starcoder", ..GPT2 };
 
 fn gpt2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;

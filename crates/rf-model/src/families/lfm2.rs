@@ -5,7 +5,7 @@ use rf_graph::layer::{Mixer, QkNormGroup, Role, ShortConvSpec};
 
 use super::family::Family;
 use super::rows;
-use crate::config::{ModelConfig, hybrid};
+use crate::config::{ModelConfig, OutputNorm, hybrid};
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::weights::{WeightRow, WeightTable, row};
@@ -49,7 +49,7 @@ fn lfm2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
         Ok((num_kv_heads == 0).then_some(conv))
     })?;
     config.set_qk_norm(QkNormGroup::Head, false);
-    config.output_norm = "token_embd_norm";
+    config.output_norm = OutputNorm::Tensor("token_embd_norm");
     let leading_dense = keys.count("leading_dense_block_count")?;
     config.dense_layers(keys, |layer| layer < leading_dense)?;
     Ok(config)

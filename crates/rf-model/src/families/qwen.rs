@@ -1,4 +1,4 @@
-//! Qwen 2 and 3, dense and with experts, for text and for pictures.
+//! Qwen 1 to 3, dense and with experts, for text and for pictures.
 
 use rf_graph::RopeStyle;
 use rf_graph::layer::{QkNormGroup, Role};
@@ -10,6 +10,12 @@ use crate::error::Error;
 use crate::keys::Keys;
 use crate::rope::RopeSections;
 use crate::weights::{WeightTable, row};
+
+pub(super) const QWEN: Family = Family {
+    name: "qwen",
+    config: qwen,
+    weights: &[rows::PRE_NORMS, rows::FUSED_ATTENTION, rows::GATED],
+};
 
 pub(super) const QWEN2: Family = Family {
     name: "qwen2",
@@ -56,6 +62,14 @@ pub(super) const QWEN3_VL: Family =
 
 pub(super) const QWEN3_VL_MOE: Family =
     Family { name: "qwen3vlmoe", config: qwen3_vl, weights: QWEN3_MOE.weights };
+/// The width of gate and up together is in the file.
+fn qwen(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = transformer(keys, weights, RopeStyle::Neox)?;
+    for dense in config.layers.iter_mut().filter_map(|layer| layer.dense.as_mut()) {
+        dense.intermediate_size /= 2;
+    }
+    Ok(config)
+}
 
 /// The weights of the selected experts are their probabilities, not normalised.
 fn qwen2_moe(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

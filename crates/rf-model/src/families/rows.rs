@@ -8,6 +8,12 @@ use crate::weights::{WeightRow, row};
 pub(super) const PRE_NORMS: &[WeightRow] =
     &[row(Role::AttentionNorm, "attn_norm"), row(Role::FeedForwardNorm, "ffn_norm")];
 
+/// The layer norms before attention and feed-forward.
+pub(super) const PRE_NORMS_WITH_BIAS: &[WeightRow] = &[
+    row(Role::AttentionNorm, "attn_norm").with_bias(),
+    row(Role::FeedForwardNorm, "ffn_norm").with_bias(),
+];
+
 /// The norms after attention and feed-forward, before the residual.
 pub(super) const POST_NORMS: &[WeightRow] = &[
     row(Role::PostAttentionNorm, "post_attention_norm"),

@@ -1,6 +1,5 @@
 //! `StarCoder` 2: layer norms, biases on every matrix, GELU without a gate.
 
-use rf_graph::layer::Role;
 use rf_graph::{Activation, RopeStyle};
 
 use super::family::Family;
@@ -8,19 +7,12 @@ use super::rows;
 use crate::config::{ModelConfig, transformer};
 use crate::error::Error;
 use crate::keys::Keys;
-use crate::weights::{WeightTable, row};
+use crate::weights::WeightTable;
 
 pub(super) const STARCODER2: Family = Family {
     name: "starcoder2",
     config: starcoder2,
-    weights: &[
-        &[
-            row(Role::AttentionNorm, "attn_norm").with_bias(),
-            row(Role::FeedForwardNorm, "ffn_norm").with_bias(),
-        ],
-        rows::ATTENTION_OPTIONAL_BIAS,
-        rows::UNGATED,
-    ],
+    weights: &[rows::PRE_NORMS_WITH_BIAS, rows::ATTENTION_OPTIONAL_BIAS, rows::UNGATED],
 };
 
 fn starcoder2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {

@@ -195,6 +195,11 @@ pub(super) fn cases() -> Vec<Case> {
                 "both-directions/sinks",
                 Variant { causal: false, head_dim: 80, softcap: Some(5.0), sinks: true, ..PLAIN },
             ),
+            ("both-directions/window-8", Variant { causal: false, window: Some(8), ..PLAIN }),
+            (
+                "both-directions/window-21",
+                Variant { causal: false, window: Some(21), sinks: true, ..PLAIN },
+            ),
             // Most keys fall below the normal numbers of fp8, most values above its largest.
             ("stretched", Variant { stretch: Some(500.0), ..PLAIN }),
             ("rope", Variant { rope: Some(RopeStyle::Normal), ..PLAIN }),
@@ -214,6 +219,9 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(case(format!("attention/long/both-directions/{kv}"), kv, long.clone(), both));
         let alibi = Variant { alibi: Some(8.0), rope: None, ..variant.clone() };
         cases.push(case(format!("attention/long/alibi/{kv}"), kv, long.clone(), alibi));
+        let both = Variant { causal: false, window: Some(100), ..variant.clone() };
+        let name = format!("attention/long/both-directions/window-100/{kv}");
+        cases.push(case(name, kv, long.clone(), both));
         let chunk = Variant { chunk: Some(64), ..variant.clone() };
         cases.push(case(format!("attention/long/chunk-64/{kv}"), kv, long.clone(), chunk));
         let variant = Variant { window: Some(100), ..variant };

@@ -36,6 +36,29 @@ impl GraphAnalysis {
     }
 }
 
+/// Checks that no attention in both directions has a window, which the kernels lack.
+///
+/// # Errors
+///
+/// If one has.
+pub(in crate::exec) fn check_windows(graph: &Graph) -> Result<(), Error> {
+    let windows = graph.ops().iter().filter_map(|op| match op {
+        Op::Attention { attention, .. } if !attention.causal => attention.window,
+        _ => None,
+    });
+    match windows.min() {
+        None => Ok(()),
+        Some(window) => {
+            let most = window / 2 + 1;
+            let what = format!(
+                "a window of {window} tokens in both directions (a context of at most {most} \
+                 tokens needs none)"
+            );
+            Err(Error::Unsupported { what })
+        }
+    }
+}
+
 impl GraphAnalysis {
     fn latent_floats(&self) -> usize {
         match self.latent_dim {
@@ -180,7 +203,24 @@ fn chunk_mask(chunk: usize) -> Result<u32, Error> {
 
 #[cfg(test)]
 mod tests {
+    use rf_graph::GraphBuilder;
+
     use super::*;
+
+    #[test]
+    fn windows_in_both_directions_are_refused_with_the_context_that_needs_none() {
+        let graph = |causal| {
+            let mut g = GraphBuilder::new();
+            let x = g.input(64);
+            let attention = Attention { causal, window: Some(8), ..Attention::new(0, 1, 1, 64) };
+            let y = g.attention(x, x, x, &attention);
+            g.finish(y).0
+        };
+        assert!(check_windows(&graph(true)).is_ok());
+        let error = check_windows(&graph(false)).unwrap_err().to_string();
+        assert!(error.contains("a window of 8 tokens in both directions"), "{error}");
+        assert!(error.contains("a context of at most 5 tokens"), "{error}");
+    }
 
     #[test]
     fn chunks_are_powers_of_two() {
