@@ -84,7 +84,6 @@ impl GpuExecutor {
         let (limits, costs) = (BatchLimits::new(&program), Costs::new(&program));
         let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
         record::attention::check(&graph)?;
-        record::check_windows(&graph)?;
         let analysis = GraphAnalysis::new(&graph, device);
         let plan = Plan::with_floats(&graph, |id| analysis.floats(&graph, id));
         let weight_plan = WeightPlan::new(&graph, &weights);

@@ -18,7 +18,6 @@ use rf_graph::{
     Fusions, Op, QkNorm, Rope, RopeAppend, RopeStyle, RowNorm, ValueId, WeightId, WeightRule,
 };
 
-pub(super) use self::attention::check_windows;
 use super::program::BatchProgram;
 use crate::error::Error;
 use crate::launch::LaunchList;

@@ -55,9 +55,8 @@ fn mpt(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     if config.learned_positions {
         config.max_context_length = Some(config.context_length);
     }
-    let clamp = keys.f64("attention.clamp_kqv", 0.0)? as f32;
+    config.set_clamp(keys)?;
     for attention in config.attentions_mut() {
-        attention.clamp = (clamp > 0.0).then_some(clamp);
         attention.alibi = attention.alibi.filter(|bias| *bias > 0.0);
     }
     Ok(config)

@@ -36,29 +36,6 @@ impl GraphAnalysis {
     }
 }
 
-/// Checks that no attention in both directions has a window, which the kernels lack.
-///
-/// # Errors
-///
-/// If one has.
-pub(in crate::exec) fn check_windows(graph: &Graph) -> Result<(), Error> {
-    let windows = graph.ops().iter().filter_map(|op| match op {
-        Op::Attention { attention, .. } if !attention.causal => attention.window,
-        _ => None,
-    });
-    match windows.min() {
-        None => Ok(()),
-        Some(window) => {
-            let most = window / 2 + 1;
-            let what = format!(
-                "a window of {window} tokens in both directions (a context of at most {most} \
-                 tokens needs none)"
-            );
-            Err(Error::Unsupported { what })
-        }
-    }
-}
-
 impl GraphAnalysis {
     fn latent_floats(&self) -> usize {
         match self.latent_dim {
@@ -179,12 +156,22 @@ impl Recorder<'_> {
 ///
 /// # Errors
 ///
-/// If it has `ALiBi`.
+/// If it has `ALiBi`, or a window in both directions.
 pub(in crate::exec) fn check(graph: &Graph) -> Result<(), Error> {
-    let has_alibi =
-        |op: &Op| matches!(op, Op::Attention { attention, .. } if attention.alibi.is_some());
-    if graph.ops().iter().any(has_alibi) {
-        return Err(Error::Unsupported { what: "attention with ALiBi".into() });
+    for op in graph.ops() {
+        let Op::Attention { attention, .. } = op else { continue };
+        let what = match attention.window.filter(|_| !attention.causal) {
+            _ if attention.alibi.is_some() => "attention with ALiBi".into(),
+            None => continue,
+            Some(window) => {
+                let most = window / 2 + 1;
+                format!(
+                    "a window of {window} tokens in both directions (a context of at most {most} \
+                     tokens needs none)"
+                )
+            }
+        };
+        return Err(Error::Unsupported { what });
     }
     Ok(())
 }
@@ -216,8 +203,8 @@ mod tests {
             let y = g.attention(x, x, x, &attention);
             g.finish(y).0
         };
-        assert!(check_windows(&graph(true)).is_ok());
-        let error = check_windows(&graph(false)).unwrap_err().to_string();
+        assert!(check(&graph(true)).is_ok());
+        let error = check(&graph(false)).unwrap_err().to_string();
         assert!(error.contains("a window of 8 tokens in both directions"), "{error}");
         assert!(error.contains("a context of at most 5 tokens"), "{error}");
     }
