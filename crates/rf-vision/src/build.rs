@@ -137,6 +137,7 @@ impl<'a> Builder<'a> {
                 intermediate_size: s.intermediate_size,
                 activation: s.activation,
                 gated: self.weights.has("v.blk.0.ffn_gate.weight"),
+                xielu: None,
             }),
             experts: None,
             parallel: false,

@@ -147,6 +147,7 @@ params! {
         eps: f32,
         /// The largest result of a clamp, whose smallest is `parameter`.
         limit: f32,
+        /// Zero.
         reserved: u32,
     }
 

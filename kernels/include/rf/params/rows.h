@@ -180,6 +180,7 @@ struct RfMapParams {
     float eps;
     // The largest result of a clamp, whose smallest is `parameter`.
     float limit;
+    // Zero.
     unsigned reserved;
 };
 static_assert(sizeof(RfMapParams) == 80);
