@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::unpacked::unpacked;
-
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
@@ -14,16 +12,10 @@ pub fn golden_folder() -> PathBuf {
     root().join("golden")
 }
 
-/// The file of a golden model of `golden/arch`, unpacked.
-pub fn golden_model(name: &str) -> PathBuf {
-    let path = golden_folder().join("arch").join(format!("{name}.gguf"));
-    if path.is_file() { path } else { unpacked(&path.with_added_extension("gz")) }
-}
-
 /// A tiny dense model with F16 weights: 3 layers or more, 272 tokens, context 256. Its file is not
 /// compressed, so that examples in documents can open it.
 pub fn tiny_model() -> PathBuf {
-    golden_model("smollm3")
+    golden_folder().join("arch/smollm3.gguf")
 }
 
 /// The demo model of rf-cli: Q8_0, its embedding is the output's matrix too, and its text has

@@ -32,6 +32,12 @@ pub fn golden_models_in(folder: &Path) -> Vec<GoldenModel> {
     models
 }
 
+/// The file of a golden model of `golden/arch`, unpacked.
+pub fn golden_model(name: &str) -> PathBuf {
+    let path = crate::golden_folder().join("arch").join(format!("{name}.gguf"));
+    if path.is_file() { path } else { unpacked(&path.with_added_extension("gz")) }
+}
+
 /// A golden model: its file, a text, and what llama.cpp computes for it.
 #[derive(Clone, Debug)]
 pub struct GoldenModel {

@@ -40,8 +40,8 @@ pub mod engine;
 #[cfg(feature = "engine")]
 pub use backend::StubBackend;
 pub use examples::output_of_example;
-pub use folders::{demo_model, golden_folder, golden_model, shared, tiny_model};
-pub use golden::{GoldenModel, golden_models, golden_models_in};
+pub use folders::{demo_model, golden_folder, shared, tiny_model};
+pub use golden::{GoldenModel, golden_model, golden_models, golden_models_in};
 pub use random::{Lcg, SplitMix64, prompt};
 pub use skip::skipped;
 pub use transcript::transcript;
