@@ -7,4 +7,5 @@ mod grammars;
 mod limits;
 mod sampling;
 mod schemas;
+mod suite;
 mod vocabularies;
