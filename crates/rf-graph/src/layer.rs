@@ -1,15 +1,17 @@
 //! The layer of a transformer, written once. [`LayerSpec`] has its hyper-parameters; which weights
 //! it has is up to [`LayerWeights`]. Model files and conformance models build their layers here.
 
+mod altup;
 mod latent;
 mod recurrent;
 mod role;
 mod spec;
 
+pub use altup::{altup_mean, altup_streams};
 pub use role::{Role, Shape};
 pub use spec::{
-    AdjugateSpec, AttentionSpec, BeforeAttention, DeltaNetSpec, DenseSpec, ExpertSpec, KvSource,
-    LatentSpec, LayerSpec, MambaSpec, Mixer, NormKind, QkNormGroup, QkNormSpec, ScanSpec,
+    AdjugateSpec, AltUpSpec, AttentionSpec, BeforeAttention, DeltaNetSpec, DenseSpec, ExpertSpec,
+    KvSource, LatentSpec, LayerSpec, MambaSpec, Mixer, NormKind, QkNormGroup, QkNormSpec, ScanSpec,
     ShortConvSpec,
 };
 
@@ -67,8 +69,8 @@ pub trait LayerWeights {
     /// If one is missing.
     fn experts(&mut self, layer: &LayerSpec, role: Role) -> Result<Vec<WeightId>, Self::Error>;
 
-    /// A vector of ones: the weight of a norm without weight.
-    fn ones(&mut self, len: usize) -> WeightId;
+    /// A vector of equal values: of ones, it is the weight of a norm without weight.
+    fn constant(&mut self, len: usize, value: f32) -> WeightId;
 }
 
 /// The bounds `[min, max]` of the input and the output of a matrix.
@@ -109,6 +111,9 @@ struct Layer<'a, W> {
 impl<W: LayerWeights> Layer<'_, W> {
     fn build(&mut self, x: ValueId, per_layer_input: Option<ValueId>) -> Result<ValueId, W::Error> {
         let spec = self.spec;
+        if let Some(altup) = spec.altup {
+            return self.altup(altup, x, per_layer_input);
+        }
         if spec.mixer == Mixer::None {
             return if spec.has_feed_forward() { self.feed_forward_only(x) } else { Ok(x) };
         }
@@ -300,7 +305,10 @@ impl<W: LayerWeights> Layer<'_, W> {
         x: ValueId,
     ) -> Result<ValueId, W::Error> {
         let h = if dense.gated {
-            let gate = self.linear(gate, x)?;
+            let mut gate = self.linear(gate, x)?;
+            if let Some(deviations) = self.spec.altup.and_then(|altup| altup.sparsity) {
+                gate = self.above_deviation(gate, dense.intermediate_size, deviations);
+            }
             let up = self.linear(up, x)?;
             self.gated_unit(dense.activation, gate, up)
         } else {
@@ -425,11 +433,16 @@ impl<W: LayerWeights> Layer<'_, W> {
 
     /// `x + norm(proj(gelu(gate(x)) ⊙ input))`.
     fn add_per_layer_input(&mut self, x: ValueId, input: ValueId) -> Result<ValueId, W::Error> {
+        let y = self.per_layer_output(x, input)?;
+        Ok(self.w.graph().add(x, y))
+    }
+
+    /// `norm(proj(gelu(gate(x)) ⊙ input))`.
+    fn per_layer_output(&mut self, x: ValueId, input: ValueId) -> Result<ValueId, W::Error> {
         let gate = self.linear(Role::PerLayerGate, x)?;
         let h = self.w.graph().glu(Activation::GeluTanh, gate, input);
         let y = self.linear(Role::PerLayerProjection, h)?;
-        let y = self.norm(Role::PerLayerNorm, y)?;
-        Ok(self.w.graph().add(x, y))
+        self.norm(Role::PerLayerNorm, y)
     }
 
     /// `x · Wᵀ (+ b)`.
@@ -472,7 +485,7 @@ impl<W: LayerWeights> Layer<'_, W> {
     }
 
     fn unweighted_norm(&mut self, x: ValueId, group: usize) -> ValueId {
-        let ones = self.w.ones(group);
+        let ones = self.w.constant(group, 1.0);
         self.w.graph().rms_norm(x, ones, self.spec.norm_eps)
     }
 

@@ -1,7 +1,7 @@
 //! The model around its layers: embedding and head.
 
 use rf_gguf::Gguf;
-use rf_graph::layer::{LayerWeights, layer};
+use rf_graph::layer::{LayerWeights, altup_mean, altup_streams, layer};
 use rf_graph::{Graph, ValueId, Weight};
 
 use crate::config::ModelConfig;
@@ -53,6 +53,11 @@ pub fn build(
         x = norm(&mut w, "token_embd_norm", &config.layers[0], x)?;
     }
     let per_layer = PerLayerInput::build(&mut w, config, x)?;
+    let altup = layers[0].altup;
+    if let Some(altup) = altup {
+        let projections = w.squares("altup_proj.weight", altup.streams - 1, hidden_size)?;
+        x = altup_streams(&mut w, x, &projections, hidden_size);
+    }
     for (index, spec) in layers.iter().enumerate() {
         w.enter(index);
         let input = per_layer.as_ref().map(|input| input.of_layer(&mut w, index));
@@ -60,6 +65,10 @@ pub fn build(
         if index < config.deepstack_layers {
             x = w.graph.add_media(x, index + 1);
         }
+    }
+    if let Some(altup) = altup {
+        let projections = w.squares("altup_unembd_proj.weight", altup.streams - 1, hidden_size)?;
+        x = altup_mean(&mut w, x, &projections, hidden_size);
     }
     let output = match head {
         Head::Logits => {

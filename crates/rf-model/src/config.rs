@@ -290,6 +290,7 @@ pub(crate) fn hybrid(
             residual_scale: 1.0,
             output_scale: 1.0,
             per_layer_input: None,
+            altup: None,
         })
     });
     let mut layers = layers.collect::<Result<Vec<_>, Error>>()?;

@@ -17,6 +17,7 @@ mod exaone4;
 mod falcon;
 mod family;
 mod gemma;
+mod gemma3n;
 mod gemma4;
 mod glm;
 mod gpt2;
@@ -146,6 +147,7 @@ const FAMILIES: &[Family] = &[
     arctic::ARCTIC,
     plamo::PLAMO2,
     plamo::PLAMO3,
+    gemma3n::GEMMA3N,
 ];
 
 /// The supported values of `general.architecture`.

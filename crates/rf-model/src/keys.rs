@@ -61,7 +61,12 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Names of the tensors whose values were read.
+    /// Marks a tensor as one that is not used, if the file has it.
+    pub(crate) fn ignore(&self, name: String) {
+        self.tensors_read.borrow_mut().push(name);
+    }
+
+    /// Names of the tensors whose values were read, or that are not used.
     pub(crate) fn into_tensors_read(self) -> Vec<String> {
         self.tensors_read.into_inner()
     }

@@ -112,7 +112,8 @@ pub(crate) struct Weights<'a> {
     table: WeightTable,
     pub(crate) graph: GraphBuilder,
     layer: usize,
-    ones: Vec<(usize, WeightId)>,
+    /// Vectors of equal values: their lengths and values.
+    constants: Vec<(usize, f32, WeightId)>,
     /// Names of the tensors that were looked up.
     used: HashSet<String>,
 }
@@ -216,12 +217,13 @@ impl LayerWeights for Weights<'_> {
             .collect()
     }
 
-    fn ones(&mut self, len: usize) -> WeightId {
-        if let Some((_, id)) = self.ones.iter().find(|(known, _)| *known == len) {
+    fn constant(&mut self, len: usize, value: f32) -> WeightId {
+        let known = self.constants.iter().find(|(l, v, _)| (*l, *v) == (len, value));
+        if let Some((_, _, id)) = known {
             return *id;
         }
-        let id = self.graph.weight(Weight::f32("ones", 1, len, vec![1.0; len]));
-        self.ones.push((len, id));
+        let id = self.graph.weight(Weight::f32("constant", 1, len, vec![value; len]));
+        self.constants.push((len, value, id));
         id
     }
 }
@@ -234,7 +236,7 @@ impl<'a> Weights<'a> {
             table,
             graph: GraphBuilder::new(),
             layer: 0,
-            ones: Vec::new(),
+            constants: Vec::new(),
             used: used.iter().cloned().collect(),
         }
     }
@@ -279,6 +281,21 @@ impl<'a> Weights<'a> {
     ) -> Result<WeightId, Error> {
         let tensor = self.tensor(name, &[columns, rows])?;
         self.register(name, tensor.dtype, [rows, columns], tensor.data)
+    }
+
+    /// A stack of `count` square matrices.
+    pub(crate) fn squares(
+        &mut self,
+        name: &str,
+        count: usize,
+        rows: usize,
+    ) -> Result<Vec<WeightId>, Error> {
+        let tensor = self.tensor(name, &[rows, rows, count])?;
+        let matrix = |i: usize| {
+            let bytes = tensor.rows(i * rows, rows, count * rows);
+            self.register(&format!("{name}[{i}]"), tensor.dtype, [rows, rows], bytes)
+        };
+        (0..count).map(matrix).collect()
     }
 
     /// The first row of a required matrix of any number of rows.

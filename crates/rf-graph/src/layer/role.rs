@@ -105,6 +105,16 @@ pub enum Role {
     PerLayerGate,
     PerLayerProjection,
     PerLayerNorm,
+    AltUpRouterNorm,
+    /// From the active stream to a value per stream.
+    AltUpRouter,
+    AltUpPredict,
+    AltUpCorrect,
+    /// A factor per column of the stream that the per-layer input gates.
+    AltUpScale,
+    LaurelLeft,
+    LaurelRight,
+    LaurelNorm,
 }
 
 /// The shape of a weight.
@@ -180,6 +190,7 @@ impl Role {
             }
         }
         let dense = layer.dense.map_or(0, |dense| dense.intermediate_size);
+        let (streams, rank) = layer.altup.map_or((0, 0), |a| (a.streams, a.laurel_rank));
         let per_layer = layer.per_layer_input.unwrap_or(0);
         match self {
             Self::AttentionNorm
@@ -195,7 +206,15 @@ impl Role {
             | Self::AttentionScale
             | Self::FeedForwardScale
             | Self::OutputScale
-            | Self::PerLayerNorm => Vector(hidden),
+            | Self::PerLayerNorm
+            | Self::AltUpRouterNorm
+            | Self::AltUpScale
+            | Self::LaurelNorm => Vector(hidden),
+            Self::AltUpRouter => Matrix([streams, hidden]),
+            Self::AltUpPredict => Matrix([streams * streams, streams]),
+            Self::AltUpCorrect => Matrix([streams, streams]),
+            Self::LaurelLeft => Matrix([rank, hidden]),
+            Self::LaurelRight => Matrix([hidden, rank]),
             Self::Query => Matrix([if gated { 2 * q } else { q }, q_columns]),
             Self::Key | Self::Value => Matrix([kv, hidden]),
             Self::QueryNorm if by_head => Matrix([num_heads, head_dim]),

@@ -31,6 +31,21 @@ pub struct LayerSpec {
     pub output_scale: f32,
     /// Width of the per-layer input, an embedding of the token for this layer alone (Gemma 3n, 4).
     pub per_layer_input: Option<usize>,
+    /// Several residuals, of which the layer computes one (Gemma 3n).
+    pub altup: Option<AltUpSpec>,
+}
+
+/// `AltUp` and `LAuReL` (Gemma 3n): the layer's input and output are several streams side by side,
+/// and a projection of low rank is parallel to attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AltUpSpec {
+    /// Streams, of the width of the residual each.
+    pub streams: usize,
+    /// Width between the matrices of the parallel projection.
+    pub laurel_rank: usize,
+    /// Gates of the feed-forward layer below their mean plus so many standard deviations are 0, and
+    /// the others are above that sum by as much as the activation function reads.
+    pub sparsity: Option<f32>,
 }
 
 /// The part of a layer that sees other tokens.

@@ -21,8 +21,8 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// The activations of gated units that every backend has.
-    pub const GATED: [Self; 3] = [Self::Silu, Self::GeluTanh, Self::ClampedSwiglu];
+    /// The activations of gated units.
+    pub const GATED: [Self; 4] = [Self::Silu, Self::GeluTanh, Self::ClampedSwiglu, Self::Relu];
 
     /// Bound of gate and up in [`Self::ClampedSwiglu`].
     pub const CLAMP: f32 = 7.0;

@@ -90,25 +90,9 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             launches.push(params.mul(), params);
         }
         Op::Map { x, function, out } => {
-            let mut limit = 0.0;
-            let (number, parameter) = match function {
-                Function::Scale(factor) => (SCALE, *factor),
-                Function::Clamp { min, max } => {
-                    limit = *max;
-                    (CLAMP, *min)
-                }
-                Function::Softcap(cap) => (SOFTCAP, *cap),
-                Function::Xielu(xielu) => (XIELU, xielu.alpha_p),
-                Function::Activation(Activation::SquaredRelu) => (SQUARED_RELU, 0.0),
-                Function::Activation(Activation::GeluErf) => (GELU_ERF, 0.0),
-                Function::Activation(activation) => (activation_number(*activation), 0.0),
-                _ => return false,
-            };
-            let mut params =
-                MapParams { function: number, parameter, limit, ..MapParams::of(*x, *out, memory) };
-            if let Function::Xielu(Xielu { alpha_n, beta, eps, .. }) = function {
-                params = MapParams { alpha_n: *alpha_n, beta: *beta, eps: *eps, ..params };
-            }
+            let Some(params) = MapParams::of_function(*function) else { return false };
+            let MapParams { x, out, columns, rows, .. } = MapParams::of(*x, *out, memory);
+            let params = MapParams { x, out, columns, rows, ..params };
             launches.push(params.launch(), params);
         }
         Op::SigmoidGate { x, gate, out } => {
@@ -259,6 +243,28 @@ impl PairParams {
 }
 
 impl MapParams {
+    /// The number and the parameters of a function that has a kernel; other fields are zero.
+    fn of_function(function: Function) -> Option<Self> {
+        let mut params = Self::default();
+        (params.function, params.parameter) = match function {
+            Function::Scale(factor) => (SCALE, factor),
+            Function::Softcap(cap) => (SOFTCAP, cap),
+            Function::Clamp { min, max } => {
+                params.limit = max;
+                (CLAMP, min)
+            }
+            Function::Xielu(Xielu { alpha_p, alpha_n, beta, eps }) => {
+                params = Self { alpha_n, beta, eps, ..params };
+                (XIELU, alpha_p)
+            }
+            Function::Activation(Activation::SquaredRelu) => (SQUARED_RELU, 0.0),
+            Function::Activation(Activation::GeluErf) => (GELU_ERF, 0.0),
+            Function::Activation(activation) => (activation_number(activation), 0.0),
+            _ => return None,
+        };
+        Some(params)
+    }
+
     /// Addresses and shape; other fields are zero.
     fn of(x: ValueId, out: ValueId, memory: &impl RowMemory) -> Self {
         Self {

@@ -118,6 +118,7 @@ fn transformer(
         residual_scale: 1.0,
         output_scale: 1.0,
         per_layer_input: None,
+        altup: None,
     };
     Model {
         layers: (0..2).map(layer).collect(),
@@ -432,7 +433,7 @@ impl LayerWeights for Weights<'_> {
         Ok((0..count).map(|_| self.net.matrix(dtype, rows, columns)).collect())
     }
 
-    fn ones(&mut self, len: usize) -> WeightId {
-        self.net.ones(len)
+    fn constant(&mut self, len: usize, value: f32) -> WeightId {
+        self.net.constant(len, value)
     }
 }

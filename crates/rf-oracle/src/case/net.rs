@@ -131,7 +131,12 @@ impl Net {
 
     /// The weight of a norm without weight.
     pub(super) fn ones(&mut self, len: usize) -> WeightId {
-        let weight = self.weight(DType::F32, 1, len, |_| 1.0);
+        self.constant(len, 1.0)
+    }
+
+    /// A vector of equal values.
+    pub(super) fn constant(&mut self, len: usize, value: f32) -> WeightId {
+        let weight = self.weight(DType::F32, 1, len, |_| value);
         self.g.weight(weight)
     }
 
