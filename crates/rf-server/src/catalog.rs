@@ -34,6 +34,7 @@ pub(crate) struct Catalog {
 /// A model as APIs list it.
 pub(crate) struct Listed<'a> {
     pub(crate) id: &'a str,
+    pub(crate) kind: ModelKind,
     pub(crate) details: &'a ModelDetails,
     pub(crate) status: Status,
     /// Set for a model that was loaded before.
@@ -206,6 +207,7 @@ impl Catalog {
         let slots = self.shared.slots.iter().zip(statuses);
         let listed = slots.map(|(slot, status)| Listed {
             id: slot.id(),
+            kind: slot.kind,
             details: &slot.details,
             status,
             metrics: slot.metrics.get(),
