@@ -136,8 +136,8 @@ function plain(text: string): HTMLElement {
 
 /** The least time between two renderings of an open block, in proportion to what one takes. */
 const REST = 4;
-/** The longest time at once for blocks that came together. */
-const SLICE_MS = 50;
+/** The most characters at once of blocks that came together. */
+const SLICE = 100_000;
 /** Parts of a long paragraph that become one element. The layout of an element costs its length. */
 const PARTS = 8;
 
@@ -177,10 +177,13 @@ export class MarkdownView {
       return;
     }
     this.clearOpen();
+    let characters = 0;
     while (this.shown < blocks.length) {
-      this.append(blocks[this.shown++] as Block, this.element);
+      const block = blocks[this.shown++] as Block;
+      this.append(block, this.element);
+      characters += block.text.length;
       // A megabyte at once would stop the page for half a second.
-      if (performance.now() - now > SLICE_MS && this.shown < blocks.length) {
+      if (characters > SLICE && this.shown < blocks.length) {
         this.later(0);
         return;
       }

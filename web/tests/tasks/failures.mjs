@@ -10,7 +10,7 @@ export default [
     async (page) => {
       await page.locator("#input").fill("a long prompt");
       await page.keyboard.press("Enter");
-      await page.getByText("Reading the prompt: 1,024 of 2,048 tokens, 256 of them cached").waitFor();
+      await page.getByText(/Reading the prompt: [\d,]+ of 2,048 tokens, 256 of them cached/).waitFor();
       await done(page);
     },
   ],
