@@ -6,7 +6,7 @@ import { settings, showTheme } from "./data/settings";
 import * as data from "./data/store";
 import { store } from "./data/store";
 import { byId } from "./dom";
-import { saveAll, stop } from "./runs";
+import { stop } from "./runs";
 import * as shortcuts from "./shortcuts";
 import * as chat from "./view/chat";
 import * as composer from "./view/composer";
@@ -57,7 +57,7 @@ async function start(): Promise<void> {
 }
 
 window.addEventListener("popstate", () => void data.open(inAddress()));
-window.addEventListener("pagehide", saveAll);
+window.addEventListener("pagehide", data.keep);
 // Another tab changed the settings.
 window.addEventListener("storage", (event) => {
   if (event.key !== "rocmforge.settings" || !event.newValue) return;

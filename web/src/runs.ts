@@ -201,8 +201,3 @@ function end(message: Message, state: Message["state"], error?: string): void {
 function changed(message: Message): void {
   if (store.current.id === message.conversation) emit("message", message);
 }
-
-/** What is there of an answer stays if the page is left. */
-export function saveAll(): void {
-  data.keep([...runs.values()].map(({ message }) => message));
-}

@@ -15,8 +15,11 @@ export const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr
 function startDemo(program) {
   const child = spawn(program, ["serve", "--port", "0", "--threads", "1"], { stdio: ["ignore", "pipe", "pipe"] });
   return new Promise((resolve, reject) => {
+    // The line may come in pieces.
+    let output = "";
     const read = (data) => {
-      const url = /http:\/\/[\d.:]+/.exec(String(data))?.[0];
+      output += data;
+      const url = /http:\/\/[\d.]+:\d+(?=\s)/.exec(output)?.[0];
       if (url) resolve({ url, close: () => child.kill() });
     };
     child.stdout.on("data", read);

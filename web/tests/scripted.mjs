@@ -155,7 +155,7 @@ async function chat(state, body, response, json) {
   } else if (text.includes("prompt")) {
     for (const processed of [512, 1024, 2048]) {
       send({ prompt_progress: { total: 2048, processed, cache: 256 } });
-      await sleep(250);
+      await sleep(400);
     }
     await words("A long prompt.");
   } else if (text.includes("slow")) {

@@ -35,6 +35,7 @@ pub(crate) struct Catalog {
 pub(crate) struct Listed<'a> {
     pub(crate) id: &'a str,
     pub(crate) settings: Arc<ModelSettings>,
+    pub(crate) kind: ModelKind,
     pub(crate) details: &'a ModelDetails,
     pub(crate) status: Status,
     /// Set for a model that was loaded before.
@@ -217,6 +218,7 @@ impl Catalog {
         let listed = slots.map(|(slot, status)| Listed {
             id: slot.id(),
             settings: slot.settings(),
+            kind: slot.kind,
             details: &slot.details,
             status,
             metrics: slot.metrics.get(),

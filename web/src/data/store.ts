@@ -115,7 +115,26 @@ async function markInterrupted(messages: Message[]): Promise<void> {
   const open = messages.filter((message) => message.state === "streaming" && !live.has(message.id));
   if (!open.length) return;
   const held = (await navigator.locks?.query())?.held?.map((lock) => lock.name) ?? [];
-  for (const message of open) if (!held.includes(lockName(message.id))) message.state = "interrupted";
+  for (const message of open) {
+    if (held.includes(lockName(message.id))) void awaitEnd(message);
+    else message.state = "interrupted";
+  }
+}
+
+const awaited = new Set<string>();
+
+/** Reads the messages again when another tab has ended an answer, or is gone: also this page before a reload. */
+async function awaitEnd({ id, conversation }: Message): Promise<void> {
+  if (awaited.has(id)) return;
+  awaited.add(id);
+  await navigator.locks.request(lockName(id), () => undefined);
+  awaited.delete(id);
+  const { current } = store;
+  if (current.id !== conversation) return;
+  const messages = await loadMessages(conversation);
+  if (store.current !== current) return;
+  store.messages = messages;
+  emit("opened");
 }
 
 export const lockName = (message: string): string => `rocmforge.${message}`;
@@ -157,10 +176,10 @@ export function add(conversation: Conversation, message: Message): void {
 
 const LEFT = "rocmforge.left";
 
-/** Keeps messages while the page is left: IndexedDB may not finish then. */
-export function keep(messages: Message[]): void {
+/** Keeps what is not written yet while the page is left: IndexedDB may not finish then. */
+export function keep(): void {
   try {
-    if (messages.length) sessionStorage.setItem(LEFT, JSON.stringify(messages));
+    if (live.size) sessionStorage.setItem(LEFT, JSON.stringify([...live.values()]));
   } catch {
     // The part that was saved last is in the database.
   }

@@ -136,6 +136,8 @@ function plain(text: string): HTMLElement {
 
 /** The least time between two renderings of an open block, in proportion to what one takes. */
 const REST = 4;
+/** The most characters at once of blocks that came together. */
+const SLICE = 100_000;
 /** Parts of a long paragraph that become one element. The layout of an element costs its length. */
 const PARTS = 8;
 
@@ -154,7 +156,7 @@ export class MarkdownView {
 
   /** Shows a text. `isComplete` says that no more will come. */
   update(text: string, isComplete: boolean): void {
-    if (isComplete && this.isComplete && text === this.text) return;
+    if (isComplete && this.isComplete && text === this.text && !this.timer) return;
     this.isComplete = isComplete;
     if (!text.startsWith(this.text)) this.reset();
     this.text = text;
@@ -168,16 +170,31 @@ export class MarkdownView {
     }
     const now = performance.now();
     clearTimeout(this.timer);
+    this.timer = 0;
     if (!hasNew && !isComplete && now < this.notBefore) {
       // No further text may come for a while.
-      this.timer = window.setTimeout(() => this.update(this.text, false), this.notBefore - now);
+      this.later(this.notBefore - now);
       return;
     }
     this.clearOpen();
-    for (; this.shown < blocks.length; this.shown++) this.append(blocks[this.shown] as Block, this.element);
+    let characters = 0;
+    while (this.shown < blocks.length) {
+      const block = blocks[this.shown++] as Block;
+      this.append(block, this.element);
+      characters += block.text.length;
+      // A megabyte at once would stop the page for half a second.
+      if (characters > SLICE && this.shown < blocks.length) {
+        this.later(0);
+        return;
+      }
+    }
     if (open) this.appendOpen(open, isComplete);
     const end = performance.now();
     this.notBefore = end + REST * (end - now);
+  }
+
+  private later(ms: number): void {
+    this.timer = window.setTimeout(() => this.update(this.text, this.isComplete), ms);
   }
 
   private reset(): void {

@@ -31,6 +31,8 @@ export function start(): void {
     follows = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 60;
     end.hidden = follows;
   });
+  // Long answers and images get their height later.
+  new ResizeObserver(() => follows && toEnd()).observe(byId("thread"));
   on("opened", show);
   on("message", (message) => {
     changed.set(message.id, message);

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalog::{Listed, Status};
+use crate::entry::ModelKind;
 use crate::error::ApiError;
 use crate::path::Id;
 use crate::state::{App, seconds_since_1970};
@@ -31,6 +32,8 @@ pub(crate) struct ModelJson {
     created: u64,
     owned_by: &'static str,
     max_model_len: usize,
+    /// What the model makes: `completion`, `embedding` or `rerank`.
+    capabilities: [&'static str; 1],
     status: ModelStatus,
     architecture: Architecture,
     meta: ModelMeta,
@@ -163,6 +166,11 @@ fn entry(model: &Listed<'_>) -> ModelJson {
         created: seconds_since_1970(created(model)),
         owned_by: "rocmforge",
         max_model_len: context_tokens,
+        capabilities: [match model.kind {
+            ModelKind::Text => "completion",
+            ModelKind::Embeddings => "embedding",
+            ModelKind::Scores => "rerank",
+        }],
         status: ModelStatus::of(&model.status),
         architecture: Architecture {
             input_modalities: if reads_images { &["text", "image"] } else { &["text"] },

@@ -87,3 +87,11 @@ fn each_model_does_what_it_is_for() {
     let error = server.post("/v1/embeddings", &json!({ "input": many }));
     assert_eq!((error.status, &error.json()["error"]["param"]), (400, &json!("input")));
 }
+
+#[test]
+fn the_list_of_models_says_what_they_make() {
+    let models = server().get("/v1/models").ok();
+    let capabilities: Vec<_> =
+        models["data"].as_array().unwrap().iter().map(|m| &m["capabilities"]).collect();
+    assert_eq!(capabilities, [&json!(["completion"]), &json!(["embedding"])]);
+}

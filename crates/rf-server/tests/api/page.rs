@@ -133,7 +133,7 @@ impl Browser {
     fn set_parameters(&self, parameters: &Value) {
         let script =
             "localStorage.setItem('rocmforge.settings', JSON.stringify({ params: arguments[0] }))";
-        self.run(script, &[parameters.clone()]);
+        self.run(script, std::slice::from_ref(parameters));
         self.reload();
     }
 
