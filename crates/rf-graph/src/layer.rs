@@ -9,7 +9,7 @@ mod spec;
 pub use role::{Role, Shape};
 pub use spec::{
     AttentionSpec, DeltaNetSpec, DenseSpec, ExpertSpec, KvSource, LatentSpec, LayerSpec, MambaSpec,
-    Mixer, NormKind, QkNormGroup, QkNormSpec, ShortConvSpec,
+    Mixer, NormKind, OutputGate, QkNormGroup, QkNormSpec, ShortConvSpec,
 };
 
 use crate::op::{Activation, Attention, Function, GraphBuilder, Router};
@@ -135,7 +135,11 @@ impl<W: LayerWeights> Layer<'_, W> {
             sinks: self.w.weight(self.spec, Role::Sinks)?,
             ..Attention::new(a.kv_layer, a.num_heads, a.num_kv_heads, a.head_dim)
         };
-        let q = self.linear(Role::Query, x)?;
+        let projected = |l: &mut Self, role| -> Result<ValueId, W::Error> {
+            let y = l.linear(role, x)?;
+            Ok(a.clamp_qkv.map_or(y, |bound| l.w.graph().map(y, Function::Clamp(bound))))
+        };
+        let q = projected(self, Role::Query)?;
         let (q, gate) = if a.gated {
             let part = |l: &mut Self, columns| l.w.graph().slice_groups(q, 2 * a.head_dim, columns);
             (part(self, 0..a.head_dim), Some(part(self, a.head_dim..2 * a.head_dim)))
@@ -144,10 +148,10 @@ impl<W: LayerWeights> Layer<'_, W> {
         };
         let kv = match a.kv {
             KvSource::Projections => {
-                Some((self.linear(Role::Key, x)?, self.linear(Role::Value, x)?))
+                Some((projected(self, Role::Key)?, projected(self, Role::Value)?))
             }
             KvSource::SharedProjection => {
-                let kv = self.linear(Role::Key, x)?;
+                let kv = projected(self, Role::Key)?;
                 Some((kv, kv))
             }
             KvSource::Cache => None,
@@ -159,17 +163,42 @@ impl<W: LayerWeights> Layer<'_, W> {
         };
         let y = match kv {
             Some((k, v)) => {
-                let k = self.placed(a, Role::KeyNorm, k)?;
-                let v = if a.normalizes_values { self.unweighted_norm(v, a.head_dim) } else { v };
-                self.w.graph().attention(q, k, v, &attention)
+                let placed = self.placed(a, Role::KeyNorm, k)?;
+                let v = if a.normalizes_values { self.unweighted_norm(v, a.value_dim) } else { v };
+                let v = self.scaled(v, a.value_scale);
+                let v = self.as_long_as_keys(a, v, k);
+                self.w.graph().attention(q, placed, v, &attention)
             }
             None => self.w.graph().attend(q, &attention),
+        };
+        let y = if a.value_dim < a.head_dim {
+            self.w.graph().slice_groups(y, a.head_dim, 0..a.value_dim)
+        } else {
+            y
         };
         let y = match gate {
             Some(gate) => self.w.graph().sigmoid_gate(y, gate),
             None => y,
         };
+        let y = match a.output_gate {
+            Some(OutputGate { function, .. }) => {
+                let gate = self.linear(Role::AttentionGate, x)?;
+                self.w.graph().gate(function, y, gate)
+            }
+            None => y,
+        };
         self.linear(Role::AttentionOutput, y)
+    }
+
+    /// Values, with zeros at the end of each head where keys are longer.
+    fn as_long_as_keys(&mut self, a: &AttentionSpec, v: ValueId, k: ValueId) -> ValueId {
+        if a.value_dim == a.head_dim {
+            return v;
+        }
+        let g = self.w.graph();
+        let zeros = g.slice_groups(k, a.head_dim, a.value_dim..a.head_dim);
+        let zeros = g.scale(zeros, 0.0);
+        g.join_groups(v, zeros, a.num_kv_heads)
     }
 
     /// Queries or keys with norm and RoPE, in the order of the model.
@@ -246,12 +275,28 @@ impl<W: LayerWeights> Layer<'_, W> {
         let h = if dense.gated {
             let gate = self.linear(gate, x)?;
             let up = self.linear(up, x)?;
-            self.w.graph().glu(dense.activation, gate, up)
+            self.gated_unit(dense.activation, dense.clamp, gate, up)
         } else {
             let up = self.linear(up, x)?;
             self.w.graph().map(up, Function::Activation(dense.activation))
         };
         self.linear(down, h)
+    }
+
+    /// `activation(gate) ⊙ up`; with a bound c `min(activation(gate), c) ⊙ clamp(up, −c, c)`.
+    fn gated_unit(
+        &mut self,
+        activation: Activation,
+        clamp: Option<f32>,
+        gate: ValueId,
+        up: ValueId,
+    ) -> ValueId {
+        let g = self.w.graph();
+        let Some(bound) = clamp else { return g.glu(activation, gate, up) };
+        let gate = g.map(gate, Function::Activation(activation));
+        // `SiLU` is above −0.28, so only the upper bound counts.
+        let [gate, up] = [gate, up].map(|x| g.map(x, Function::Clamp(bound)));
+        g.mul(gate, up)
     }
 
     /// `Σ wₑ · expertₑ(x)` over the experts that the router selects, plus the shared expert.
@@ -289,7 +334,7 @@ impl<W: LayerWeights> Layer<'_, W> {
         };
         let h = if experts.gated {
             let (gate, up) = (input(self, Role::ExpertGate)?, input(self, Role::ExpertUp)?);
-            self.w.graph().glu(experts.activation, gate, up)
+            self.gated_unit(experts.activation, experts.clamp, gate, up)
         } else {
             let up = input(self, Role::ExpertUp)?;
             self.w.graph().map(up, Function::Activation(experts.activation))
@@ -301,16 +346,19 @@ impl<W: LayerWeights> Layer<'_, W> {
         } else {
             self.w.graph().combine_experts(y, route)
         };
-        let Some(intermediate_size) = experts.shared_intermediate_size else { return Ok(y) };
-        let ExpertSpec { activation, gated, .. } = *experts;
-        let shared = DenseSpec { intermediate_size, activation, gated };
+        let Some(intermediate_size) = experts.shared_intermediate_size else {
+            return Ok(self.scaled(y, experts.output_scale));
+        };
+        let ExpertSpec { activation, gated, shared_clamp: clamp, .. } = *experts;
+        let shared = DenseSpec { intermediate_size, activation, gated, clamp };
         let roles = [Role::SharedGate, Role::SharedUp, Role::SharedDown];
         let mut shared = self.dense(roles, &shared, x)?;
         if let Some(weight) = self.w.weight(self.spec, Role::SharedRouter)? {
             let gate = self.w.graph().matmul(x, weight);
             shared = self.w.graph().sigmoid_gate(shared, gate);
         }
-        Ok(self.w.graph().add(y, shared))
+        let y = self.w.graph().add(y, shared);
+        Ok(self.scaled(y, experts.output_scale))
     }
 
     fn expert_matmul(
@@ -352,9 +400,18 @@ impl<W: LayerWeights> Layer<'_, W> {
 
     fn own_norm(&mut self, role: Role, x: ValueId) -> Result<Option<ValueId>, W::Error> {
         let Some(weight) = self.w.weight(self.spec, role)? else { return Ok(None) };
-        let eps = self.spec.norm_eps;
+        let eps = match role {
+            Role::PostAttentionNorm | Role::PostFeedForwardNorm => self.spec.post_norm_eps,
+            _ => self.spec.norm_eps,
+        };
         Ok(Some(match self.spec.norm {
-            NormKind::Rms => self.w.graph().rms_norm(x, weight, eps),
+            NormKind::Rms => {
+                let y = self.w.graph().rms_norm(x, weight, eps);
+                match self.w.bias(self.spec, role)? {
+                    Some(bias) => self.w.graph().add_vector(y, bias),
+                    None => y,
+                }
+            }
             NormKind::Layer => {
                 let bias = self.w.bias(self.spec, role)?;
                 self.w.graph().layer_norm(x, weight, bias, eps)

@@ -68,9 +68,9 @@ pub use memory::{MemoryNeed, MemoryUse};
 pub use observe::{Observation, Observed, observe};
 pub use op::{
     Activation, Attention, CausalConv, Combine, DeltaHeads, DeltaNet, Epilogue, ExpertGroups,
-    ExpertMatMul, ExpertProjection, Function, GateFunction, GraphBuilder, MatMul, Op, Operand,
-    PositionScale, Projection, Prologue, QkNorm, Rope, RopeAppend, RopeStyle, Router, RowNorm,
-    StateSpace, StateSpaceHeads, combine_experts,
+    ExpertMatMul, ExpertProjection, Function, GateFunction, Gating, GraphBuilder, MatMul, Op,
+    Operand, PositionScale, Projection, Prologue, QkNorm, Rope, RopeAppend, RopeStyle, Router,
+    RowNorm, StateSpace, StateSpaceHeads, combine_experts,
 };
 pub use op_cost::{OpCost, Peak};
 pub use operand_format::OperandFormat;

@@ -1,5 +1,7 @@
 //! Hyper-parameters, checked once.
 
+mod changes;
+
 use rf_graph::layer::{
     AttentionSpec, DenseSpec, LayerSpec, Mixer, NormKind, QkNormGroup, QkNormSpec,
 };
@@ -30,6 +32,8 @@ pub struct ModelConfig {
     pub mtp: Option<LayerSpec>,
     /// Factor on the embedding of a token.
     pub embedding_scale: f32,
+    /// True if a norm without weight follows the embedding (Muse Glimmer).
+    pub(crate) normalizes_embedding: bool,
     /// The norm before the head: the tensor `{output_norm}.weight`.
     pub(crate) output_norm: &'static str,
     /// True if positions are learned: rows of `position_embd.weight` are added to the embedding.
@@ -204,10 +208,11 @@ pub(crate) fn hybrid(
     let mut num_kv_layers = 0;
     let layers = mixers.into_iter().enumerate().map(|(layer, mixer)| {
         let mixer = match (mixer, &attention) {
-            (None, Some((head_dim, rope))) => {
+            (None, Some(([head_dim, value_dim], rope))) => {
                 let [num_heads, num_kv_heads] = heads(keys, num_heads[layer], num_kv_heads[layer])?;
                 num_kv_layers += 1;
                 Mixer::Attention(AttentionSpec {
+                    value_dim: *value_dim,
                     rope: Some(rope.clone()),
                     causal,
                     ..AttentionSpec::new(num_heads, num_kv_heads, *head_dim, num_kv_layers - 1)
@@ -220,11 +225,13 @@ pub(crate) fn hybrid(
             intermediate_size: intermediate_sizes[layer],
             activation: Activation::Silu,
             gated: true,
+            clamp: None,
         };
         Ok(LayerSpec {
             hidden_size,
             norm,
             norm_eps,
+            post_norm_eps: norm_eps,
             mixer,
             dense: experts.is_none().then_some(dense),
             experts,
@@ -249,6 +256,7 @@ pub(crate) fn hybrid(
         layers,
         mtp: None,
         embedding_scale: 1.0,
+        normalizes_embedding: false,
         output_norm: "output_norm",
         learned_positions: false,
         logit_scale: 1.0,
@@ -272,18 +280,18 @@ pub(crate) fn encoder(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConf
     Ok(config)
 }
 
-/// Elements per head, and their rotary embedding.
+/// Elements per head of keys and of values, and the rotary embedding.
 fn attention(
     keys: &Keys<'_>,
     hidden_size: usize,
     num_heads: usize,
     style: RopeStyle,
-) -> Result<(usize, Rope), Error> {
+) -> Result<([usize; 2], Rope), Error> {
     let num_heads = keys.checked_size("attention.head_count", num_heads as u64)?;
-    let head_dim = head_dim(keys, hidden_size, num_heads)?;
+    let [head_dim, value_dim] = head_dims(keys, hidden_size, num_heads)?;
     let rope = keys.rope(head_dim)?;
     let factors = keys.divisors("rope_freqs.weight", rope.dims / 2)?;
-    Ok((head_dim, rope.build(style, factors.as_deref())))
+    Ok(([head_dim, value_dim], rope.build(style, factors.as_deref())))
 }
 
 /// Query heads, and the key and value heads that divide them.
@@ -297,8 +305,8 @@ fn heads(keys: &Keys<'_>, num_heads: usize, num_kv_heads: usize) -> Result<[usiz
     Err(keys.invalid("attention.head_count_kv", &num_kv_heads, &reason))
 }
 
-/// Elements per head.
-fn head_dim(keys: &Keys<'_>, hidden_size: usize, num_heads: usize) -> Result<usize, Error> {
+/// Elements per head of keys and of values.
+fn head_dims(keys: &Keys<'_>, hidden_size: usize, num_heads: usize) -> Result<[usize; 2], Error> {
     let head_dim = match keys.optional_size("attention.key_length")? {
         Some(head_dim) => head_dim,
         None if hidden_size >= num_heads => hidden_size / num_heads,
@@ -307,8 +315,12 @@ fn head_dim(keys: &Keys<'_>, hidden_size: usize, num_heads: usize) -> Result<usi
             return Err(keys.invalid("attention.head_count", &num_heads, reason));
         }
     };
-    check_value_length(keys, "attention.value_length", head_dim)?;
-    Ok(head_dim)
+    let value_dim = keys.optional_size("attention.value_length")?.unwrap_or(head_dim);
+    if value_dim > head_dim {
+        let reason = format!("it must be at most the key length, {head_dim}");
+        return Err(keys.unsupported("attention.value_length", &value_dim, &reason));
+    }
+    Ok([head_dim, value_dim])
 }
 
 /// Values have as many elements per head as keys.
@@ -342,6 +354,7 @@ impl ModelConfig {
                     intermediate_size: sizes[index],
                     activation: Activation::Silu,
                     gated: true,
+                    clamp: None,
                 });
             }
         }

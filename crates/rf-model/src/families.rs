@@ -1,9 +1,14 @@
 //! Families: one file per family, with its hyper-parameters and its weight table. Golden models
 //! (`golden/arch` in the repository) prove each of them.
 
+mod afmoe;
+mod bailing;
 mod bert;
 mod cohere2;
+mod dbrx;
+mod deepseek;
 mod deepseek2;
+mod dots1;
 mod ernie;
 mod exaone4;
 mod falcon;
@@ -15,12 +20,17 @@ mod gpt2;
 mod gpt_oss;
 mod granite;
 mod hunyuan;
+mod laguna;
 mod lfm2;
 mod llama;
 mod llama4;
 mod mamba;
+mod mellum;
+mod mimo2;
 mod minicpm;
+mod minimax;
 mod mistral3;
+mod muse_glimmer;
 mod olmo2;
 mod phi3;
 mod qwen;
@@ -28,11 +38,13 @@ mod qwen35;
 mod rows;
 mod seed_oss;
 mod smollm3;
+mod spark;
 mod stablelm;
 mod starcoder2;
+mod step35;
 
 use rf_gguf::Gguf;
-use rf_graph::layer::Role;
+use rf_graph::layer::{AttentionSpec, KvSource, Role};
 
 use self::family::Family;
 use crate::config::ModelConfig;
@@ -84,6 +96,27 @@ const FAMILIES: &[Family] = &[
     mamba::NEMOTRON_H,
     mamba::NEMOTRON_H_MOE,
     mamba::GRANITE_HYBRID,
+    minimax::MINIMAX_M2,
+    cohere2::COHERE2_MOE,
+    deepseek2::MISTRAL4,
+    granite::GRANITE_SWA,
+    mellum::MELLUM,
+    exaone4::EXAONE_MOE,
+    bailing::BAILING_MOE,
+    bailing::BAILING_MOE2,
+    dots1::DOTS1,
+    hunyuan::HUNYUAN_MOE,
+    hunyuan::HY_V3,
+    phi3::PHI_MOE,
+    olmo2::OLMOE,
+    spark::SPARK2_5,
+    dbrx::DBRX,
+    deepseek::DEEPSEEK,
+    afmoe::AFMOE,
+    muse_glimmer::MUSE_GLIMMER,
+    laguna::LAGUNA,
+    step35::STEP35,
+    mimo2::MIMO2,
 ];
 
 /// The supported values of `general.architecture`.
@@ -119,6 +152,12 @@ impl ModelConfig {
 /// Checks that the keys ask for no parts that the family has no weights for.
 fn check_parts(keys: &Keys<'_>, config: &ModelConfig, weights: WeightTable) -> Result<(), Error> {
     let has = |role| weights.iter().copied().flatten().any(|row| row.role == role);
+    // A gate beside the query, and a projection that is key and value, are as long as keys.
+    let is_as_long = |a: &AttentionSpec| a.gated || a.kv != KvSource::Projections;
+    if let Some(a) = config.attentions().find(|a| a.value_dim < a.head_dim && is_as_long(a)) {
+        let reason = format!("it must equal the key length, {}", a.head_dim);
+        return Err(keys.unsupported("attention.value_length", &a.value_dim, &reason));
+    }
     for layer in &config.layers {
         if layer.dense.is_some() && !has(Role::Down) {
             return Err(keys.missing("expert_count"));

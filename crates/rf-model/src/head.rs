@@ -105,7 +105,11 @@ pub(crate) fn norm(
 ) -> Result<ValueId, Error> {
     let weight = w.vector(&format!("{stem}.weight"), layer.hidden_size)?;
     Ok(match layer.norm {
-        NormKind::Rms => w.graph.rms_norm(x, weight, layer.norm_eps),
+        NormKind::Rms => {
+            let y = w.graph.rms_norm(x, weight, layer.norm_eps);
+            let bias = w.optional_vector(&format!("{stem}.bias"), layer.hidden_size)?;
+            bias.map_or(y, |bias| w.graph.add_vector(y, bias))
+        }
         NormKind::Layer => {
             let bias = w.optional_vector(&format!("{stem}.bias"), layer.hidden_size)?;
             w.graph.layer_norm(x, weight, bias, layer.norm_eps)

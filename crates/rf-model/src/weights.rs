@@ -70,7 +70,8 @@ impl WeightRow {
         self
     }
 
-    fn tensor(&self, layer: usize) -> String {
+    /// The name of the tensor of a layer.
+    pub(crate) fn tensor(&self, layer: usize) -> String {
         match self.suffix {
             "" => format!("blk.{layer}.{}", self.stem),
             suffix => format!("blk.{layer}.{}.{suffix}", self.stem),

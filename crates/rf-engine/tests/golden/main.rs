@@ -62,18 +62,25 @@ fn golden_models_of_every_architecture_match_on_every_isa() {
     check_tiny_models(models);
 }
 
+/// Some of the larger models have formats that no backend reads yet.
+fn has_known_formats(model: &GoldenModel) -> bool {
+    Gguf::open(model.path()).unwrap().tensors().iter().all(|tensor| tensor.dtype().is_ok())
+}
+
 /// These are the same kinds of models, ten times as large.
 #[test]
 fn larger_golden_models_match_on_every_isa() {
-    let Some(folder) = shared("golden/arch") else { return };
+    let folders = ["golden/arch", "golden/arch3"].map(shared).into_iter().flatten();
     let supported = rf_model::supported_architectures();
-    let (models, others): (Vec<_>, Vec<_>) = golden_models_in(&folder)
-        .into_iter()
-        .partition(|model| supported.contains(&model.architecture()));
+    let (models, others): (Vec<_>, Vec<_>) = folders
+        .flat_map(|folder| golden_models_in(&folder))
+        .partition(|model| supported.contains(&model.architecture()) && has_known_formats(model));
     for model in others {
         skip!("{} is not supported: {}", model.architecture(), model.name());
     }
-    check_tiny_models(models);
+    if !models.is_empty() {
+        check_tiny_models(models);
+    }
 }
 
 /// The mean squared error of the logits that quantised activations may cause, relative to the mean

@@ -24,6 +24,8 @@ pub enum Role {
     LatentKey,
     /// From the latent to the values of a head: a matrix per head.
     LatentValue,
+    /// The gate of the output of attention, [`AttentionSpec::output_gate`](super::AttentionSpec).
+    AttentionGate,
     AttentionOutput,
     /// Multiplies the input of a short convolution.
     ConvInputGate,
@@ -115,6 +117,7 @@ impl Role {
         use Shape::{Experts, Matrix, Vector};
         let hidden = layer.hidden_size;
         let (mut num_heads, mut head_dim, mut q, mut kv) = (0, 0, 0, 0);
+        let (mut kv_values, mut gates) = (0, 0);
         let (mut q_columns, mut attended) = (hidden, 0);
         let (mut query_rank, mut latent, mut nope, mut rotated, mut value) = (0, 0, 0, 0, 0);
         let (mut by_row, mut gated) = (false, false);
@@ -132,7 +135,9 @@ impl Role {
                 (q, kv) = (num_heads * head_dim, a.num_kv_heads * head_dim);
                 by_row = a.qk_norm.is_some_and(|norm| norm.group == QkNormGroup::Row);
                 gated = a.gated;
-                attended = q;
+                kv_values = a.num_kv_heads * a.value_dim;
+                attended = num_heads * a.value_dim;
+                gates = a.output_gate.map_or(0, |gate| gate.width);
             }
             Mixer::Latent(a) => {
                 (num_heads, latent, nope) = (a.num_heads, a.latent_dim, a.nope_dim);
@@ -167,7 +172,8 @@ impl Role {
             | Self::FeedForwardResidualNorm
             | Self::PerLayerNorm => Vector(hidden),
             Self::Query => Matrix([if gated { 2 * q } else { q }, q_columns]),
-            Self::Key | Self::Value => Matrix([kv, hidden]),
+            Self::Key => Matrix([kv, hidden]),
+            Self::Value => Matrix([kv_values, hidden]),
             Self::QueryNorm => Vector(if by_row { q } else { head_dim }),
             Self::KeyNorm => Vector(if by_row { kv } else { head_dim }),
             Self::Sinks => Vector(num_heads),
@@ -177,6 +183,7 @@ impl Role {
             Self::LatentNorm => Vector(latent),
             Self::LatentKey => Experts([num_heads, latent, nope]),
             Self::LatentValue => Experts([num_heads, value, latent]),
+            Self::AttentionGate => Matrix([gates, hidden]),
             Self::AttentionOutput => Matrix([hidden, attended]),
             Self::ConvInputGate | Self::ConvOutputGate | Self::MixerInput => Matrix([conv, hidden]),
             Self::ConvFilter => Matrix([taps, conv]),

@@ -2,7 +2,8 @@
 
 use crate::kv::{KvLayer, StateShape};
 use crate::op::{
-    Activation, DeltaHeads, ExpertGroups, GateFunction, PositionScale, Rope, StateSpaceHeads,
+    Activation, DeltaHeads, ExpertGroups, GateFunction, Gating, PositionScale, Rope,
+    StateSpaceHeads,
 };
 
 /// One layer of a transformer, or of a recurrent model. What is not here follows from the weights
@@ -15,6 +16,8 @@ pub struct LayerSpec {
     pub norm: NormKind,
     /// Constant that is added to the mean square or variance in every norm.
     pub norm_eps: f32,
+    /// As `norm_eps`, in the norms on the outputs of attention and feed-forward.
+    pub post_norm_eps: f32,
     /// The part that sees other tokens.
     pub mixer: Mixer,
     /// A feed-forward layer that every token passes. A layer with neither this nor experts has no
@@ -169,8 +172,13 @@ pub struct AttentionSpec {
     pub num_heads: usize,
     /// Key and value heads; divides `num_heads`.
     pub num_kv_heads: usize,
-    /// Elements per head.
+    /// Elements per head of queries and keys, and of values in the cache.
     pub head_dim: usize,
+    /// Elements per head of values and of the output, at most `head_dim`: values that are shorter
+    /// than keys have zeros at the end in the cache (`MiMo` V2).
+    pub value_dim: usize,
+    /// Factor on the values.
+    pub value_scale: f32,
     /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
     pub kv_layer: usize,
     /// The source of keys and values.
@@ -178,8 +186,12 @@ pub struct AttentionSpec {
     /// True if the output is multiplied by the sigmoid of a gate, whose rows follow those of the
     /// query in each head of the query matrix.
     pub gated: bool,
+    /// A gate of the output, computed from the input of attention.
+    pub output_gate: Option<OutputGate>,
     /// Rotary embedding of q and k, if any.
     pub rope: Option<Rope>,
+    /// Bound of the magnitudes of q, k and v before anything else, if any (`OLMo`, MPT, DBRX).
+    pub clamp_qkv: Option<f32>,
     /// Norm of q and k, if any.
     pub qk_norm: Option<QkNormSpec>,
     /// True if each head of v is divided by its root mean square (Gemma 4).
@@ -206,10 +218,14 @@ impl AttentionSpec {
             num_heads,
             num_kv_heads,
             head_dim,
+            value_dim: head_dim,
+            value_scale: 1.0,
             kv_layer,
             kv: KvSource::Projections,
             gated: false,
+            output_gate: None,
             rope: None,
+            clamp_qkv: None,
             qk_norm: None,
             normalizes_values: false,
             position_scale: None,
@@ -220,6 +236,15 @@ impl AttentionSpec {
             softcap: None,
         }
     }
+}
+
+/// A gate of the output of attention, before its last matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputGate {
+    /// The function of the gate.
+    pub function: Gating,
+    /// The number of gates: one per head, or one per element.
+    pub width: usize,
 }
 
 /// Attention whose cache is a latent and one rotated key, which all heads share (MLA).
@@ -238,6 +263,8 @@ pub struct LatentSpec {
     /// Rotary embedding of the other elements of queries, and of the shared key: its head size is
     /// their number.
     pub rope: Rope,
+    /// Factor on the queries as a function of the position (Mistral 4).
+    pub position_scale: Option<PositionScale>,
     /// Factor on the scores.
     pub scale: f32,
     /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
@@ -276,7 +303,7 @@ pub enum QkNormGroup {
 }
 
 /// A feed-forward layer: `down(activation(gate(x)) ⊙ up(x))`, or `down(activation(up(x)))`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DenseSpec {
     /// Width between the matrices.
     pub intermediate_size: usize,
@@ -284,6 +311,9 @@ pub struct DenseSpec {
     pub activation: Activation,
     /// True if there is a gate.
     pub gated: bool,
+    /// Bound of the two factors of a gated unit, if any: that of the activation from above, that of
+    /// `up` in magnitude (Step 3.5).
+    pub clamp: Option<f32>,
 }
 
 /// A mixture of experts.
@@ -299,6 +329,8 @@ pub struct ExpertSpec {
     pub activation: Activation,
     /// True if experts have a gate, the shared one too.
     pub gated: bool,
+    /// See [`DenseSpec::clamp`]; not for the shared expert.
+    pub clamp: Option<f32>,
     /// Probabilities from the router's logits.
     pub gate: GateFunction,
     /// Selection limited to groups.
@@ -311,4 +343,8 @@ pub struct ExpertSpec {
     pub scales_input: bool,
     /// Width of the shared expert, which every token passes.
     pub shared_intermediate_size: Option<usize>,
+    /// See [`DenseSpec::clamp`], for the shared expert.
+    pub shared_clamp: Option<f32>,
+    /// Factor on the sum of the experts and the shared one (Cohere 2 with experts).
+    pub output_scale: f32,
 }

@@ -25,6 +25,15 @@ impl Activation {
     pub const ALPHA: f32 = 1.702;
 }
 
+/// The function of a gate that multiplies a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Gating {
+    /// `σ(gate)`.
+    Sigmoid,
+    /// `ln(1 + exp(gate))` (Laguna).
+    Softplus,
+}
+
 /// A function of one element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -33,6 +42,8 @@ pub enum Function {
     Scale(f32),
     /// `c · tanh(x / c)`.
     Softcap(f32),
+    /// `min(max(x, −c), c)`.
+    Clamp(f32),
     /// The activation function.
     Activation(Activation),
 }
@@ -43,6 +54,7 @@ impl Function {
         match self {
             Self::Scale(_) => "scale",
             Self::Softcap(_) => "softcap",
+            Self::Clamp(_) => "clamp",
             Self::Activation(_) => "activation",
         }
     }
@@ -51,6 +63,7 @@ impl Function {
     pub(super) fn operations(self) -> usize {
         match self {
             Self::Scale(_) | Self::Activation(_) => 1,
+            Self::Clamp(_) => 2,
             // Two multiplications and the hyperbolic tangent.
             Self::Softcap(_) => 3,
         }

@@ -1,6 +1,6 @@
 //! The launch of each op over rows: parameters from the values of a batch.
 
-use rf_graph::{Activation, Function, Op, RowNorm, ValueId, WeightId};
+use rf_graph::{Activation, Function, Gating, Op, RowNorm, ValueId, WeightId};
 
 use super::rows::VECTOR;
 use super::{
@@ -16,6 +16,8 @@ const SOFTCAP: u32 = 4;
 const SIGMOID_GATE: u32 = 5;
 const POSITION_SCALE: u32 = 6;
 const SQUARED_RELU: u32 = 7;
+const CLAMP: u32 = 8;
+const SOFTPLUS_GATE: u32 = 9;
 
 /// The addresses and shapes of the values of a batch.
 pub(crate) trait RowMemory {
@@ -87,21 +89,20 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             launches.push(params.mul(), params);
         }
         Op::Map { x, function, out } => {
-            let (function, parameter) = match function {
-                Function::Scale(factor) => (SCALE, *factor),
-                Function::Softcap(cap) => (SOFTCAP, *cap),
-                Function::Activation(Activation::SquaredRelu) => (SQUARED_RELU, 0.0),
-                Function::Activation(activation) => (activation_number(*activation), 0.0),
-                _ => return false,
-            };
+            let Some((function, parameter)) = map_function(*function) else { return false };
             let params = MapParams { function, parameter, ..MapParams::of(*x, *out, memory) };
             launches.push(params.launch(), params);
         }
-        Op::SigmoidGate { x, gate, out } => {
+        Op::Gate { function, x, gate, out } => {
+            let gates = memory.width(*gate);
             let params = MapParams {
-                function: SIGMOID_GATE,
+                function: match function {
+                    Gating::Sigmoid => SIGMOID_GATE,
+                    Gating::Softplus => SOFTPLUS_GATE,
+                },
                 gate: memory.address(*gate),
-                gate_columns: memory.width(*gate) as u32,
+                gate_columns: gates as u32,
+                gate_group: (memory.width(*out) / gates) as u32,
                 ..MapParams::of(*x, *out, memory)
             };
             launches.push(params.launch(), params);
@@ -144,6 +145,18 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
         _ => return false,
     }
     true
+}
+
+/// The number of a function and its parameter.
+fn map_function(function: Function) -> Option<(u32, f32)> {
+    Some(match function {
+        Function::Scale(factor) => (SCALE, factor),
+        Function::Softcap(cap) => (SOFTCAP, cap),
+        Function::Clamp(bound) => (CLAMP, bound),
+        Function::Activation(Activation::SquaredRelu) => (SQUARED_RELU, 0.0),
+        Function::Activation(activation) => (activation_number(activation), 0.0),
+        _ => return None,
+    })
 }
 
 /// Records a gated unit whose output may be the operand of a matmul.

@@ -131,16 +131,16 @@ params! {
         rows: u32,
         /// `RfActivation` or `RfFunction`.
         function: u32,
-        /// The factor, the cap, or the factor of the logarithm of a position.
+        /// The factor, the cap, the bound, or the factor of the logarithm of a position.
         parameter: f32,
-        /// Width of the gate: 1 or `columns`.
+        /// Width of the gate; divides `columns`.
         gate_columns: u32,
         /// [`rf_graph::PositionScale::period`].
         period: u32,
         /// [`rf_graph::PositionScale::offset`].
         offset: u32,
-        /// Zero.
-        reserved: u32,
+        /// Columns for each column of the gate.
+        gate_group: u32,
     }
 
     /// Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.

@@ -1,6 +1,6 @@
 //! Ops on rows: norms, `RoPE`, gated linear units, sums.
 
-use rf_graph::{Activation, Function, PositionScale, Rope, RopeStyle, ValueId};
+use rf_graph::{Activation, Function, Gating, PositionScale, Rope, RopeStyle, ValueId};
 use rf_quant::DType;
 
 use super::bound::Bound;
@@ -225,8 +225,9 @@ fn maps() -> Vec<Case> {
     let activations = Activation::GATED
         .map(|activation| (format!("activation/{activation:?}"), Function::Activation(activation)));
     let softcaps = [30.0, 0.5].map(|cap| (format!("softcap/{cap}"), Function::Softcap(cap)));
+    let clamp = ("clamp/0.8".into(), Function::Clamp(0.8));
     let mut cases = Vec::new();
-    for (name, function) in activations.into_iter().chain(softcaps) {
+    for (name, function) in activations.into_iter().chain(softcaps).chain([clamp]) {
         for (width, factor) in [(1, 1.0), (99, 1.0), (300, 20.0)] {
             let name = format!("{name}/{width}");
             cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
@@ -241,13 +242,14 @@ fn maps() -> Vec<Case> {
 
 fn gates() -> Vec<Case> {
     let mut cases = Vec::new();
-    for width in [1, 31, 300] {
-        for gate_width in if width == 1 { vec![1] } else { vec![1, width] } {
-            let name = format!("sigmoid_gate/{width}/gate-{gate_width}");
+    let shapes = [(1, 1), (31, 1), (31, 31), (300, 1), (300, 4), (300, 300), (93, 31)];
+    for (name, function) in [("sigmoid", Gating::Sigmoid), ("softplus", Gating::Softplus)] {
+        for (width, gates) in shapes {
+            let name = format!("{name}_gate/{width}/gate-{gates}");
             cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
-                let (x, gate) = (net.input(width), net.input(gate_width));
+                let (x, gate) = (net.input(width), net.input(gates));
                 let gate = net.g.scale(gate, 5.0);
-                net.g.sigmoid_gate(x, gate)
+                net.g.gate(function, x, gate)
             }));
         }
     }

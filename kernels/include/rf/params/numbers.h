@@ -28,7 +28,9 @@ enum RfFunction : unsigned {
     RF_SOFTCAP = 4,        // parameter · tanh(x / parameter)
     RF_SIGMOID_GATE = 5,   // x · σ(gate)
     RF_POSITION_SCALE = 6, // x · (1 + parameter · ln(1 + ⌊(position + offset) / period⌋))
-    RF_SQUARED_RELU = 7    // max(x, 0)²
+    RF_SQUARED_RELU = 7,   // max(x, 0)²
+    RF_CLAMP = 8,          // min(max(x, −parameter), parameter)
+    RF_SOFTPLUS_GATE = 9   // x · ln(1 + exp(gate))
 };
 
 // What a skinny matmul does with its sums.

@@ -164,16 +164,16 @@ struct RfMapParams {
     unsigned rows;
     // `RfActivation` or `RfFunction`.
     unsigned function;
-    // The factor, the cap, or the factor of the logarithm of a position.
+    // The factor, the cap, the bound, or the factor of the logarithm of a position.
     float parameter;
-    // Width of the gate: 1 or `columns`.
+    // Width of the gate; divides `columns`.
     unsigned gate_columns;
     // `rf_graph::PositionScale::period`.
     unsigned period;
     // `rf_graph::PositionScale::offset`.
     unsigned offset;
-    // Zero.
-    unsigned reserved;
+    // Columns for each column of the gate.
+    unsigned gate_group;
 };
 static_assert(sizeof(RfMapParams) == 64);
 static_assert(__builtin_offsetof(RfMapParams, x) == 0);
@@ -187,7 +187,7 @@ static_assert(__builtin_offsetof(RfMapParams, parameter) == 44);
 static_assert(__builtin_offsetof(RfMapParams, gate_columns) == 48);
 static_assert(__builtin_offsetof(RfMapParams, period) == 52);
 static_assert(__builtin_offsetof(RfMapParams, offset) == 56);
-static_assert(__builtin_offsetof(RfMapParams, reserved) == 60);
+static_assert(__builtin_offsetof(RfMapParams, gate_group) == 60);
 
 // Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.
 struct RfCopyRowsParams {

@@ -94,7 +94,7 @@ fn nemotron_h() -> Model {
     let activation = Activation::SquaredRelu;
     let feed_forward = LayerSpec {
         mixer: Mixer::None,
-        dense: Some(DenseSpec { intermediate_size: 96, activation, gated: false }),
+        dense: Some(DenseSpec { intermediate_size: 96, activation, gated: false, clamp: None }),
         ..attends.clone()
     };
     let experts = LayerSpec {
@@ -105,12 +105,15 @@ fn nemotron_h() -> Model {
             intermediate_size: 96,
             activation,
             gated: false,
+            clamp: None,
             gate: GateFunction::Sigmoid,
             groups: None,
             normalize: true,
             scale: 2.5,
             scales_input: false,
             shared_intermediate_size: Some(80),
+            shared_clamp: None,
+            output_scale: 1.0,
         }),
         ..attends.clone()
     };
