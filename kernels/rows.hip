@@ -73,7 +73,8 @@ RF_DEVICE float mapped(const RfMapParams &p, float x, float factor, const float 
         if (x > 0.0f) return fma(factor * x, x, p.beta * x);
         return fma(expm1_of_negative(__builtin_fminf(x, p.eps)) - x, p.alpha_n, p.beta * x);
     }
-    case RF_SIGMOID_GATE: return x * sigmoid(gate[p.gate_columns == 1 ? 0 : column]);
+    case RF_SIGMOID_GATE: return x * sigmoid(gate[column / p.gate_group]);
+    case RF_SOFTPLUS_GATE: return x * softplus(gate[column / p.gate_group]);
     default: return activate(p.function, x);
     }
 }
@@ -218,7 +219,7 @@ RF_KERNEL(ROW_THREADS) mul_f32(RfPairParams p) {
     for_pairs(p, [](auto a, auto b) { return a * b; });
 }
 
-// rf_oracle::reference::map and sigmoid_gate, and Op::ScaleByPosition. Grid: x = 512 columns each,
+// rf_oracle::reference::map and gated, and Op::ScaleByPosition. Grid: x = 512 columns each,
 // y = row. A lane processes four columns. Reads 4 bytes per column, and 4 of a gate per column.
 RF_KERNEL(ROW_THREADS) map_f32(RfMapParams p) {
     follow_previous_kernels();

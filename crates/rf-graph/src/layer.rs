@@ -11,8 +11,8 @@ pub use altup::{altup_mean, altup_streams};
 pub use role::{Role, Shape};
 pub use spec::{
     AdjugateSpec, AltUpSpec, AttentionSpec, BeforeAttention, DeltaNetSpec, DenseSpec, ExpertSpec,
-    KvSource, LatentSpec, LayerSpec, MambaSpec, Mixer, NormKind, QkNormGroup, QkNormSpec, ScanSpec,
-    ShortConvSpec,
+    KvSource, LatentSpec, LayerSpec, MambaSpec, Mixer, NormKind, OutputGate, QkNormGroup,
+    QkNormSpec, ScanSpec, ShortConvSpec,
 };
 
 use crate::op::{Activation, Attention, Function, GraphBuilder, Router};
@@ -198,14 +198,28 @@ impl<W: LayerWeights> Layer<'_, W> {
         };
         let y = match kv {
             Some((k, v)) => {
-                let k = self.placed(a, Role::KeyNorm, k)?;
-                let v = if a.normalizes_values { self.unweighted_norm(v, a.head_dim) } else { v };
-                self.w.graph().attention(q, k, v, &attention)
+                let placed = self.placed(a, Role::KeyNorm, k)?;
+                let v = if a.normalizes_values { self.unweighted_norm(v, a.value_dim) } else { v };
+                let v = self.scaled(v, a.value_scale);
+                let v = self.as_long_as_keys(a, v, k);
+                self.w.graph().attention(q, placed, v, &attention)
             }
             None => self.w.graph().attend(q, &attention),
         };
+        let y = if a.value_dim < a.head_dim {
+            self.w.graph().slice_groups(y, a.head_dim, 0..a.value_dim)
+        } else {
+            y
+        };
         let y = match gate {
             Some(gate) => self.w.graph().sigmoid_gate(y, gate),
+            None => y,
+        };
+        let y = match a.output_gate {
+            Some(OutputGate { function, .. }) => {
+                let gate = self.linear(Role::AttentionGate, x)?;
+                self.w.graph().gate(function, y, gate)
+            }
             None => y,
         };
         let y = self.norm(Role::AttentionSubNorm, y)?;
@@ -227,6 +241,17 @@ impl<W: LayerWeights> Layer<'_, W> {
             }
             None => y,
         })
+    }
+
+    /// Values, with zeros at the end of each head where keys are longer.
+    fn as_long_as_keys(&mut self, a: &AttentionSpec, v: ValueId, k: ValueId) -> ValueId {
+        if a.value_dim == a.head_dim {
+            return v;
+        }
+        let g = self.w.graph();
+        let zeros = g.slice_groups(k, a.head_dim, a.value_dim..a.head_dim);
+        let zeros = g.scale(zeros, 0.0);
+        g.join_groups(v, zeros, a.num_kv_heads)
     }
 
     /// Queries or keys with norm and RoPE, in the order of the model.
@@ -310,7 +335,7 @@ impl<W: LayerWeights> Layer<'_, W> {
                 gate = self.above_deviation(gate, dense.intermediate_size, deviations);
             }
             let up = self.linear(up, x)?;
-            self.gated_unit(dense.activation, gate, up)
+            self.gated_unit(dense.activation, dense.clamp, gate, up)
         } else {
             let up = self.linear(up, x)?;
             let activation = Function::Activation(dense.activation);
@@ -320,13 +345,24 @@ impl<W: LayerWeights> Layer<'_, W> {
         self.linear(down, h)
     }
 
-    /// `activation(gate) ⊙ up`.
-    fn gated_unit(&mut self, activation: Activation, gate: ValueId, up: ValueId) -> ValueId {
+    /// `activation(gate) ⊙ up`; with a bound c `min(activation(gate), c) ⊙ clamp(up, −c, c)`.
+    fn gated_unit(
+        &mut self,
+        activation: Activation,
+        clamp: Option<f32>,
+        gate: ValueId,
+        up: ValueId,
+    ) -> ValueId {
         let g = self.w.graph();
-        if Activation::GATED.contains(&activation) {
+        if clamp.is_none() && Activation::GATED.contains(&activation) {
             return g.glu(activation, gate, up);
         }
-        let gate = g.map(gate, Function::Activation(activation));
+        let (mut gate, mut up) = (g.map(gate, Function::Activation(activation)), up);
+        if let Some(bound) = clamp {
+            // `SiLU` is above −0.28, so only the upper bound counts.
+            let clamp = Function::Clamp { min: -bound, max: bound };
+            [gate, up] = [gate, up].map(|x| g.map(x, clamp));
+        }
         g.mul(gate, up)
     }
 
@@ -368,16 +404,19 @@ impl<W: LayerWeights> Layer<'_, W> {
             let adjugate = self.w.graph().scale(adjugate, adjugates.scale);
             y = self.w.graph().add(y, adjugate);
         }
-        let Some(intermediate_size) = experts.shared_intermediate_size else { return Ok(y) };
-        let ExpertSpec { activation, gated, .. } = *experts;
-        let shared = DenseSpec { intermediate_size, activation, gated, xielu: None };
+        let Some(intermediate_size) = experts.shared_intermediate_size else {
+            return Ok(self.scaled(y, experts.output_scale));
+        };
+        let ExpertSpec { activation, gated, shared_clamp: clamp, .. } = *experts;
+        let shared = DenseSpec { intermediate_size, activation, gated, xielu: None, clamp };
         let roles = [Role::SharedGate, Role::SharedUp, Role::SharedDown];
         let mut shared = self.dense(roles, &shared, x)?;
         if let Some(weight) = self.w.weight(self.spec, Role::SharedRouter)? {
             let gate = self.w.graph().matmul(x, weight);
             shared = self.w.graph().sigmoid_gate(shared, gate);
         }
-        Ok(self.w.graph().add(y, shared))
+        let y = self.w.graph().add(y, shared);
+        Ok(self.scaled(y, experts.output_scale))
     }
 
     /// `Σ wₑ · expertₑ(x)` over the experts of a route.
@@ -396,7 +435,7 @@ impl<W: LayerWeights> Layer<'_, W> {
         };
         let h = if experts.gated {
             let (gate, up) = (input(self, gate)?, input(self, up)?);
-            self.w.graph().glu(experts.activation, gate, up)
+            self.gated_unit(experts.activation, experts.clamp, gate, up)
         } else {
             let up = input(self, up)?;
             self.w.graph().map(up, Function::Activation(experts.activation))
@@ -474,9 +513,18 @@ impl<W: LayerWeights> Layer<'_, W> {
 
     fn own_norm(&mut self, role: Role, x: ValueId) -> Result<Option<ValueId>, W::Error> {
         let Some(weight) = self.w.weight(self.spec, role)? else { return Ok(None) };
-        let eps = self.spec.norm_eps;
+        let eps = match role {
+            Role::PostAttentionNorm | Role::PostFeedForwardNorm => self.spec.post_norm_eps,
+            _ => self.spec.norm_eps,
+        };
         Ok(Some(match self.spec.norm {
-            NormKind::Rms => self.w.graph().rms_norm(x, weight, eps),
+            NormKind::Rms => {
+                let y = self.w.graph().rms_norm(x, weight, eps);
+                match self.w.bias(self.spec, role)? {
+                    Some(bias) => self.w.graph().add_vector(y, bias),
+                    None => y,
+                }
+            }
             NormKind::Layer => {
                 let bias = self.w.bias(self.spec, role)?;
                 self.w.graph().layer_norm(x, weight, bias, eps)

@@ -68,9 +68,9 @@ pub use memory::{MemoryNeed, MemoryUse};
 pub use observe::{Observation, Observed, observe};
 pub use op::{
     Activation, Attention, CausalConv, Combine, DeltaHeads, DeltaNet, Epilogue, ExpertGroups,
-    ExpertMatMul, ExpertProjection, Function, GateFunction, GraphBuilder, MatMul, Op, Operand,
-    Position, PositionScale, Projection, Prologue, QkNorm, Rope, RopeAppend, RopeAxis, RopeStyle,
-    Router, RowNorm, SelectiveScan, StateSpace, StateSpaceHeads, Xielu, combine_experts,
+    ExpertMatMul, ExpertProjection, Function, GateFunction, Gating, GraphBuilder, MatMul, Op,
+    Operand, Position, PositionScale, Projection, Prologue, QkNorm, Rope, RopeAppend, RopeAxis,
+    RopeStyle, Router, RowNorm, SelectiveScan, StateSpace, StateSpaceHeads, Xielu, combine_experts,
     text_position,
 };
 pub use op_cost::{OpCost, Peak};

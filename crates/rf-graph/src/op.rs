@@ -18,7 +18,7 @@ pub use attention::{
 };
 pub use builder::GraphBuilder;
 pub use experts::{Combine, ExpertMatMul, ExpertProjection, combine_experts};
-pub use function::{Activation, Function, Xielu};
+pub use function::{Activation, Function, Gating, Xielu};
 pub use matmul::{Epilogue, MatMul, Projection, Prologue, RowNorm};
 pub use recurrent::{CausalConv, DeltaHeads, DeltaNet, SelectiveScan, StateSpace, StateSpaceHeads};
 pub use router::{ExpertGroups, GateFunction, Router};
@@ -183,11 +183,13 @@ pub enum Op {
         /// Shape of `x`.
         out: ValueId,
     },
-    /// `out = σ(gate) · x`.
-    SigmoidGate {
+    /// `out = function(gate) · x`.
+    Gate {
+        /// The function of the gate.
+        function: Gating,
         /// `[rows, width]`.
         x: ValueId,
-        /// Shape of `x`, or `[rows, 1]`: one gate for the whole row.
+        /// `[rows, gates]`: a gate for each group of `width / gates` successive columns.
         gate: ValueId,
         /// Shape of `x`.
         out: ValueId,
@@ -406,7 +408,7 @@ macro_rules! operands {
             | Op::Add { a, b, out }
             | Op::JoinGroups { a, b, out, .. }
             | Op::Mul { a, b, out }
-            | Op::SigmoidGate { x: a, gate: b, out } => {
+            | Op::Gate { x: a, gate: b, out, .. } => {
                 list.extend([Input(a), Input(b), Output(out)]);
             }
             Op::GatedNorm { gate, x, weight, out, .. } => {
@@ -528,7 +530,8 @@ impl Op {
             Self::Add { .. } => "add",
             Self::Mul { .. } => "mul",
             Self::Map { function, .. } => function.name(),
-            Self::SigmoidGate { .. } => "sigmoid_gate",
+            Self::Gate { function: Gating::Sigmoid, .. } => "sigmoid_gate",
+            Self::Gate { function: Gating::Softplus, .. } => "softplus_gate",
             Self::ScaleByPosition { .. } => "scale_by_position",
             Self::Slice { .. } => "slice",
             Self::SliceGroups { .. } => "slice_groups",
@@ -556,7 +559,7 @@ impl Op {
             // Sum, difference, square, sum, and two factors; or an RMSNorm and a gated unit.
             Self::LayerNorm { .. } | Self::GatedNorm { .. } => 6,
             // The activation function and a multiplication.
-            Self::Glu { .. } | Self::SigmoidGate { .. } => 2,
+            Self::Glu { .. } | Self::Gate { .. } => 2,
             Self::Map { function, .. } => function.operations(),
             Self::Embed { .. }
             | Self::Add { .. }

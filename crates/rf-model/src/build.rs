@@ -36,6 +36,10 @@ pub fn build(
 
     let table = w.matrix("token_embd.weight", vocab_size, hidden_size)?;
     let mut x = w.graph.embed_or_media(table, config.embedding_scale);
+    if config.normalizes_embedding {
+        let ones = w.constant(hidden_size, 1.0);
+        x = w.graph.rms_norm(x, ones, config.layers[0].norm_eps);
+    }
     if config.learned_positions {
         let positions = w.matrix("position_embd.weight", config.context_length, hidden_size)?;
         let position = w.graph.embed_position(positions);

@@ -1,5 +1,7 @@
 //! Hyper-parameters, checked once.
 
+mod changes;
+
 use rf_graph::layer::{
     AttentionSpec, DenseSpec, LayerSpec, Mixer, NormKind, QkNormGroup, QkNormSpec,
 };
@@ -33,6 +35,8 @@ pub struct ModelConfig {
     pub embedding_scale: f32,
     /// True if a norm follows the embedding.
     pub(crate) embedding_norm: bool,
+    /// True if a norm without weight follows the embedding (Muse Glimmer).
+    pub(crate) normalizes_embedding: bool,
     /// The norm before the head.
     pub(crate) output_norm: OutputNorm,
     /// Layers, from the first on, after which a part of a media row is added to the residual: a row
@@ -261,10 +265,11 @@ pub(crate) fn hybrid(
     let mut num_kv_layers = 0;
     let layers = mixers.into_iter().enumerate().map(|(layer, mixer)| {
         let mixer = match (mixer, &attention) {
-            (None, Some((head_dim, rope))) => {
+            (None, Some(([head_dim, value_dim], rope))) => {
                 let [num_heads, num_kv_heads] = heads(keys, num_heads[layer], num_kv_heads[layer])?;
                 num_kv_layers += 1;
                 Mixer::Attention(AttentionSpec {
+                    value_dim: *value_dim,
                     rope: Some(rope.clone()),
                     causal,
                     ..AttentionSpec::new(num_heads, num_kv_heads, *head_dim, num_kv_layers - 1)
@@ -278,11 +283,13 @@ pub(crate) fn hybrid(
             activation: Activation::Silu,
             gated: true,
             xielu: None,
+            clamp: None,
         };
         Ok(LayerSpec {
             hidden_size,
             norm,
             norm_eps,
+            post_norm_eps: norm_eps,
             mixer,
             dense: experts.is_none().then_some(dense),
             experts,
@@ -309,6 +316,7 @@ pub(crate) fn hybrid(
         mtp: None,
         embedding_scale: 1.0,
         embedding_norm: false,
+        normalizes_embedding: false,
         deepstack_layers: 0,
         output_norm: OutputNorm::Tensor("output_norm"),
         learned_positions: false,
@@ -333,18 +341,18 @@ pub(crate) fn encoder(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConf
     Ok(config)
 }
 
-/// Elements per head, and their rotary embedding.
+/// Elements per head of keys and of values, and the rotary embedding.
 fn attention(
     keys: &Keys<'_>,
     hidden_size: usize,
     num_heads: usize,
     style: RopeStyle,
-) -> Result<(usize, Rope), Error> {
+) -> Result<([usize; 2], Rope), Error> {
     let num_heads = keys.checked_size("attention.head_count", num_heads as u64)?;
-    let head_dim = head_dim(keys, hidden_size, num_heads)?;
+    let [head_dim, value_dim] = head_dims(keys, hidden_size, num_heads)?;
     let rope = keys.rope(head_dim)?;
     let factors = keys.divisors("rope_freqs.weight", rope.dims / 2)?;
-    Ok((head_dim, rope.build(style, factors.as_deref())))
+    Ok(([head_dim, value_dim], rope.build(style, factors.as_deref())))
 }
 
 /// Query heads, and the key and value heads that divide them.
@@ -358,8 +366,8 @@ fn heads(keys: &Keys<'_>, num_heads: usize, num_kv_heads: usize) -> Result<[usiz
     Err(keys.invalid("attention.head_count_kv", &num_kv_heads, &reason))
 }
 
-/// Elements per head.
-fn head_dim(keys: &Keys<'_>, hidden_size: usize, num_heads: usize) -> Result<usize, Error> {
+/// Elements per head of keys and of values.
+fn head_dims(keys: &Keys<'_>, hidden_size: usize, num_heads: usize) -> Result<[usize; 2], Error> {
     let head_dim = match keys.optional_size("attention.key_length")? {
         Some(head_dim) => head_dim,
         None if hidden_size >= num_heads => hidden_size / num_heads,
@@ -368,8 +376,12 @@ fn head_dim(keys: &Keys<'_>, hidden_size: usize, num_heads: usize) -> Result<usi
             return Err(keys.invalid("attention.head_count", &num_heads, reason));
         }
     };
-    check_value_length(keys, "attention.value_length", head_dim)?;
-    Ok(head_dim)
+    let value_dim = keys.optional_size("attention.value_length")?.unwrap_or(head_dim);
+    if value_dim > head_dim {
+        let reason = format!("it must be at most the key length, {head_dim}");
+        return Err(keys.unsupported("attention.value_length", &value_dim, &reason));
+    }
+    Ok([head_dim, value_dim])
 }
 
 /// Values have as many elements per head as keys.
@@ -404,6 +416,7 @@ impl ModelConfig {
                     activation: Activation::Silu,
                     gated: true,
                     xielu: None,
+                    clamp: None,
                 });
             }
         }
@@ -443,19 +456,6 @@ impl ModelConfig {
         let causal = keys.flag("attention.causal")?.unwrap_or(false);
         for attention in self.attentions_mut() {
             attention.causal = causal;
-        }
-        Ok(())
-    }
-
-    /// Sets the bound of queries, keys and values that the file has, if any.
-    pub(crate) fn set_clamp(&mut self, keys: &Keys<'_>) -> Result<(), Error> {
-        const NAME: &str = "attention.clamp_kqv";
-        let bound = keys.optional_f64(NAME)?.filter(|bound| *bound != 0.0);
-        if let Some(bound) = bound.filter(|bound| *bound < 0.0) {
-            return Err(keys.invalid(NAME, &bound, "it must be positive"));
-        }
-        for attention in self.attentions_mut() {
-            attention.clamp = bound.map(|bound| bound as f32);
         }
         Ok(())
     }

@@ -1,16 +1,21 @@
 //! Families: one file per family, with its hyper-parameters and its weight table. Golden models
 //! (`golden/arch` in the repository) prove each of them.
 
+mod afmoe;
 mod alibi;
 mod apertus;
 mod arcee;
 mod arctic;
 mod baichuan;
+mod bailing;
 mod bert;
 mod bitnet;
 mod cohere2;
+mod dbrx;
 mod deci;
+mod deepseek;
 mod deepseek2;
+mod dots1;
 mod ernie;
 mod eurobert;
 mod exaone4;
@@ -27,14 +32,19 @@ mod granite;
 mod grovemoe;
 mod hunyuan;
 mod jamba;
+mod laguna;
 mod lfm2;
 mod llama;
 mod llama4;
 mod llama_variants;
 mod mamba;
+mod mellum;
+mod mimo2;
 mod minicpm;
+mod minimax;
 mod mistral3;
 mod modern_bert;
+mod muse_glimmer;
 mod nemotron;
 mod neo_bert;
 mod olmo;
@@ -48,11 +58,13 @@ mod rows;
 mod seed_oss;
 mod smallthinker;
 mod smollm3;
+mod spark;
 mod stablelm;
 mod starcoder2;
+mod step35;
 
 use rf_gguf::Gguf;
-use rf_graph::layer::Role;
+use rf_graph::layer::{AttentionSpec, KvSource, Role};
 
 use self::family::Family;
 use crate::config::ModelConfig;
@@ -148,6 +160,27 @@ const FAMILIES: &[Family] = &[
     plamo::PLAMO2,
     plamo::PLAMO3,
     gemma3n::GEMMA3N,
+    minimax::MINIMAX_M2,
+    cohere2::COHERE2_MOE,
+    deepseek2::MISTRAL4,
+    granite::GRANITE_SWA,
+    mellum::MELLUM,
+    exaone4::EXAONE_MOE,
+    bailing::BAILING_MOE,
+    bailing::BAILING_MOE2,
+    dots1::DOTS1,
+    hunyuan::HUNYUAN_MOE,
+    hunyuan::HY_V3,
+    phi3::PHI_MOE,
+    olmo2::OLMOE,
+    spark::SPARK2_5,
+    dbrx::DBRX,
+    deepseek::DEEPSEEK,
+    afmoe::AFMOE,
+    muse_glimmer::MUSE_GLIMMER,
+    laguna::LAGUNA,
+    step35::STEP35,
+    mimo2::MIMO2,
 ];
 
 /// The supported values of `general.architecture`.
@@ -183,6 +216,12 @@ impl ModelConfig {
 /// Checks that the keys ask for no parts that the family has no weights for.
 fn check_parts(keys: &Keys<'_>, config: &ModelConfig, weights: WeightTable) -> Result<(), Error> {
     let has = |role| weights.iter().copied().flatten().any(|row| row.role == role);
+    // A gate beside the query, and a projection that is key and value, are as long as keys.
+    let is_as_long = |a: &AttentionSpec| a.gated || a.kv != KvSource::Projections;
+    if let Some(a) = config.attentions().find(|a| a.value_dim < a.head_dim && is_as_long(a)) {
+        let reason = format!("it must equal the key length, {}", a.head_dim);
+        return Err(keys.unsupported("attention.value_length", &a.value_dim, &reason));
+    }
     for layer in &config.layers {
         if layer.dense.is_some() && !has(Role::Down) {
             return Err(keys.missing("expert_count"));

@@ -119,7 +119,7 @@ pub(crate) fn output_norm(
     match config.output_norm {
         OutputNorm::None => Ok(x),
         OutputNorm::Unweighted => {
-            let ones = w.ones(layer.hidden_size);
+            let ones = w.constant(layer.hidden_size, 1.0);
             Ok(norm_by(w, layer, x, ones, None))
         }
         OutputNorm::Tensor(stem) => norm(w, stem, layer, x),
@@ -139,10 +139,7 @@ pub(crate) fn norm(
     x: ValueId,
 ) -> Result<ValueId, Error> {
     let weight = w.vector(&format!("{stem}.weight"), layer.hidden_size)?;
-    let bias = match layer.norm {
-        NormKind::Rms => None,
-        NormKind::Layer => w.optional_vector(&format!("{stem}.bias"), layer.hidden_size)?,
-    };
+    let bias = w.optional_vector(&format!("{stem}.bias"), layer.hidden_size)?;
     Ok(norm_by(w, layer, x, weight, bias))
 }
 
@@ -154,7 +151,10 @@ fn norm_by(
     bias: Option<WeightId>,
 ) -> ValueId {
     match layer.norm {
-        NormKind::Rms => w.graph.rms_norm(x, weight, layer.norm_eps),
+        NormKind::Rms => {
+            let y = w.graph.rms_norm(x, weight, layer.norm_eps);
+            bias.map_or(y, |bias| w.graph.add_vector(y, bias))
+        }
         NormKind::Layer => w.graph.layer_norm(x, weight, bias, layer.norm_eps),
     }
 }

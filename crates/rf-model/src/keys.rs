@@ -71,6 +71,11 @@ impl<'a> Keys<'a> {
         self.tensors_read.into_inner()
     }
 
+    /// The shape of a tensor, if the file has it.
+    pub(crate) fn shape(&self, name: &str) -> Option<&[u64]> {
+        self.gguf.tensor(name).map(rf_gguf::TensorInfo::shape)
+    }
+
     /// Rows of a matrix, if the file has it.
     pub(crate) fn rows(&self, name: &str) -> Option<usize> {
         let shape = self.gguf.tensor(name)?.shape();
@@ -188,6 +193,26 @@ impl<'a> Keys<'a> {
             self.checked_size(name, *size as u64)?;
         }
         Ok(sizes)
+    }
+
+    /// Bounds of gated units: one per layer, or one for all. 0 is none.
+    pub(crate) fn clamps(&self, name: &str, num_layers: usize) -> Result<Vec<Option<f32>>, Error> {
+        /// The least value of `SiLU` is above its negative.
+        const LEAST: f32 = 0.28;
+        let bounds = match self.metadata.get(&self.key(name)) {
+            Some(Value::Array(Array::F32(bounds))) => {
+                self.check_entries(name, bounds.len(), num_layers)?;
+                bounds[..num_layers].to_vec()
+            }
+            Some(Value::Array(_)) => {
+                return Err(self.invalid(name, &"array", "its elements must be f32"));
+            }
+            _ => vec![self.f64(name, 0.0)? as f32; num_layers],
+        };
+        match bounds.iter().find(|bound| **bound != 0.0 && !(LEAST..).contains(*bound)) {
+            Some(bound) => Err(self.unsupported(name, bound, "it must be 0, or at least 0.28")),
+            None => Ok(bounds.iter().map(|bound| Some(*bound).filter(|b| *b > 0.0)).collect()),
+        }
     }
 
     /// As [`per_layer`](Self::per_layer), where 0 stands for a layer of another kind.
@@ -452,6 +477,7 @@ impl<'a> Keys<'a> {
             intermediate_size,
             activation: Activation::Silu,
             gated: true,
+            clamp: None,
             gate: self.gate_function()?,
             groups: self.expert_groups(count)?,
             normalize: self.flag("expert_weights_norm")?.unwrap_or(true),
@@ -460,6 +486,8 @@ impl<'a> Keys<'a> {
             shared_intermediate_size: (shared > 0).then_some(shared),
             before_attention: BeforeAttention::Nothing,
             adjugates: None,
+            shared_clamp: None,
+            output_scale: 1.0,
         }))
     }
 

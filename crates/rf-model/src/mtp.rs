@@ -36,8 +36,8 @@ impl MtpStage {
     }
 }
 
-/// The layer of the first MTP block of a file: it is like the layers of the model that attend.
-/// `None` if there is no block, or no layer that it could be like.
+/// The layer of the first MTP block of a file: it is like the last layer of the model that attends
+/// and has tensors of the same shapes. `None` if there is no block, or no such layer.
 pub(crate) fn layer_spec(
     keys: &Keys<'_>,
     config: &ModelConfig,
@@ -47,13 +47,18 @@ pub(crate) fn layer_spec(
     if keys.count("nextn_predict_layers")? == 0 || !is_there || !config.generates() {
         return Ok(None);
     }
-    let attends =
-        |layer: &&LayerSpec| layer.kv_layer().is_some() && layer.per_layer_input.is_none();
-    let mut spec = config.layers.iter().rfind(attends).cloned();
-    if let Some(spec) = &mut spec {
+    let is_like_block = |index: usize| {
+        let mut rows = config.weights.iter().copied().flatten();
+        rows.all(|row| keys.shape(&row.tensor(index)) == keys.shape(&row.tensor(num_layers)))
+    };
+    let model = config.layers.iter().enumerate().rfind(|(index, layer)| {
+        layer.kv_layer().is_some() && layer.per_layer_input.is_none() && is_like_block(*index)
+    });
+    Ok(model.map(|(_, layer)| {
+        let mut spec = layer.clone();
         spec.set_kv_layer(config.kv_layers().len());
-    }
-    Ok(spec)
+        spec
+    }))
 }
 
 /// Builds [`MtpStage::Block`]: `layer([norm(embedding), norm(state)] · W)`, and the head. `table`

@@ -85,7 +85,8 @@ impl WeightRow {
         self
     }
 
-    fn tensor(&self, layer: usize) -> String {
+    /// The name of the tensor of a layer.
+    pub(crate) fn tensor(&self, layer: usize) -> String {
         match self.suffix {
             "" => format!("blk.{layer}.{}", self.stem),
             suffix => format!("blk.{layer}.{}.{suffix}", self.stem),
@@ -144,7 +145,7 @@ impl LayerWeights for Weights<'_> {
             return Ok(None);
         }
         match role.shape(spec) {
-            Shape::Vector(len) if row.is_ones => Ok(Some(self.ones(len))),
+            Shape::Vector(len) if row.is_ones => Ok(Some(self.constant(len, 1.0))),
             Shape::Vector(len) => self.vector(&name, len).map(Some),
             Shape::Matrix([taps, width]) if matches!(role, Role::ConvFilter | Role::Decay) => {
                 self.transposed(&name, [taps, width]).map(Some)

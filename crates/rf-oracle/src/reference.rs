@@ -13,7 +13,7 @@ use rf_graph::{
 };
 use rf_kv::CopyPage;
 
-pub use ops::{attention, glu, map, matmul, rms_norm, rope, sigmoid_gate};
+pub use ops::{attention, gated, glu, map, matmul, rms_norm, rope};
 pub use recurrent::causal_conv;
 
 /// A backend that executes each op by its definition.

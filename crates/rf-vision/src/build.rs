@@ -132,18 +132,21 @@ impl<'a> Builder<'a> {
             hidden_size: s.hidden_size,
             norm,
             norm_eps: s.norm_eps,
+            post_norm_eps: s.norm_eps,
             mixer: Mixer::Attention(attention),
             dense: Some(DenseSpec {
                 intermediate_size: s.intermediate_size,
                 activation: s.activation,
                 gated: self.weights.has("v.blk.0.ffn_gate.weight"),
                 xielu: None,
+                clamp: None,
             }),
             experts: None,
             parallel: false,
             residual_scale: 1.0,
             output_scale: 1.0,
             per_layer_input: None,
+            altup: None,
         }
     }
 

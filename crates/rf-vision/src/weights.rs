@@ -17,7 +17,7 @@ pub(crate) struct Weights<'a> {
     prefix: String,
     /// Names of the tensors that were looked up.
     used: HashSet<String>,
-    ones: Vec<(usize, WeightId)>,
+    constants: Vec<(usize, f32, WeightId)>,
     /// The order in which the rows of each head of queries and keys are read.
     head_order: Option<Vec<usize>>,
 }
@@ -41,7 +41,7 @@ impl<'a> Weights<'a> {
             graph: GraphBuilder::new(),
             prefix: String::new(),
             used: HashSet::new(),
-            ones: Vec::new(),
+            constants: Vec::new(),
             head_order: None,
         }
     }
@@ -327,12 +327,13 @@ impl LayerWeights for Weights<'_> {
         unreachable!("an encoder has no {role:?}")
     }
 
-    fn ones(&mut self, len: usize) -> WeightId {
-        if let Some((_, id)) = self.ones.iter().find(|(known, _)| *known == len) {
+    fn constant(&mut self, len: usize, value: f32) -> WeightId {
+        let known = self.constants.iter().find(|(l, v, _)| (*l, *v) == (len, value));
+        if let Some((_, _, id)) = known {
             return *id;
         }
-        let id = self.graph.weight(Weight::f32("ones", 1, len, vec![1.0; len]));
-        self.ones.push((len, id));
+        let id = self.graph.weight(Weight::f32("constant", 1, len, vec![value; len]));
+        self.constants.push((len, value, id));
         id
     }
 }

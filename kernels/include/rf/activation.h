@@ -40,6 +40,11 @@ RF_DEVICE float gelu_erf(float x) {
     return __builtin_fmaxf(x, 0.0f) - 0.5f * size * (p * t) * exp(-z * z);
 }
 
+// ln(1 + eˣ).
+RF_DEVICE float softplus(float x) {
+    return __builtin_fmaxf(x, 0.0f) + 0.693147182f * log2(1.0f + exp(-__builtin_fabsf(x)));
+}
+
 // The activation function; RF_SILU and RF_CLAMPED_SWIGLU are x·σ(x) and x·σ(1.702x).
 RF_DEVICE float activate(u32 activation, float x) {
     if (activation == RF_GELU_TANH) return gelu_tanh(x);

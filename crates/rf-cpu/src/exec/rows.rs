@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rf_graph::{Function, Op, Position, ValueId, WeightId};
+use rf_graph::{Function, Gating, Op, Position, ValueId, WeightId};
 
 use super::storage::StoredWeight;
 use super::{Region, RopeTable};
@@ -26,7 +26,7 @@ pub(super) fn supports(op: &Op) -> bool {
             | Op::Add { .. }
             | Op::Mul { .. }
             | Op::Map { .. }
-            | Op::SigmoidGate { .. }
+            | Op::Gate { .. }
             | Op::ScaleByPosition { .. }
             | Op::Slice { .. }
             | Op::SliceGroups { .. }
@@ -202,7 +202,7 @@ impl Region<'_> {
                     self.isa.run(MapRow { function: *function, x, out: y });
                 });
             }
-            Op::SigmoidGate { x, gate, out } => {
+            Op::Gate { function, x, gate, out } => {
                 let (x_rows, gates, out) = (self.rows(*x), self.rows(*gate), self.rows(*out));
                 let columns_per_gate = out.width / gates.width;
                 by_row(share, |row| {
@@ -214,8 +214,11 @@ impl Region<'_> {
                     let y = unsafe { out.row_mut(row, 0..out.width) };
                     let parts = y.chunks_exact_mut(columns_per_gate);
                     for ((y, x), gate) in parts.zip(x.chunks_exact(columns_per_gate)).zip(gates) {
-                        let sigmoid = 1.0 / (1.0 + (-gate).exp());
-                        y.iter_mut().zip(x).for_each(|(y, x)| *y = x * sigmoid);
+                        let gate = match function {
+                            Gating::Sigmoid => 1.0 / (1.0 + (-gate).exp()),
+                            Gating::Softplus => gate.max(0.0) + (-gate.abs()).exp().ln_1p(),
+                        };
+                        y.iter_mut().zip(x).for_each(|(y, x)| *y = x * gate);
                     }
                 });
             }

@@ -2,7 +2,7 @@
 
 use super::uses::Uses;
 use crate::graph::Graph;
-use crate::op::{Activation, Epilogue, ExpertMatMul, MatMul, Op, Prologue};
+use crate::op::{Activation, Epilogue, ExpertMatMul, Gating, MatMul, Op, Prologue};
 use crate::value::{ValueId, WeightId};
 
 /// The steps of a mixture of experts and of the shared expert beside it.
@@ -188,7 +188,9 @@ fn shared_gate(
     x: ValueId,
 ) -> Option<([usize; 2], ValueId)> {
     let step = uses.writer_of_only_read(id)?;
-    let Op::SigmoidGate { x: shared, gate, .. } = graph.ops[step] else { return None };
+    let Op::Gate { function: Gating::Sigmoid, x: shared, gate, .. } = graph.ops[step] else {
+        return None;
+    };
     let ((matmul, _), input) = projection(graph, uses, gate)?;
     (graph.value(gate).width == 1 && input == x).then_some(([matmul, step], shared))
 }

@@ -105,7 +105,7 @@ impl<W: LayerWeights> Layer<'_, W> {
         let n = width as f32;
         let bound = deviations * (n / (n - 1.0)).sqrt();
         // What is above the bound: the rest is 0, or negative below −bound.
-        let cut = g.map(z, Function::Clamp(bound));
+        let cut = g.map(z, Function::Clamp { min: -bound, max: bound });
         let cut = g.scale(cut, -1.0);
         let above = g.add(z, cut);
         let above = g.map(above, Function::Activation(Activation::Relu));

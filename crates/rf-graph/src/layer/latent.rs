@@ -52,6 +52,10 @@ impl<W: LayerWeights> Layer<'_, W> {
         let absorbed = self.head_matmul(Role::LatentKey, nope)?;
 
         let q = self.w.graph().join_groups(absorbed, rope, a.num_heads);
+        let q = match a.position_scale {
+            Some(scale) => self.w.graph().scale_by_position(q, scale),
+            None => q,
+        };
         let k = self.w.graph().join_groups(latent, key, 1);
         let attention = Attention {
             latent_dim: Some(a.latent_dim),

@@ -26,6 +26,8 @@ pub enum Role {
     LatentValue,
     /// On the output of attention, before its matrix.
     AttentionSubNorm,
+    /// The gate of the output of attention, [`AttentionSpec::output_gate`](super::AttentionSpec).
+    AttentionGate,
     AttentionOutput,
     /// Multiplies the input of a short convolution.
     ConvInputGate,
@@ -144,6 +146,7 @@ impl Role {
         use Shape::{Experts, Matrix, Vector};
         let hidden = layer.hidden_size;
         let (mut num_heads, mut head_dim, mut q, mut kv) = (0, 0, 0, 0);
+        let (mut kv_values, mut gates) = (0, 0);
         let (mut q_columns, mut attended) = (hidden, 0);
         let (mut query_rank, mut latent, mut nope, mut rotated, mut value) = (0, 0, 0, 0, 0);
         let (mut by_row, mut by_head, mut gated) = (false, false, false);
@@ -159,7 +162,9 @@ impl Role {
             by_row = a.qk_norm.is_some_and(|norm| norm.group == QkNormGroup::Row);
             by_head = a.qk_norm.is_some_and(|norm| norm.group == QkNormGroup::EachHead);
             gated = a.gated;
-            attended = q;
+            kv_values = a.num_kv_heads * a.value_dim;
+            attended = num_heads * a.value_dim;
+            gates = a.output_gate.map_or(0, |gate| gate.width);
         }
         if let Mixer::Mamba(mamba) | Mixer::AttentionAndMamba(_, mamba) = &layer.mixer {
             let StateSpaceHeads { num_heads, num_groups, .. } = mamba.heads;
@@ -216,7 +221,8 @@ impl Role {
             Self::LaurelLeft => Matrix([rank, hidden]),
             Self::LaurelRight => Matrix([hidden, rank]),
             Self::Query => Matrix([if gated { 2 * q } else { q }, q_columns]),
-            Self::Key | Self::Value => Matrix([kv, hidden]),
+            Self::Key => Matrix([kv, hidden]),
+            Self::Value => Matrix([kv_values, hidden]),
             Self::QueryNorm if by_head => Matrix([num_heads, head_dim]),
             Self::KeyNorm if by_head => Matrix([kv / head_dim, head_dim]),
             Self::QueryNorm => Vector(if by_row { q } else { head_dim }),
@@ -229,6 +235,7 @@ impl Role {
             Self::LatentNorm => Vector(latent),
             Self::LatentKey => Experts([num_heads, latent, nope]),
             Self::LatentValue => Experts([num_heads, value, latent]),
+            Self::AttentionGate => Matrix([gates, hidden]),
             Self::AttentionOutput => Matrix([hidden, attended]),
             Self::ConvInputGate | Self::ConvOutputGate | Self::MixerInput => Matrix([conv, hidden]),
             Self::ConvFilter => Matrix([taps, conv]),

@@ -2,7 +2,8 @@
 
 use crate::kv::{KvLayer, StateShape};
 use crate::op::{
-    Activation, DeltaHeads, ExpertGroups, GateFunction, PositionScale, Rope, StateSpaceHeads, Xielu,
+    Activation, DeltaHeads, ExpertGroups, GateFunction, Gating, PositionScale, Rope,
+    StateSpaceHeads, Xielu,
 };
 
 /// One layer of a transformer, or of a recurrent model. What is not here follows from the weights
@@ -15,6 +16,8 @@ pub struct LayerSpec {
     pub norm: NormKind,
     /// Constant that is added to the mean square or variance in every norm.
     pub norm_eps: f32,
+    /// As `norm_eps`, in the norms on the outputs of attention and feed-forward.
+    pub post_norm_eps: f32,
     /// The part that sees other tokens.
     pub mixer: Mixer,
     /// A feed-forward layer that every token passes. A layer with neither this nor experts has no
@@ -246,8 +249,13 @@ pub struct AttentionSpec {
     pub num_heads: usize,
     /// Key and value heads; divides `num_heads`.
     pub num_kv_heads: usize,
-    /// Elements per head.
+    /// Elements per head of queries and keys, and of values in the cache.
     pub head_dim: usize,
+    /// Elements per head of values and of the output, at most `head_dim`: values that are shorter
+    /// than keys have zeros at the end in the cache (`MiMo` V2).
+    pub value_dim: usize,
+    /// Factor on the values.
+    pub value_scale: f32,
     /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
     pub kv_layer: usize,
     /// The source of keys and values.
@@ -255,6 +263,8 @@ pub struct AttentionSpec {
     /// True if the output is multiplied by the sigmoid of a gate, whose rows follow those of the
     /// query in each head of the query matrix.
     pub gated: bool,
+    /// A gate of the output, computed from the input of attention.
+    pub output_gate: Option<OutputGate>,
     /// Rotary embedding of q and k, if any.
     pub rope: Option<Rope>,
     /// Norm of q and k, if any.
@@ -289,9 +299,12 @@ impl AttentionSpec {
             num_heads,
             num_kv_heads,
             head_dim,
+            value_dim: head_dim,
+            value_scale: 1.0,
             kv_layer,
             kv: KvSource::Projections,
             gated: false,
+            output_gate: None,
             rope: None,
             qk_norm: None,
             normalizes_values: false,
@@ -306,6 +319,15 @@ impl AttentionSpec {
             clamp: None,
         }
     }
+}
+
+/// A gate of the output of attention, before its last matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputGate {
+    /// The function of the gate.
+    pub function: Gating,
+    /// The number of gates: one per head, or one per element.
+    pub width: usize,
 }
 
 /// Attention whose cache is a latent and one rotated key, which all heads share (MLA).
@@ -324,6 +346,8 @@ pub struct LatentSpec {
     /// Rotary embedding of the other elements of queries, and of the shared key: its head size is
     /// their number.
     pub rope: Rope,
+    /// Factor on the queries as a function of the position (Mistral 4).
+    pub position_scale: Option<PositionScale>,
     /// Factor on the scores.
     pub scale: f32,
     /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
@@ -374,6 +398,9 @@ pub struct DenseSpec {
     pub gated: bool,
     /// The non-linearity of a layer without a gate, if it has parameters (Apertus).
     pub xielu: Option<Xielu>,
+    /// Bound of the two factors of a gated unit, if any: that of the activation from above, that of
+    /// `up` in magnitude (Step 3.5).
+    pub clamp: Option<f32>,
 }
 
 /// A mixture of experts.
@@ -389,6 +416,8 @@ pub struct ExpertSpec {
     pub activation: Activation,
     /// True if experts have a gate, the shared one too.
     pub gated: bool,
+    /// See [`DenseSpec::clamp`]; not for the shared expert.
+    pub clamp: Option<f32>,
     /// Probabilities from the router's logits.
     pub gate: GateFunction,
     /// Selection limited to groups.
@@ -401,6 +430,10 @@ pub struct ExpertSpec {
     pub scales_input: bool,
     /// Width of the shared expert, which every token passes.
     pub shared_intermediate_size: Option<usize>,
+    /// See [`DenseSpec::clamp`], for the shared expert.
+    pub shared_clamp: Option<f32>,
+    /// Factor on the sum of the experts and the shared one (Cohere 2 with experts).
+    pub output_scale: f32,
     /// The part that reads the layer's input instead of the residual after attention.
     pub before_attention: BeforeAttention,
     /// A second set of experts, which groups of these share.

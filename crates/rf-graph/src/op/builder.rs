@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::{
     Activation, Attention, CausalConv, DeltaHeads, DeltaNet, Epilogue, ExpertMatMul,
-    ExpertProjection, Function, MatMul, Op, PositionScale, Projection, Prologue, Rope, Router,
-    SelectiveScan, StateSpace, StateSpaceHeads,
+    ExpertProjection, Function, Gating, MatMul, Op, PositionScale, Projection, Prologue, Rope,
+    Router, SelectiveScan, StateSpace, StateSpaceHeads,
 };
 use crate::value::{RowKind, Storage, Value, ValueId, WeightId};
 use crate::weight::{Weight, WeightShape};
@@ -195,6 +195,14 @@ impl GraphBuilder {
         self.push(Op::Add { a, b, out }, out)
     }
 
+    /// Appends [`Op::Add`] of a vector to every row.
+    pub fn add_vector(&mut self, x: ValueId, vector: WeightId) -> ValueId {
+        // A table of one row is the same at every position.
+        let rows = self.embed_position(vector);
+        let rows = if self.rows(x) == RowKind::Output { self.select_rows(rows) } else { rows };
+        self.add(x, rows)
+    }
+
     /// Appends [`Op::Mul`].
     pub fn mul(&mut self, a: ValueId, b: ValueId) -> ValueId {
         assert_eq!((self.rows(a), self.width(a)), (self.rows(b), self.width(b)));
@@ -213,12 +221,17 @@ impl GraphBuilder {
         self.map(x, Function::Scale(factor))
     }
 
-    /// Appends [`Op::SigmoidGate`].
-    pub fn sigmoid_gate(&mut self, x: ValueId, gate: ValueId) -> ValueId {
-        assert!([1, self.width(x)].contains(&self.width(gate)));
+    /// Appends [`Op::Gate`].
+    pub fn gate(&mut self, function: Gating, x: ValueId, gate: ValueId) -> ValueId {
+        assert!(self.width(x).is_multiple_of(self.width(gate)));
         assert_eq!(self.rows(x), self.rows(gate));
         let out = self.like(x);
-        self.push(Op::SigmoidGate { x, gate, out }, out)
+        self.push(Op::Gate { function, x, gate, out }, out)
+    }
+
+    /// Appends [`Op::Gate`] with [`Gating::Sigmoid`].
+    pub fn sigmoid_gate(&mut self, x: ValueId, gate: ValueId) -> ValueId {
+        self.gate(Gating::Sigmoid, x, gate)
     }
 
     /// Appends [`Op::ScaleByPosition`].

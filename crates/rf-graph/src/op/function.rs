@@ -30,6 +30,15 @@ impl Activation {
     pub const ALPHA: f32 = 1.702;
 }
 
+/// The function of a gate that multiplies a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Gating {
+    /// `σ(gate)`.
+    Sigmoid,
+    /// `ln(1 + exp(gate))` (Laguna).
+    Softplus,
+}
+
 /// The expanded integral of the ELU (Apertus): `αₚx² + βx` for x > 0, otherwise
 /// `αₙ(expm1(min(x, ε)) − x) + βx`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! The launch of each op over rows: parameters from the values of a batch.
 
-use rf_graph::{Activation, Function, Op, RowNorm, ValueId, WeightId, Xielu};
+use rf_graph::{Activation, Function, Gating, Op, RowNorm, ValueId, WeightId, Xielu};
 
 use super::rows::VECTOR;
 use super::{
@@ -19,6 +19,7 @@ const SQUARED_RELU: u32 = 7;
 const CLAMP: u32 = 9;
 const XIELU: u32 = 10;
 const GELU_ERF: u32 = 11;
+const SOFTPLUS_GATE: u32 = 12;
 
 /// The addresses and shapes of the values of a batch.
 pub(crate) trait RowMemory {
@@ -95,11 +96,16 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             let params = MapParams { x, out, columns, rows, ..params };
             launches.push(params.launch(), params);
         }
-        Op::SigmoidGate { x, gate, out } => {
+        Op::Gate { function, x, gate, out } => {
+            let gates = memory.width(*gate);
             let params = MapParams {
-                function: SIGMOID_GATE,
+                function: match function {
+                    Gating::Sigmoid => SIGMOID_GATE,
+                    Gating::Softplus => SOFTPLUS_GATE,
+                },
                 gate: memory.address(*gate),
-                gate_columns: memory.width(*gate) as u32,
+                gate_columns: gates as u32,
+                gate_group: (memory.width(*out) / gates) as u32,
                 ..MapParams::of(*x, *out, memory)
             };
             launches.push(params.launch(), params);

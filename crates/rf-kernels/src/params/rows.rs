@@ -133,7 +133,7 @@ params! {
         function: u32,
         /// The factor, the cap, the bound, αₚ, or the factor of the logarithm of a position.
         parameter: f32,
-        /// Width of the gate: 1 or `columns`.
+        /// Width of the gate; divides `columns`.
         gate_columns: u32,
         /// [`rf_graph::PositionScale::period`].
         period: u32,
@@ -147,8 +147,8 @@ params! {
         eps: f32,
         /// The largest result of a clamp, whose smallest is `parameter`.
         limit: f32,
-        /// Zero.
-        reserved: u32,
+        /// Columns for each column of the gate.
+        gate_group: u32,
     }
 
     /// Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.

@@ -28,7 +28,13 @@ fn arctic(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let intermediate_size = config.hidden_size;
     for layer in &mut config.layers {
         let activation = Activation::Silu;
-        layer.dense = Some(DenseSpec { intermediate_size, activation, gated: true, xielu: None });
+        layer.dense = Some(DenseSpec {
+            intermediate_size,
+            activation,
+            gated: true,
+            xielu: None,
+            clamp: None,
+        });
         if let Some(experts) = &mut layer.experts {
             experts.before_attention = BeforeAttention::Experts;
         }

@@ -1,7 +1,7 @@
-//! `DeepSeek` 2, 3 and GLM 4.7 Flash: latent attention, and experts after some dense layers.
+//! `DeepSeek` 2, 3, GLM 4.7 Flash and Mistral 4: latent attention, and experts after some dense layers.
 
 use rf_graph::layer::{LatentSpec, Mixer, Role};
-use rf_graph::{GateFunction, Rope, RopeStyle};
+use rf_graph::{GateFunction, PositionScale, Rope, RopeStyle};
 
 use super::family::Family;
 use super::rows;
@@ -11,18 +11,20 @@ use crate::keys::Keys;
 use crate::rope::RopeScaling;
 use crate::weights::{WeightRow, WeightTable, row};
 
-pub(super) const DEEPSEEK2: Family = Family {
-    name: "deepseek2",
-    config: deepseek2,
-    weights: &[
-        rows::PRE_NORMS,
-        LATENT_ATTENTION,
-        rows::GATED,
-        rows::EXPERTS,
-        rows::SELECTION_BIAS,
-        rows::SHARED_EXPERT,
-    ],
-};
+pub(super) const DEEPSEEK2: Family =
+    Family { name: "deepseek2", config: deepseek2, weights: WEIGHTS };
+
+pub(super) const MISTRAL4: Family =
+    Family { name: "mistral4", config: deepseek2, weights: WEIGHTS };
+
+const WEIGHTS: WeightTable = &[
+    rows::PRE_NORMS,
+    LATENT_ATTENTION,
+    rows::GATED,
+    rows::EXPERTS,
+    rows::SELECTION_BIAS,
+    rows::SHARED_EXPERT,
+];
 
 /// Older files have the matrices of a head one after the other in one tensor.
 pub(super) const LATENT_ATTENTION: &[WeightRow] = &[
@@ -42,10 +44,6 @@ pub(super) const LATENT_ATTENTION: &[WeightRow] = &[
 const HEAD: &[Role] = &[Role::LatentKey, Role::LatentValue];
 
 fn deepseek2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
-    if let Some(scale) = keys.optional_f64("attention.temperature_scale")? {
-        let reason = "latent attention with a temperature is not supported";
-        return Err(keys.unsupported("attention.temperature_scale", &scale, reason));
-    }
     let latent = latent_attention(keys, RopeStyle::Normal)?;
     let mixer = |kv_layer, _| Ok(Some(Mixer::Latent(LatentSpec { kv_layer, ..latent.clone() })));
     let mut config = hybrid(keys, weights, RopeStyle::Normal, mixer)?;
@@ -88,9 +86,23 @@ pub(super) fn latent_attention(keys: &Keys<'_>, style: RopeStyle) -> Result<Late
         nope_dim: key_dim - rope_dim,
         value_dim,
         rope,
+        position_scale: temperature(keys)?,
         scale: factor / (key_dim as f32).sqrt(),
         kv_layer: 0,
     })
+}
+
+/// The factor of Mistral's queries.
+fn temperature(keys: &Keys<'_>) -> Result<Option<PositionScale>, Error> {
+    let factor = keys.f64("attention.temperature_scale", 0.0)? as f32;
+    if factor == 0.0 {
+        return Ok(None);
+    }
+    let period = match keys.count("attention.temperature_length")? {
+        0 => keys.original_context()?,
+        period => period,
+    };
+    Ok(Some(PositionScale { factor, period, offset: 0 }))
 }
 
 /// `RoPE`, and a factor on the scores. With YaRN and a multiplier m of the logarithm, scores are

@@ -81,7 +81,13 @@ fn gemma4(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
             a.kv = KvSource::SharedProjection;
         }
         let intermediate_size = sizes[index];
-        layer.dense = Some(DenseSpec { intermediate_size, activation, gated: true, xielu: None });
+        layer.dense = Some(DenseSpec {
+            intermediate_size,
+            activation,
+            gated: true,
+            xielu: None,
+            clamp: None,
+        });
         layer.per_layer_input = (per_layer_input > 0).then_some(per_layer_input);
         let scale = keys.values(&format!("blk.{index}.layer_output_scale.weight"), 1)?;
         layer.output_scale = scale.map_or(1.0, |scale| scale[0]);

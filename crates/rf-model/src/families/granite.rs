@@ -1,4 +1,5 @@
-//! Granite 3: a Llama with factors on embedding, residual, scores and logits.
+//! Granite 3 and 4.2: a Llama with factors on embedding, residual, scores and logits. The latter
+//! has windows with sinks.
 
 use rf_graph::RopeStyle;
 use rf_graph::layer::Role;
@@ -31,8 +32,40 @@ pub(super) const GRANITE_MOE: Family = Family {
     ],
 };
 
+pub(super) const GRANITE_SWA: Family = Family {
+    name: "granite_swa",
+    config: granite_swa,
+    weights: &[
+        rows::PRE_NORMS,
+        rows::ATTENTION_OPTIONAL_BIAS,
+        rows::SINKS,
+        rows::GATED_OPTIONAL_BIAS,
+        rows::EXPERTS,
+        &[
+            row(Role::SharedGate, "ffn_up_shexp").part_of(SHARED_GATE_UP),
+            row(Role::SharedUp, "ffn_up_shexp").part_of(SHARED_GATE_UP),
+            row(Role::SharedDown, "ffn_down_shexp"),
+        ],
+    ],
+};
+
+const SHARED_GATE_UP: &[Role] = &[Role::SharedGate, Role::SharedUp];
+
 fn granite(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     with_factors(keys, transformer(keys, weights, RopeStyle::Normal)?)
+}
+
+/// Lists say which layers have a window, and which have RoPE.
+fn granite_swa(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = granite(keys, weights)?;
+    config.set_windows(keys, None, 4)?;
+    let rotated = keys.flags("attention.rope_pattern")?;
+    for (attention, rotated) in config.attentions_mut().zip(rotated.into_iter().flatten()) {
+        if !rotated {
+            attention.rope = None;
+        }
+    }
+    Ok(config)
 }
 
 /// Adds the factors of Granite.

@@ -16,6 +16,12 @@ pub(super) const OLMO2: Family = Family {
     weights: &[rows::POST_NORMS, rows::ATTENTION, rows::QK_NORM, rows::GATED],
 };
 
+pub(super) const OLMOE: Family = Family {
+    name: "olmoe",
+    config: olmoe,
+    weights: &[rows::PRE_NORMS, rows::ATTENTION, rows::QK_NORM, rows::EXPERTS],
+};
+
 /// In `OLMo` 3, three of four layers have a window and a RoPE that is not scaled.
 fn olmo2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;
@@ -27,5 +33,13 @@ fn olmo2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
         let unscaled = rope.unscaled(rope.theta);
         attention.rope = Some(unscaled.build(RopeStyle::Neox, None));
     }
+    Ok(config)
+}
+
+/// The weights of the selected experts are their probabilities, not normalised.
+fn olmoe(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = transformer(keys, weights, RopeStyle::Neox)?;
+    config.set_qk_norm(QkNormGroup::Row, false);
+    config.set_unnormalized_router();
     Ok(config)
 }

@@ -1,18 +1,33 @@
-//! Phi-3, 3.5 and 4: fused q, k and v, fused gate and up, longrope.
+//! Phi-3, 3.5 and 4, dense and with experts: longrope.
 
 use rf_graph::RopeStyle;
+use rf_graph::layer::Role;
 
 use super::family::Family;
 use super::rows;
 use crate::config::{ModelConfig, transformer};
 use crate::error::Error;
 use crate::keys::Keys;
-use crate::weights::WeightTable;
+use crate::weights::{WeightTable, row};
 
 pub(super) const PHI3: Family = Family {
     name: "phi3",
     config: phi3,
     weights: &[rows::PRE_NORMS, rows::FUSED_ATTENTION, rows::FUSED_GATED],
+};
+
+/// Norms and matrices have biases.
+pub(super) const PHI_MOE: Family = Family {
+    name: "phimoe",
+    config: phi3,
+    weights: &[
+        &[
+            row(Role::AttentionNorm, "attn_norm").with_bias(),
+            row(Role::FeedForwardNorm, "ffn_norm").with_bias(),
+        ],
+        rows::ATTENTION_OPTIONAL_BIAS,
+        rows::EXPERTS,
+    ],
 };
 
 /// The window that some files declare is not used, as in llama.cpp.

@@ -104,3 +104,9 @@ pub(super) const SHARED_EXPERT: &[WeightRow] = &[
     row(Role::SharedUp, "ffn_up_shexp"),
     row(Role::SharedDown, "ffn_down_shexp"),
 ];
+
+/// The gate of the output of attention.
+pub(super) const OUTPUT_GATE: &[WeightRow] = &[row(Role::AttentionGate, "attn_gate")];
+
+/// The sinks of attention.
+pub(super) const SINKS: &[WeightRow] = &[row(Role::Sinks, "attn_sinks").optional()];

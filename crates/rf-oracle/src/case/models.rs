@@ -1,6 +1,7 @@
 //! Whole models of a few layers, built as those of files are: every op among the others, in every
 //! fused form.
 
+mod gated;
 pub(super) mod latent;
 pub(super) mod recurrent;
 
@@ -70,6 +71,8 @@ pub(super) fn cases() -> Vec<Case> {
         ("cohere", cohere()),
         ("olmo2", olmo2()),
         ("bert", bert()),
+        ("gated", gated::gated()),
+        ("gated-elements", gated::elements()),
     ];
     models.into_iter().map(|(name, model)| case(name, model)).collect()
 }
@@ -98,16 +101,13 @@ fn transformer(
     [num_heads, num_kv_heads, head_dim]: [usize; 3],
     style: RopeStyle,
 ) -> Model {
-    let dense = DenseSpec {
-        intermediate_size: 512,
-        activation: Activation::Silu,
-        gated: true,
-        xielu: None,
-    };
+    let (activation, gated) = (Activation::Silu, true);
+    let dense = DenseSpec { intermediate_size: 512, activation, gated, xielu: None, clamp: None };
     let layer = |index| LayerSpec {
         hidden_size,
         norm: NormKind::Rms,
         norm_eps: 1e-5,
+        post_norm_eps: 1e-5,
         mixer: Mixer::Attention(AttentionSpec {
             rope: Some(rope(style, head_dim, head_dim, 1.0)),
             ..AttentionSpec::new(num_heads, num_kv_heads, head_dim, index)
@@ -225,6 +225,7 @@ fn gpt_oss() -> Model {
             intermediate_size: 96,
             activation: Activation::ClampedSwiglu,
             gated: true,
+            clamp: None,
             gate: GateFunction::SoftmaxOfSelected,
             groups: None,
             normalize: true,
@@ -233,6 +234,8 @@ fn gpt_oss() -> Model {
             shared_intermediate_size: None,
             before_attention: BeforeAttention::Nothing,
             adjugates: None,
+            shared_clamp: None,
+            output_scale: 1.0,
         });
     }
     model
@@ -254,6 +257,7 @@ fn glm45() -> Model {
         intermediate_size: 256,
         activation: Activation::Silu,
         gated: true,
+        clamp: None,
         gate: GateFunction::Sigmoid,
         groups: None,
         normalize: true,
@@ -262,6 +266,8 @@ fn glm45() -> Model {
         shared_intermediate_size: Some(96),
         before_attention: BeforeAttention::Nothing,
         adjugates: None,
+        shared_clamp: None,
+        output_scale: 1.0,
     });
     model
 }

@@ -1,6 +1,8 @@
 //! Ops on rows: norms, `RoPE`, gated linear units, sums.
 
-use rf_graph::{Activation, Function, PositionScale, Rope, RopeAxis, RopeStyle, ValueId, Xielu};
+use rf_graph::{
+    Activation, Function, Gating, PositionScale, Rope, RopeAxis, RopeStyle, ValueId, Xielu,
+};
 use rf_quant::DType;
 
 use super::bound::Bound;
@@ -297,13 +299,14 @@ fn maps() -> Vec<Case> {
 
 fn gates() -> Vec<Case> {
     let mut cases = Vec::new();
-    for width in [1, 31, 300] {
-        for gate_width in if width == 1 { vec![1] } else { vec![1, width] } {
-            let name = format!("sigmoid_gate/{width}/gate-{gate_width}");
+    let shapes = [(1, 1), (31, 1), (31, 31), (300, 1), (300, 4), (300, 300), (93, 31)];
+    for (name, function) in [("sigmoid", Gating::Sigmoid), ("softplus", Gating::Softplus)] {
+        for (width, gates) in shapes {
+            let name = format!("{name}_gate/{width}/gate-{gates}");
             cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
-                let (x, gate) = (net.input(width), net.input(gate_width));
+                let (x, gate) = (net.input(width), net.input(gates));
                 let gate = net.g.scale(gate, 5.0);
-                net.g.sigmoid_gate(x, gate)
+                net.g.gate(function, x, gate)
             }));
         }
     }

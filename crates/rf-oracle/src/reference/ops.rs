@@ -2,8 +2,8 @@
 
 use rf_graph::{
     Activation, Attention, BackendError, Batch, Combine, Epilogue, ExpertMatMul, ExpertProjection,
-    Function, Op, Position, Program, Prologue, Rope, RopeAppend, Router, RowNorm, Span, ValueId,
-    Weight, WeightId, combine_experts,
+    Function, Gating, Op, Position, Program, Prologue, Rope, RopeAppend, Router, RowNorm, Span,
+    ValueId, Weight, WeightId, combine_experts,
 };
 
 use super::cache::Cache;
@@ -159,12 +159,13 @@ impl<'a> Run<'a> {
                 let y = self.get(*x).iter().map(|x| map(*function, *x)).collect();
                 self.set(*out, y);
             }
-            Op::SigmoidGate { x, gate, out } => {
+            Op::Gate { function, x, gate, out } => {
                 let graph = &self.program.graph;
                 let columns_per_gate = graph.value(*x).width / graph.value(*gate).width;
                 let gates = self.get(*gate).iter();
                 let gates = gates.flat_map(|gate| std::iter::repeat_n(gate, columns_per_gate));
-                let y = self.get(*x).iter().zip(gates).map(|(x, g)| sigmoid_gate(*x, *g)).collect();
+                let y =
+                    self.get(*x).iter().zip(gates).map(|(x, g)| gated(*function, *x, *g)).collect();
                 self.set(*out, y);
             }
             Op::ScaleByPosition { x, scale, out } => {
@@ -508,9 +509,14 @@ pub fn map(function: Function, x: f32) -> f32 {
     }
 }
 
-/// `σ(gate) · x`.
-pub fn sigmoid_gate(x: f32, gate: f32) -> f32 {
-    (f64::from(x) / (1.0 + (-f64::from(gate)).exp())) as f32
+/// `function(gate) · x`.
+pub fn gated(function: Gating, x: f32, gate: f32) -> f32 {
+    let (x, gate) = (f64::from(x), f64::from(gate));
+    let y = match function {
+        Gating::Sigmoid => x / (1.0 + (-gate).exp()),
+        Gating::Softplus => x * (gate.max(0.0) + (-gate.abs()).exp().ln_1p()),
+    };
+    y as f32
 }
 
 /// `softmax(scale · q·kᵀ) · v` per query and head; query head `h` reads key head

@@ -36,7 +36,7 @@ pub(super) fn two_frames(b: &mut Builder<'_>, patches: Rows) -> Result<Rows, Err
 
 /// `RMSNorm` without a weight, then the only matrix to the text model.
 pub(super) fn projection(b: &mut Builder<'_>, x: Rows) -> Result<Rows, Error> {
-    let ones = b.weights.ones(x.width);
+    let ones = b.weights.constant(x.width, 1.0);
     let id = b.weights.graph.rms_norm(x.id, ones, b.settings.norm_eps);
     b.linear("mm.input_projection", Rows { id, ..x })
 }

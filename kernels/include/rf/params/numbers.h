@@ -31,7 +31,8 @@ enum RfFunction : unsigned {
     RF_SQUARED_RELU = 7,   // max(x, 0)²
     RF_CLAMP = 9,          // min(max(x, parameter), limit)
     RF_XIELU = 10,         // Function::Xielu, with parameter = αₚ
-    RF_GELU_ERF = 11       // x·Φ(x)
+    RF_GELU_ERF = 11,      // x·Φ(x)
+    RF_SOFTPLUS_GATE = 12  // x · ln(1 + exp(gate))
 };
 
 // What a skinny matmul does with its sums.

@@ -166,7 +166,7 @@ struct RfMapParams {
     unsigned function;
     // The factor, the cap, the bound, αₚ, or the factor of the logarithm of a position.
     float parameter;
-    // Width of the gate: 1 or `columns`.
+    // Width of the gate; divides `columns`.
     unsigned gate_columns;
     // `rf_graph::PositionScale::period`.
     unsigned period;
@@ -180,8 +180,8 @@ struct RfMapParams {
     float eps;
     // The largest result of a clamp, whose smallest is `parameter`.
     float limit;
-    // Zero.
-    unsigned reserved;
+    // Columns for each column of the gate.
+    unsigned gate_group;
 };
 static_assert(sizeof(RfMapParams) == 80);
 static_assert(__builtin_offsetof(RfMapParams, x) == 0);
@@ -199,7 +199,7 @@ static_assert(__builtin_offsetof(RfMapParams, alpha_n) == 60);
 static_assert(__builtin_offsetof(RfMapParams, beta) == 64);
 static_assert(__builtin_offsetof(RfMapParams, eps) == 68);
 static_assert(__builtin_offsetof(RfMapParams, limit) == 72);
-static_assert(__builtin_offsetof(RfMapParams, reserved) == 76);
+static_assert(__builtin_offsetof(RfMapParams, gate_group) == 76);
 
 // Row `r` of `out` has `part` columns of each group of columns of row `indices[r]` of `x`.
 struct RfCopyRowsParams {

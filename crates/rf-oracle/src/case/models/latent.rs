@@ -1,7 +1,7 @@
 //! Models with latent attention.
 
 use rf_graph::layer::{LatentSpec, Mixer, Role};
-use rf_graph::{ExpertGroups, KvType, RopeStyle};
+use rf_graph::{ExpertGroups, KvType, PositionScale, RopeStyle};
 use rf_quant::DType;
 
 use super::super::definition::Case;
@@ -43,6 +43,7 @@ fn deepseek(query_rank: Option<usize>) -> Model {
             nope_dim: 32,
             value_dim: 64,
             rope: rope(RopeStyle::Normal, 16, 16, 1.0),
+            position_scale: query_rank.map(|_| PositionScale { factor: 0.3, period: 8, offset: 0 }),
             scale: 0.2,
             kv_layer,
         });

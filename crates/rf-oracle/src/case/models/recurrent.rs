@@ -96,7 +96,13 @@ fn nemotron_h() -> Model {
     let activation = Activation::SquaredRelu;
     let feed_forward = LayerSpec {
         mixer: Mixer::None,
-        dense: Some(DenseSpec { intermediate_size: 96, activation, gated: false, xielu: None }),
+        dense: Some(DenseSpec {
+            intermediate_size: 96,
+            activation,
+            gated: false,
+            xielu: None,
+            clamp: None,
+        }),
         ..attends.clone()
     };
     let experts = LayerSpec {
@@ -107,6 +113,7 @@ fn nemotron_h() -> Model {
             intermediate_size: 96,
             activation,
             gated: false,
+            clamp: None,
             gate: GateFunction::Sigmoid,
             groups: None,
             normalize: true,
@@ -115,6 +122,8 @@ fn nemotron_h() -> Model {
             shared_intermediate_size: Some(80),
             before_attention: BeforeAttention::Nothing,
             adjugates: None,
+            shared_clamp: None,
+            output_scale: 1.0,
         }),
         ..attends.clone()
     };
