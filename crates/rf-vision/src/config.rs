@@ -75,11 +75,11 @@ impl Settings {
         let num_kv_heads = num_kv_heads.unwrap_or(num_heads);
         if num_layers > 0 && !num_heads.is_multiple_of(num_kv_heads) {
             let reason = "it does not divide the number of heads";
-            return Err(keys.invalid("attention.head_count_kv", num_kv_heads, reason));
+            return Err(invalid("attention.head_count_kv", num_kv_heads, reason));
         }
         let std = keys.colours("image_std")?;
         if std.contains(&0.0) {
-            return Err(keys.invalid("image_std", 0, "it divides pixels"));
+            return Err(invalid("image_std", 0, "it divides pixels"));
         }
         let [min_tiles, max_tiles] = ["preproc_min_tiles", "preproc_max_tiles"];
         Ok(Self {
@@ -171,6 +171,17 @@ pub(crate) fn projector_type(gguf: &Gguf) -> Result<String, Error> {
     }
 }
 
+fn checked(key: &str, value: usize, allowed: &Allowed) -> Result<usize, Error> {
+    if allowed.contains(&value) {
+        return Ok(value);
+    }
+    Err(invalid(key, value, "it is 0 or too large"))
+}
+
+fn invalid(key: &str, value: usize, reason: &'static str) -> Error {
+    Error::Setting { key: format!("clip.vision.{key}"), value: value.to_string(), reason }
+}
+
 /// Values below `clip.vision.`.
 struct Keys<'a> {
     metadata: &'a Metadata,
@@ -181,12 +192,12 @@ type Allowed = std::ops::RangeInclusive<usize>;
 impl Keys<'_> {
     fn number(&self, key: &str, allowed: Allowed) -> Result<usize, Error> {
         let value = self.metadata.required_u32(&format!("clip.vision.{key}"))? as usize;
-        self.checked(key, value, &allowed)
+        checked(key, value, &allowed)
     }
 
     fn optional(&self, key: &str, allowed: Allowed) -> Result<Option<usize>, Error> {
         let value = self.metadata.u32(&format!("clip.vision.{key}"))?;
-        value.map(|value| self.checked(key, value as usize, &allowed)).transpose()
+        value.map(|value| checked(key, value as usize, &allowed)).transpose()
     }
 
     fn optional_or(
@@ -199,17 +210,6 @@ impl Keys<'_> {
             (Some(value), _) | (None, Some(value)) => Ok(value),
             (None, None) => self.number(key, allowed),
         }
-    }
-
-    fn checked(&self, key: &str, value: usize, allowed: &Allowed) -> Result<usize, Error> {
-        if allowed.contains(&value) {
-            return Ok(value);
-        }
-        Err(self.invalid(key, value, "it is 0 or too large"))
-    }
-
-    fn invalid(&self, key: &str, value: usize, reason: &'static str) -> Error {
-        Error::Setting { key: format!("clip.vision.{key}"), value: value.to_string(), reason }
     }
 
     fn colours(&self, key: &str) -> Result<[f32; 3], Error> {

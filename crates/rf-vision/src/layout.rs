@@ -9,14 +9,13 @@ use crate::plan::Plan;
 /// rows.
 pub(crate) fn pieces(settings: &Settings, plan: &Plan, width: usize, index: usize) -> Vec<Piece> {
     let kind = settings.kind;
-    let mut list = Pieces { settings, width, pieces: Vec::new() };
+    let mut list = Pieces { settings, width, list: Vec::new() };
     let [before, after] = kind.around;
     let tiles = plan.tiles.as_ref();
-    let overview = plan.overview.as_ref().map(|overview| overview.size);
     match kind.tile_text {
         TileText::MiniCpm => {
             list.text(&format!("<image_id>{index}</image_id><image>"));
-            overview.into_iter().for_each(|size| list.rows(size));
+            list.overview(plan);
             list.text("</image>");
             list.tiles(plan, |list, [x, y], [columns, rows]| {
                 list.text("<slice>");
@@ -36,7 +35,7 @@ pub(crate) fn pieces(settings: &Settings, plan: &Plan, width: usize, index: usiz
             if tiles.is_some() {
                 list.text("<|img_thumbnail|>");
             }
-            overview.into_iter().for_each(|size| list.rows(size));
+            list.overview(plan);
             list.text(after);
         }
         TileText::Idefics3 => {
@@ -49,31 +48,31 @@ pub(crate) fn pieces(settings: &Settings, plan: &Plan, width: usize, index: usiz
                 }
             });
             list.text(&format!("\n{AROUND}<global-img>"));
-            overview.into_iter().for_each(|size| list.rows(size));
+            list.overview(plan);
             list.text(AROUND);
         }
         TileText::None => {
             list.text(before);
             list.tiles(plan, |list, _, _| list.tile(plan));
-            overview.into_iter().for_each(|size| list.rows(size));
+            list.overview(plan);
             list.text(after);
         }
     }
-    list.pieces
+    list.list
 }
 
 struct Pieces<'a> {
     settings: &'a Settings,
     width: usize,
-    pieces: Vec<Piece>,
+    list: Vec<Piece>,
 }
 
 impl Pieces<'_> {
     fn text(&mut self, text: &str) {
-        match self.pieces.last_mut() {
+        match self.list.last_mut() {
             Some(Piece::Text(last)) => last.push_str(text),
             _ if text.is_empty() => {}
-            _ => self.pieces.push(Piece::Text(text.to_owned())),
+            _ => self.list.push(Piece::Text(text.to_owned())),
         }
     }
 
@@ -94,11 +93,17 @@ impl Pieces<'_> {
         }
     }
 
+    fn overview(&mut self, plan: &Plan) {
+        if let Some(overview) = &plan.overview {
+            self.rows(overview.size);
+        }
+    }
+
     fn rows(&mut self, size: [usize; 2]) {
         let Settings { kind, merge, .. } = *self.settings;
         let patches = self.settings.patches(size);
         let [columns, rows] = patches.map(|n| n / merge);
-        self.pieces.push(Piece::Rows(RowGroup {
+        self.list.push(Piece::Rows(RowGroup {
             rows: kind.rows.count(patches, merge),
             grid: kind.has_grid.then_some(Grid { columns, rows }),
             non_causal: (kind.non_causal)(self.width),

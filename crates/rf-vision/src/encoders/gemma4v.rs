@@ -90,7 +90,9 @@ impl Network for Gemma4V {
         let x = gather(&x, hidden_size, &block_order(grid, merge));
         let mut x = mean_of_each(&x, hidden_size, merge * merge);
         let scale = (hidden_size as f32).sqrt();
-        x.iter_mut().for_each(|value| *value *= scale);
+        for value in &mut x {
+            *value *= scale;
+        }
         if let Some([bias, scale]) = &self.standard {
             for row in x.chunks_exact_mut(hidden_size) {
                 for ((value, bias), scale) in row.iter_mut().zip(bias).zip(scale) {
