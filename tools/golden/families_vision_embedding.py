@@ -36,6 +36,8 @@ def _(m):
     small(m, rope=1e6)
     m.set(rope__dimension_sections=m.pick([2, 1, 1, 0], [2, 2, 2, 0]))
     m.keep.append(QKV_BIAS)
+    # llama.cpp b11739 does not read the key of this architecture and adds nothing to the mean square.
+    m.set(attention__layer_norm_rms_epsilon=0.0)
     m.exercises = "q/k/v biases, M-RoPE in consecutive sections: text positions make them plain NEOX RoPE; tied"
 
 

@@ -1,4 +1,4 @@
-//! GPT-NeoX (Pythia), `CodeShell` and Phi-2: layer norms, GELU without a gate, and in some RoPE of a
+//! GPT-NeoX (Pythia) and Phi-2: layer norms, GELU without a gate, and in some RoPE of a
 //! part of each head. Attention and feed-forward run in parallel in Phi-2, and in GPT-NeoX where the
 //! file says so.
 
@@ -18,12 +18,6 @@ pub(super) const GPT_NEOX: Family = Family {
     weights: &[rows::PRE_NORMS_WITH_BIAS, rows::FUSED_ATTENTION, rows::UNGATED],
 };
 
-pub(super) const CODESHELL: Family = Family {
-    name: "codeshell",
-    config: codeshell,
-    weights: &[rows::PRE_NORMS_WITH_BIAS, rows::ATTENTION_OPTIONAL_BIAS, rows::UNGATED],
-};
-
 /// Attention and feed-forward read one norm.
 pub(super) const PHI2: Family = Family {
     name: "phi2",
@@ -37,21 +31,21 @@ pub(super) const PHI2: Family = Family {
 
 fn gpt_neox(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     const NAME: &str = "use_parallel_residual";
-    let mut config = codeshell(keys, weights)?;
+    let mut config = ungated(keys, weights)?;
     if keys.flag(NAME)?.ok_or_else(|| keys.missing(NAME))? {
         config.set_parallel();
     }
     Ok(config)
 }
 
-fn codeshell(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+fn ungated(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = transformer(keys, weights, RopeStyle::Neox)?;
     config.set_ungated(Activation::GeluTanh);
     Ok(config)
 }
 
 fn phi2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
-    let mut config = codeshell(keys, weights)?;
+    let mut config = ungated(keys, weights)?;
     config.set_parallel();
     Ok(config)
 }

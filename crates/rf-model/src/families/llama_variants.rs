@@ -1,14 +1,10 @@
-//! Llamas of other names: `InternLM` 2, XVERSE, EXAONE 3, Pangu Embedded and `PLaMo`.
+//! Llamas of other names: `InternLM` 2, XVERSE, EXAONE 3 and Pangu Embedded.
 
 use rf_graph::RopeStyle;
-use rf_graph::layer::Role;
 
 use super::family::Family;
 use super::rows;
-use crate::config::{ModelConfig, transformer};
-use crate::error::Error;
-use crate::keys::Keys;
-use crate::weights::{WeightTable, row};
+use crate::config::transformer;
 
 pub(super) const INTERNLM2: Family = Family {
     name: "internlm2",
@@ -33,16 +29,3 @@ pub(super) const PANGU_EMBEDDED: Family = Family {
     config: |keys, weights| transformer(keys, weights, RopeStyle::Neox),
     weights: &[rows::PRE_NORMS, rows::ATTENTION_OPTIONAL_BIAS, rows::GATED],
 };
-
-/// Attention and feed-forward read one norm.
-pub(super) const PLAMO: Family = Family {
-    name: "plamo",
-    config: plamo,
-    weights: &[&[row(Role::AttentionNorm, "attn_norm")], rows::ATTENTION, rows::GATED],
-};
-
-fn plamo(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
-    let mut config = transformer(keys, weights, RopeStyle::Neox)?;
-    config.set_parallel();
-    Ok(config)
-}
