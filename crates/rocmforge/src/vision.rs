@@ -136,8 +136,9 @@ fn projectors_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn is_projector_name(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
-    name.is_some_and(|name| name.contains("mmproj") && name.ends_with(".gguf"))
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().to_lowercase());
+    let is_gguf = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"));
+    is_gguf && stem.is_some_and(|stem| stem.contains("mmproj"))
 }
 
 /// The architectures of the text models of a projector. The folder of a model may have projectors
