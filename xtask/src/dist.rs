@@ -4,6 +4,7 @@
 mod archive;
 mod binaries;
 mod check;
+mod command;
 mod licences;
 mod manifests;
 mod manual;
@@ -15,10 +16,10 @@ use std::{
     fs,
     io::{self, Write},
     path::Path,
-    process::{Command, ExitCode},
+    process::ExitCode,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use self::release::{LINUX, Release, WINDOWS};
@@ -93,13 +94,4 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         writeln!(out, "{size:>12}  {}", path.display())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Runs a command to its end, and returns its standard output.
-fn output_of(command: &mut Command) -> Result<String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("could not start '{name}'"))?;
-    let reason = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{name} failed ({}): {}", output.status, reason.trim());
-    String::from_utf8(output.stdout).with_context(|| format!("the output of {name}"))
 }

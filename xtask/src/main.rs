@@ -81,9 +81,9 @@ Example:
     Estimates,
     /// Make the files of a release in `target/dist`
     ///
-    /// A tarball and a .deb for Linux, a zip for Windows, licences, bills of materials, checksums, an
-    /// installer, and manifests for winget and scoop. The guide is docs/releases.md. Exit code: 0, or
-    /// 2 if something is wrong or missing.
+    /// A tarball and a .deb for Linux, a zip for Windows, licences, bills of materials, checksums,
+    /// an installer, and manifests for winget and scoop. The guide is docs/releases.md. Exit code:
+    /// 0, or 2 if something is wrong or missing.
     Dist(dist::Options),
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{output_of, release::Release};
+use super::{command::output_of, release::Release};
 
 /// Packs a folder as `FOLDER.tar.gz`.
 pub(super) fn tar(release: &Release, folder: &Path) -> Result<PathBuf> {

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{
-    output_of,
+    command::output_of,
     release::{LINUX, PROGRAM, Release, WINDOWS},
 };
 

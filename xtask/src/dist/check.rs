@@ -12,9 +12,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{
-    archive, licences, manifests,
+    archive,
+    command::output_of,
+    licences, manifests,
     manual::Texts,
-    output_of,
     release::{LINUX, Release, WINDOWS},
     sbom, staging,
 };

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::Path, process::Command};
 
 use anyhow::{Context, Result};
 
-use super::{output_of, release::PROGRAM};
+use super::{command::output_of, release::PROGRAM};
 
 /// The texts that the program prints about itself.
 pub(super) struct Texts {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 use serde::Deserialize;
 
+use super::command::output_of;
 use crate::revision::git;
 
 /// The target of the programs for Linux.
@@ -129,7 +130,7 @@ fn purl(package: &Package) -> String {
 fn utc(root: &Path, format: &str) -> Result<String> {
     let mut command = std::process::Command::new("git");
     command.current_dir(root).env("TZ", "UTC");
-    let text = super::output_of(command.args(["log", "-1", "--format=%cd", format]))?;
+    let text = output_of(command.args(["log", "-1", "--format=%cd", format]))?;
     Ok(text.trim().to_owned())
 }
 

@@ -82,8 +82,9 @@ const FOLDERS: [(&str, Code); 4] = [
 const FOR_PROGRAMS: [&str; 4] = ["anyhow", "clap", "ctrlc", "indicatif"];
 
 /// The modules of xtask, which check the repository. No library needs them.
-const TASKS: [&str; 9] = [
+const TASKS: [&str; 10] = [
     "bench",
+    "dist",
     "emulate",
     "estimates",
     "instructions",

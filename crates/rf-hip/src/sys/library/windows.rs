@@ -1,6 +1,6 @@
 //! Names and folders of the libraries on Windows.
 //!
-//! The graphics driver installs the runtimes in the system's folder. They fit to the driver, so they
+//! The graphics driver installs the runtimes in the system's folder. They fit the driver, so they
 //! precede those of an SDK, and a library in the current folder or on `PATH` is never loaded.
 
 use std::{
