@@ -142,6 +142,7 @@ impl Shape {
 
 impl Role {
     /// The shape of the weight in a layer.
+    #[expect(clippy::too_many_lines, reason = "a table with a row for each role")]
     pub fn shape(self, layer: &LayerSpec) -> Shape {
         use Shape::{Experts, Matrix, Vector};
         let hidden = layer.hidden_size;
