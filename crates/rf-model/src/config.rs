@@ -15,6 +15,7 @@ use crate::weights::WeightTable;
 
 /// Hyper-parameters of a model, from the metadata of its file.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a model")]
 pub struct ModelConfig {
     /// The architecture, from `general.architecture`.
     pub architecture: String,
@@ -220,6 +221,7 @@ pub(crate) fn transformer(
 
 /// As [`transformer`], with layers of other kinds: `mixer` has the index of a layer and its number
 /// of key and value heads, and returns what the layer has instead of attention.
+#[expect(clippy::too_many_lines, reason = "it names every setting of a model once")]
 pub(crate) fn hybrid(
     keys: &Keys<'_>,
     weights: WeightTable,
