@@ -20,8 +20,9 @@ pub(crate) async fn require_key(
     next: Next,
 ) -> Response {
     let is_open = match request.uri().path() {
-        "/health" | "/health/ready" | "/ready" | "/v1/health" | "/ping" => true,
-        "/openapi.json" | "/" => true,
+        "/" | "/health" | "/health/ready" | "/openapi.json" | "/ping" | "/ready" | "/v1/health" => {
+            true
+        }
         "/metrics" => !app.options().metrics_key,
         _ => false,
     };

@@ -59,8 +59,8 @@ pub(crate) async fn watch(app: &Arc<App>) -> Error {
     };
     let error = loop {
         tokio::time::sleep(period).await;
-        let generators = app.catalog().list().into_iter().filter_map(|model| model.generator());
-        if let Some(error) = generators.filter_map(|model| hung(app, &model)).next() {
+        let mut generators = app.catalog().list().into_iter().filter_map(|model| model.generator());
+        if let Some(error) = generators.find_map(|model| hung(app, &model)) {
             break error;
         }
     };

@@ -31,6 +31,8 @@ fn number(value: &Value) -> usize {
 
 /// The engine of a model, with batches of so many tokens.
 fn engine(path: &Path, backend: &dyn Backend, batch_tokens: usize) -> Engine {
+    // The reference leaves this value out.
+    const EPS: &str = "qwen2vl.attention.layer_norm_rms_epsilon";
     let options = EngineOptions {
         context_tokens: Some(256),
         kv_type: KvType::F32,
@@ -42,8 +44,6 @@ fn engine(path: &Path, backend: &dyn Backend, batch_tokens: usize) -> Engine {
         ..EngineOptions::default()
     };
     let mut gguf = Gguf::open(path).unwrap();
-    // The reference leaves this value out.
-    const EPS: &str = "qwen2vl.attention.layer_norm_rms_epsilon";
     if gguf.metadata().get(EPS).is_some() {
         gguf.override_metadata(EPS, rf_gguf::Value::F32(0.0));
     }

@@ -1,4 +1,4 @@
-//! GPT-NeoX (Pythia) and Phi-2: layer norms, GELU without a gate, and in some RoPE of a
+//! GPT-NeoX (Pythia), `CodeShell` and Phi-2: layer norms, GELU without a gate, and in some RoPE of a
 //! part of each head. Attention and feed-forward run in parallel in Phi-2, and in GPT-NeoX where the
 //! file says so.
 
@@ -16,6 +16,12 @@ pub(super) const GPT_NEOX: Family = Family {
     name: "gptneox",
     config: gpt_neox,
     weights: &[rows::PRE_NORMS_WITH_BIAS, rows::FUSED_ATTENTION, rows::UNGATED],
+};
+
+pub(super) const CODESHELL: Family = Family {
+    name: "codeshell",
+    config: ungated,
+    weights: &[rows::PRE_NORMS_WITH_BIAS, rows::ATTENTION_OPTIONAL_BIAS, rows::UNGATED],
 };
 
 /// Attention and feed-forward read one norm.
