@@ -1,6 +1,6 @@
 //! Loads a model for a command, with a progress bar and notes on stderr.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -37,8 +37,8 @@ impl ModelFile {
     }
 
     /// Replaces the file, if another one or a short name is given, and keeps the metadata.
-    pub(crate) fn or_path(self, path: Option<PathBuf>) -> Result<Self> {
-        let path = path.as_deref().map(hub::named).transpose()?;
+    pub(crate) fn or_path(self, path: Option<&Path>) -> Result<Self> {
+        let path = path.map(hub::named).transpose()?;
         Ok(Self { path: path.or(self.path), ..self })
     }
 

@@ -1,6 +1,6 @@
 //! Pictures: the text after them is that of llama.cpp, on the command line and of the server.
 
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 mod program;
 

@@ -50,7 +50,7 @@ pub(crate) struct InfoArgs {
 
 /// Runs `rf-cli info`.
 pub(crate) fn info(arguments: &InfoArgs) -> Result<()> {
-    let file = ModelFile::of(&arguments.model)?.or_path(arguments.file.clone())?;
+    let file = ModelFile::of(&arguments.model)?.or_path(arguments.file.as_deref())?;
     let gguf = file.open()?;
     let report = Report::of(gguf, arguments.ctx_size, &arguments.compute)?;
     let mut out = io::BufWriter::new(io::stdout().lock());

@@ -55,7 +55,7 @@ enum Client {
     Opencode,
     /// aider
     Aider,
-    /// Open WebUI
+    #[value(help = "Open WebUI")]
     OpenWebui,
 }
 

@@ -155,7 +155,7 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let cpu = arguments.compute.cpu()?;
     let template = arguments.template.choice()?;
     let prompt = arguments.prompt(words.prompt.as_deref(), is_demo)?;
-    let file = ModelFile::of(&arguments.model)?.or_path(words.model)?;
+    let file = ModelFile::of(&arguments.model)?.or_path(words.model.as_deref())?;
     let started = Instant::now();
     let loader = loading::sized(file.loader(), &arguments.compute, arguments.ctx_size)?;
     let images = media::images(&arguments.image)?;
