@@ -1,5 +1,5 @@
-// Kernels with recurrent states: short convolutions, the gated delta rule, the state space of Mamba 2
-// and the selective scan of Mamba 1.
+// Kernels with recurrent states: short convolutions, the gated delta rule, the state space of
+// Mamba 2 and the selective scan of Mamba 1.
 #include "rf/recurrent.h"
 
 using namespace rf;

@@ -245,7 +245,7 @@ fn seen(attention: &Attention, batch: &Batch<'_>) -> (usize, usize) {
     let (mut pairs, mut positions) = (0, 0);
     for span in batch.spans {
         let end = span.end();
-        let visible = |position| attention.visible(position, span);
+        let visible = |position| attention.visible(position, span.end(), span.is_non_causal());
         pairs += (span.past_tokens..end).map(|position| visible(position).len()).sum::<usize>();
         positions += end - visible(span.past_tokens).start;
     }

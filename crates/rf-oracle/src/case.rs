@@ -64,6 +64,7 @@ pub fn cases() -> Vec<Case> {
         epilogues::cases(),
         recurrent::cases(),
         models::cases(),
+        models::gated::cases(),
         models::latent::cases(),
         models::recurrent::cases(),
     ]

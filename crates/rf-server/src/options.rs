@@ -7,8 +7,8 @@ use rocmforge::engine::sampling::SamplerConfig;
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
 use crate::settings::SettingsSource;
+use crate::step_timeout::StepTimeout;
 use crate::tls::Tls;
-use crate::watchdog::StepTimeout;
 
 /// Options of the server.
 #[derive(Clone, Debug)]

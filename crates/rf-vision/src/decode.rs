@@ -38,9 +38,10 @@ impl Default for DecodeLimits {
     }
 }
 
-/// Decodes a PNG, JPEG, `WebP`, GIF or BMP file; the first frame of an animation. The format follows
-/// from the first bytes. The picture is turned upright as its EXIF orientation says. Transparency
-/// is dropped, not blended with a background, and the low byte of 16-bit channels is dropped.
+/// Decodes a PNG, JPEG, `WebP`, GIF or BMP file; the first frame of an animation. The format
+/// follows from the first bytes. The picture is turned upright as its EXIF orientation says.
+/// Transparency is dropped, not blended with a background, and the low byte of 16-bit channels is
+/// dropped.
 ///
 /// # Errors
 ///

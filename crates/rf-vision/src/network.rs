@@ -48,8 +48,8 @@ impl Group {
         (0..rows / size).map(|_| Self { rows: size, positions: Vec::new() }).collect()
     }
 
-    /// Rows at the cells `[x, y]` of a grid. Attention depends on distances only, so positions begin
-    /// at the first cell.
+    /// Rows at the cells `[x, y]` of a grid. Attention depends on distances only, so positions
+    /// begin at the first cell.
     pub(crate) fn at(cells: &[[usize; 2]]) -> Self {
         let first = |axis: usize| cells.iter().map(|cell| cell[axis]).min().unwrap_or(0);
         let origin = [first(0), first(1)];

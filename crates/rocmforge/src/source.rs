@@ -13,9 +13,9 @@ use crate::load_event::LoadEvent;
 /// Where a model comes from.
 ///
 /// A text becomes a source as follows. The path of an existing file and every text that ends with
-/// `.gguf` is a file. `OWNER/REPO` and `OWNER/REPO:QUANT` name a model of the Hugging Face hub, and so
-/// does a [short name](ShortName) such as `qwen3.5:9b`. Any other text is the path of a file, which
-/// is then reported as missing.
+/// `.gguf` is a file. `OWNER/REPO` and `OWNER/REPO:QUANT` name a model of the Hugging Face hub, and
+/// so does a [short name](ShortName) such as `qwen3.5:9b`. Any other text is the path of a file,
+/// which is then reported as missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {

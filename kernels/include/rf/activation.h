@@ -15,8 +15,8 @@ RF_DEVICE float gelu_tanh(float x) {
     return 0.5f * x * (1.0f + tanh(0.797884561f * (x + 0.044715f * x * x * x)));
 }
 
-// eˣ − 1 for x ≤ 0 with the precision of small results: eᵈ(eᵃ − 1) + (eᵈ − 1) for a = max(x, −½) and
-// d = x − a, where a polynomial of degree 9 is eᵃ − 1.
+// eˣ − 1 for x ≤ 0 with the precision of small results: eᵈ(eᵃ − 1) + (eᵈ − 1) for a = max(x, −½)
+// and d = x − a, where a polynomial of degree 9 is eᵃ − 1.
 RF_DEVICE float expm1_of_negative(float x) {
     float a = __builtin_fmaxf(x, -0.5f), e = exp(x - a);
     float p = 1.0f / 362880.0f;
@@ -31,8 +31,8 @@ RF_DEVICE float expm1_of_negative(float x) {
     return fma(p * a, e, e - 1.0f);
 }
 
-// x·Φ(x) = max(x, 0) − |x|·Φ(−|x|), with the rational approximation 7.1.26 of Abramowitz and Stegun for
-// the tail Φ(−z) = ½·erfc(z/√2), whose error is below 1e-7.
+// x·Φ(x) = max(x, 0) − |x|·Φ(−|x|), with the rational approximation 7.1.26 of Abramowitz and Stegun
+// for the tail Φ(−z) = ½·erfc(z/√2), whose error is below 1e-7.
 RF_DEVICE float gelu_erf(float x) {
     float size = __builtin_fabsf(x), z = 0.707106781f * size;
     float t = 1.0f / (1.0f + 0.3275911f * z);

@@ -202,7 +202,7 @@ impl Region<'_> {
                 let mut outs = Vec::with_capacity(MAX_ROWS);
                 for token in tokens {
                     let position = span.past_tokens + token - span.tokens.start;
-                    let visible = a.visible(position, span);
+                    let visible = a.visible(position, span.end(), span.is_non_causal());
                     for head in heads.clone() {
                         let columns = head * a.head_dim..(head + 1) * a.head_dim;
                         rows.push(AttentionQuery {

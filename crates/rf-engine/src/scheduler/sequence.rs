@@ -185,8 +185,8 @@ impl Sequence {
         self.uncomputed_tokens() - self.planned_tokens
     }
 
-    /// Plans as many further tokens as fit into `budget`, and takes them from it. Rows that see each
-    /// other both ways are planned together, even if they exceed the budget.
+    /// Plans as many further tokens as fit into `budget`, and takes them from it. Rows that see
+    /// each other both ways are planned together, even if they exceed the budget.
     pub(super) fn plan(&mut self, budget: &mut usize) {
         let more = self.plannable_tokens().min(*budget);
         if more == 0 {

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::batch::Span;
 use crate::value::{ValueId, WeightId};
 
 /// Per-head RMSNorm of queries and keys (Qwen3, Gemma 3).
@@ -208,14 +207,14 @@ impl Attention {
         self.latent_dim.unwrap_or(self.head_dim)
     }
 
-    /// The places in the cache that the query at a place sees, which is in the span.
-    pub fn visible(&self, position: usize, span: &Span<'_>) -> Range<usize> {
-        let end = span.end();
+    /// The places in the cache that the query at a place sees. `end` is the end of its span, and
+    /// `in_media` is true in a span of [non-causal media](crate::Media).
+    pub fn visible(&self, position: usize, end: usize, in_media: bool) -> Range<usize> {
         if !self.causal {
             let Some(half) = self.window.map(|window| window / 2) else { return 0..end };
             return position.saturating_sub(half)..end.min(position + half + 1);
         }
-        let both_ways = self.non_causal_media && span.is_non_causal();
+        let both_ways = self.non_causal_media && in_media;
         let in_window = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
         let in_chunk = self.chunk.map_or(0, |chunk| position - position % chunk);
         in_window.max(in_chunk)..if both_ways { end } else { position + 1 }

@@ -58,7 +58,8 @@ impl ModelConfig {
         }
     }
 
-    /// Sets the windows of the layers that a list names, or else of all but the first of every four.
+    /// Sets the windows of the layers that a list names, or else of all but the first of every
+    /// four.
     pub(crate) fn set_windows_after_full(&mut self, keys: &Keys<'_>) -> Result<Vec<bool>, Error> {
         let is_windowed = |layer: usize| !layer.is_multiple_of(4);
         let listed = keys.flags("attention.sliding_window_pattern")?;

@@ -1,4 +1,5 @@
-//! `DeepSeek` 2, 3, GLM 4.7 Flash and Mistral 4: latent attention, and experts after some dense layers.
+//! `DeepSeek` 2, 3, GLM 4.7 Flash and Mistral 4: latent attention, and experts after some dense
+//! layers.
 
 use rf_graph::layer::{LatentSpec, Mixer, Role};
 use rf_graph::{GateFunction, PositionScale, Rope, RopeStyle};

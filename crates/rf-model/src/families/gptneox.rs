@@ -1,6 +1,6 @@
-//! GPT-NeoX (Pythia), `CodeShell` and Phi-2: layer norms, GELU without a gate, and in some RoPE of a
-//! part of each head. Attention and feed-forward run in parallel in Phi-2, and in GPT-NeoX where the
-//! file says so.
+//! GPT-NeoX (Pythia), `CodeShell` and Phi-2: layer norms, GELU without a gate, and in some RoPE of
+//! a part of each head. Attention and feed-forward run in parallel in Phi-2, and in GPT-NeoX where
+//! the file says so.
 
 use rf_graph::layer::Role;
 use rf_graph::{Activation, RopeStyle};

@@ -1,7 +1,7 @@
 //! Whole models of a few layers, built as those of files are: every op among the others, in every
 //! fused form.
 
-mod gated;
+pub(super) mod gated;
 pub(super) mod latent;
 pub(super) mod recurrent;
 
@@ -71,8 +71,6 @@ pub(super) fn cases() -> Vec<Case> {
         ("cohere", cohere()),
         ("olmo2", olmo2()),
         ("bert", bert()),
-        ("gated", gated::gated()),
-        ("gated-elements", gated::elements()),
     ];
     models.into_iter().map(|(name, model)| case(name, model)).collect()
 }

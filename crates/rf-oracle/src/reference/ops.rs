@@ -539,7 +539,7 @@ pub fn attention(
         let cached: Vec<_> = (0..span.end()).map(|p| read(span, p)).collect();
         for (i, token) in span.tokens.clone().enumerate() {
             let position = span.past_tokens + i;
-            let visible = a.visible(position, span);
+            let visible = a.visible(position, span.end(), span.is_non_causal());
             for head in 0..a.num_heads {
                 let slope = f64::from(a.slope(head));
                 let q = &q[token * width + head * a.head_dim..][..a.head_dim];

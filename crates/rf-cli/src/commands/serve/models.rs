@@ -22,8 +22,8 @@ use crate::{hub, loading, terminal};
 /// The models, and when they are unloaded.
 #[derive(Debug, Args)]
 pub(super) struct ServedModelArgs {
-    /// Serve the GGUF model FILE, or the model of a short name, see `rf-cli list --all`. For a split
-    /// model, name any of its parts (repeatable) [default: the built-in demo model]
+    /// Serve the GGUF model FILE, or the model of a short name, see `rf-cli list --all`. For a
+    /// split model, name any of its parts (repeatable) [default: the built-in demo model]
     #[arg(short, long, value_name = "FILE")]
     model: Vec<PathBuf>,
     #[arg(

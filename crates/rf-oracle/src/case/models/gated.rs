@@ -3,11 +3,18 @@
 use rf_graph::layer::{BeforeAttention, ExpertSpec, OutputGate, Role};
 use rf_graph::{Activation, GateFunction, Gating, RopeStyle};
 
-use super::{Model, PRE_NORMS, attention, transformer};
+use super::super::definition::Case;
+use super::{Model, PRE_NORMS, attention, case, transformer};
 
-/// Step 3.5 and `MiMo` V2: a gate per head, values shorter than keys, bounds of queries, keys, values
-/// and of gated units.
-pub(super) fn gated() -> Model {
+/// The cases.
+pub(in super::super) fn cases() -> Vec<Case> {
+    let models = [("gated", gated()), ("gated-elements", elements())];
+    models.into_iter().map(|(name, model)| case(name, model)).collect()
+}
+
+/// Step 3.5 and `MiMo` V2: a gate per head, values shorter than keys, bounds of queries, keys,
+/// values and of gated units.
+fn gated() -> Model {
     let mut model = transformer(256, [4, 2, 64], RopeStyle::Neox);
     model.vectors = &[Role::AttentionNorm, Role::FeedForwardNorm, Role::Sinks];
     for layer in &mut model.layers {
@@ -42,7 +49,7 @@ pub(super) fn gated() -> Model {
 }
 
 /// Laguna M.1: a gate per element. Norms with a bias as in Phi.
-pub(super) fn elements() -> Model {
+fn elements() -> Model {
     let mut model = transformer(256, [4, 2, 64], RopeStyle::Normal);
     model.vectors = PRE_NORMS;
     model.biased = PRE_NORMS;
