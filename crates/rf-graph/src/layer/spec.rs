@@ -454,8 +454,8 @@ pub enum BeforeAttention {
 }
 
 /// Experts that groups of a mixture's experts share (`GroveMoE`). Those of the selected experts
-/// read the output of the mixture, and their sum times a factor is added to it. The weight of group `g`
-/// is that of expert `g`, see [`Router::group`](crate::Router::group). This is what llama.cpp
+/// read the output of the mixture, and their sum times a factor is added to it. The weight of group
+/// `g` is that of expert `g`, see [`Router::group`](crate::Router::group). This is what llama.cpp
 /// computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdjugateSpec {
