@@ -29,21 +29,6 @@ RF_DEVICE float *state_of(const RfState &state, const RfBatch &batch, const RfSp
     return state.first + batch.pages[span.first_page] * state.page_floats;
 }
 
-// ln(1 + eˣ) within a few ulp: max(x, 0) + ln(1 + u) for u = e^−|x|, and ln(1 + u) = 2·artanh(u /
-// (2 + u)), whose argument is at most ⅓. The term after the last one is below 2^-27 of the sum.
-RF_DEVICE float softplus(float x) {
-    float u = exp(-__builtin_fabsf(x)), s = u / (2.0f + u), s2 = s * s;
-    float series = 1.0f / 15.0f;
-    series = fma(series, s2, 1.0f / 13.0f);
-    series = fma(series, s2, 1.0f / 11.0f);
-    series = fma(series, s2, 1.0f / 9.0f);
-    series = fma(series, s2, 1.0f / 7.0f);
-    series = fma(series, s2, 1.0f / 5.0f);
-    series = fma(series, s2, 1.0f / 3.0f);
-    series = fma(series, s2, 1.0f);
-    return __builtin_fmaxf(x, 0.0f) + 2.0f * s * series;
-}
-
 // The sum over the lanes of a column.
 RF_DEVICE float column_sum(f32x4 parts) {
     float sum = (parts[0] + parts[1]) + (parts[2] + parts[3]);
