@@ -81,7 +81,6 @@ const FAMILIES: &[Family] = &[
     llama_variants::EXAONE,
     llama_variants::PANGU_EMBEDDED,
     llama_variants::PLAMO,
-    baichuan::BAICHUAN,
     arcee::ARCEE,
     deci::DECI,
     bitnet::BITNET,

@@ -189,7 +189,7 @@ fn gemma4() -> Model {
     attention(window).window = Some(9);
     attention(full).kv = KvSource::SharedProjection;
     attention(full).num_kv_heads = 1;
-    attention(full).head_dim = 128;
+    (attention(full).head_dim, attention(full).value_dim) = (128, 128);
     attention(full).rope = Some(rope(RopeStyle::Neox, 128, 64, 1.0));
     let mut readers = model.layers.clone();
     for layer in &mut readers {
