@@ -37,7 +37,8 @@ impl MtpStage {
 }
 
 /// The layer of the first MTP block of a file: it is like the last layer of the model that attends
-/// and has tensors of the same shapes. `None` if there is no block, or no such layer.
+/// and has tensors of the same shapes, or else like the last one that attends, so that the tensor
+/// that differs is named. `None` if there is no block, or no layer attends.
 pub(crate) fn layer_spec(
     keys: &Keys<'_>,
     config: &ModelConfig,
@@ -51,9 +52,12 @@ pub(crate) fn layer_spec(
         let mut rows = config.weights.iter().copied().flatten();
         rows.all(|row| keys.shape(&row.tensor(index)) == keys.shape(&row.tensor(num_layers)))
     };
-    let model = config.layers.iter().enumerate().rfind(|(index, layer)| {
-        layer.kv_layer().is_some() && layer.per_layer_input.is_none() && is_like_block(*index)
-    });
+    let attends = |(_, layer): &(usize, &LayerSpec)| {
+        layer.kv_layer().is_some() && layer.per_layer_input.is_none()
+    };
+    let mut layers = config.layers.iter().enumerate().filter(attends).rev();
+    let last = layers.clone().next();
+    let model = layers.find(|(index, _)| is_like_block(*index)).or(last);
     Ok(model.map(|(_, layer)| {
         let mut spec = layer.clone();
         spec.set_kv_layer(config.kv_layers().len());

@@ -332,6 +332,7 @@ async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiError> {
 
 /// The version of the program, as vLLM has it.
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ProgramVersion")]
 struct Version {
     version: &'static str,
 }
