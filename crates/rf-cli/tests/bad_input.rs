@@ -361,7 +361,7 @@ fn unknown_arguments_are_usage_errors() {
 $ rf-cli --nothing
 error: unexpected argument '--nothing' found
 
-Usage: rf-cli <COMMAND>
+Usage: rf-cli [COMMAND]
 
 For more information, try '--help'.
 ? 2
@@ -377,7 +377,7 @@ For more information, try '--help'.
 $ rf-cli fly
 error: unrecognized subcommand 'fly'
 
-Usage: rf-cli <COMMAND>
+Usage: rf-cli [COMMAND]
 
 For more information, try '--help'.
 ? 2
