@@ -18,7 +18,7 @@ Examples:
   rf-cli pull qwen3.5:4b
   rf-cli pull unsloth/Qwen3-8B-GGUF:Q8_0")]
 pub(crate) struct PullArgs {
-    /// Download this model: a name of `rf-cli list --all`, or OWNER/REPO[:QUANT]
+    #[arg(help = "Download this model: a name of `rf-cli list --all`, or OWNER/REPO[:QUANT]")]
     #[arg(value_name = "NAME", value_parser = hub::model_name)]
     name: ModelName,
 }

@@ -336,8 +336,14 @@ pub(super) fn row_ns(width: usize) -> usize {
 }
 
 /// Calls `work` for each row of a member's share.
-pub(super) fn by_row(share: &mut Share<'_>, work: impl FnMut(usize)) {
-    share.flatten().for_each(work);
+#[expect(clippy::inline_always, reason = "the loops of `work` are vectorised where it is inlined")]
+#[inline(always)]
+pub(super) fn by_row(share: &mut Share<'_>, work: impl Fn(usize)) {
+    for rows in share {
+        for row in rows {
+            work(row);
+        }
+    }
 }
 
 /// `y = x / √(mean(x²) + eps) · weight`.

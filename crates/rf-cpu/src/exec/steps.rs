@@ -11,7 +11,7 @@ use super::heads::HeadMatMulStep;
 use super::matmul::{MatMulStep, Scratch};
 use super::phases::Part;
 use super::recurrent::Tiles;
-use super::rows::{self, by_row};
+use super::rows;
 use super::storage::StoragePlan;
 use super::{Region, RopeTable};
 use crate::simd::Isa;
@@ -158,7 +158,7 @@ impl Region<'_> {
                 let (x_rows, out) = (self.rows(*x), self.rows(*out));
                 let (table, mut buffer) = (&self.ropes[*rope], Vec::new());
                 let Rope { style, head_dim, .. } = table.rope;
-                by_row(share, |token| {
+                for token in share.flatten() {
                     // SAFETY: each row belongs to one piece.
                     let y = unsafe { out.row_mut(token, 0..out.width) };
                     // SAFETY: written in an earlier phase.
@@ -167,7 +167,7 @@ impl Region<'_> {
                     for head in y.chunks_exact_mut(head_dim) {
                         self.isa.run(Rotate { style, cos_sin, head });
                     }
-                });
+                }
             }
             Step::CausalConv(op) => self.causal_conv(share, op),
             Step::DeltaNet(op) => self.delta_net(share, op),
