@@ -46,7 +46,7 @@ impl GraphAnalysis {
 }
 
 impl Recorder<'_> {
-    /// Records [`Op::Attention`](rf_graph::Op::Attention) over latents: a launch for long spans and
+    /// Records [`Op::Attention`] over latents: a launch for long spans and
     /// one for short spans, which divides the keys over more workgroups.
     pub(super) fn latent_attention(
         &mut self,
@@ -88,7 +88,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Records [`Op::Attention`](rf_graph::Op::Attention) over keys and values. If every sequence
+    /// Records [`Op::Attention`] over keys and values. If every sequence
     /// has one token, the launch of attention also rotates and appends; otherwise a launch before
     /// it does, since a token may read the keys of others of its span.
     ///
