@@ -1,6 +1,6 @@
 //! Pictures and sound in prompts: rows of embeddings in the place of tokens.
 //!
-//! Each row has an id of its own, above all token ids, which the hash of its media and its index
+//! Each row has a unique id, above all token ids, which the hash of its media and its index
 //! determine ([`MediaRows::row_id`]). A prompt is a list of ids as before, and the rows are beside
 //! it ([`PromptMedia`]). So sequences, the prefix cache, forks and preemption treat rows as tokens:
 //! two prompts share the pages of a picture if and only if the picture is the same.

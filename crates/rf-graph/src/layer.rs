@@ -457,7 +457,7 @@ impl<W: LayerWeights> Layer<'_, W> {
     ) -> Result<ValueId, W::Error> {
         let weights = match (role, self.spec.experts.and_then(|experts| experts.adjugates)) {
             (Role::AdjugateGate | Role::AdjugateUp | Role::AdjugateDown, Some(adjugates)) => {
-                // Each expert of a group has the matrix of its adjugate, as a weight of its own:
+                // Each expert of a group has the matrix of its adjugate, as a separate weight:
                 // backends store the matrices of experts one after the other.
                 let copies = (0..adjugates.group).map(|_| self.w.experts(self.spec, role));
                 let copies = copies.collect::<Result<Vec<_>, _>>()?;

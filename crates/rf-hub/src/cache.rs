@@ -200,7 +200,7 @@ pub struct CachedModel {
     pub path: PathBuf,
     /// The size of its files.
     pub size_bytes: u64,
-    /// When its file was downloaded, if the file system tells.
+    /// The time of the download, if the file system has it.
     pub modified: Option<SystemTime>,
 }
 

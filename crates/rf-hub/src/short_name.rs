@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use crate::ModelName;
 
-/// What a model makes of a text.
+/// The product of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Product {
@@ -30,7 +30,7 @@ pub struct ShortName {
 }
 
 impl ShortName {
-    /// All names, those of a family together.
+    /// Returns all names, grouped by family.
     pub fn all() -> &'static [Self] {
         static NAMES: LazyLock<Vec<ShortName>> = LazyLock::new(|| {
             include_str!("short_names.txt").lines().filter_map(ShortName::of_row).collect()
@@ -38,7 +38,7 @@ impl ShortName {
         &NAMES
     }
 
-    /// Finds a name, in any case: `FAMILY:TAG` or `FAMILY`, where `latest` is no tag of its own.
+    /// Finds a name, in any case: `FAMILY:TAG` or `FAMILY`, where `latest` means the family.
     pub fn find(text: &str) -> Option<&'static Self> {
         let text = text.strip_suffix(":latest").unwrap_or(text);
         let is_meant = |known: &&Self| {
@@ -68,7 +68,7 @@ impl ShortName {
         self.download_gb
     }
 
-    /// What the model makes of a text.
+    /// The product of the model.
     pub fn product(&self) -> Product {
         self.product
     }

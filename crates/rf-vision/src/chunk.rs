@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chunk {
     /// Text that the caller tokenizes with special tokens and without a BOS token. It stands for
-    /// tokens of its own: a tokenizer must not join it with the text around the picture.
+    /// separate tokens: a tokenizer must not join it with the text around the picture.
     Text(String),
     /// Rows in place of token embeddings.
     Rows(Embeddings),

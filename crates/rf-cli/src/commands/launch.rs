@@ -100,7 +100,7 @@ pub(crate) fn launch(arguments: &LaunchArgs) -> Result<()> {
     Err(anyhow::anyhow!("{} ended with {status}", setting.program))
 }
 
-/// How a client is started.
+/// The program, arguments and environment that start a client.
 struct Setting {
     program: &'static str,
     arguments: Vec<String>,
@@ -204,7 +204,7 @@ struct Server(Child);
 impl Server {
     /// Starts a server, and waits until it takes requests.
     fn start(address: SocketAddr, arguments: &LaunchArgs) -> Result<Self> {
-        // Another program at the port would answer in place of the server.
+        // Another program at the port would answer instead of the server.
         TcpListener::bind(address).with_context(|| {
             format!(
                 "another program uses {address}, and it is no server of models: give another --port"

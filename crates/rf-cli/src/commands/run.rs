@@ -314,9 +314,9 @@ impl RunArgs {
             [first, rest @ ..] if self.model.is_demo() && is_model(first) => {
                 (Some(PathBuf::from(first)), rest.first())
             }
-            [prompt] if self.model.is_demo() && is_ollama_name(prompt) => {
+            [name, ..] if self.model.is_demo() && is_ollama_name(name) => {
                 return Err(bad_input!(
-                    "'{prompt}' is not a name that this program knows: `rf-cli list --all` shows the \
+                    "'{name}' is not a name that this program knows: `rf-cli list --all` shows the \
                      names. Or give a file with -m, or a repository of the Hugging Face hub with -hf"
                 ));
             }

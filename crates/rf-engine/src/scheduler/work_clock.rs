@@ -1,4 +1,4 @@
-//! How long the thread of the engine takes for its work.
+//! The clock of the work on the thread of the engine.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

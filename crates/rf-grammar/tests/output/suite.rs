@@ -82,7 +82,7 @@ fn check(file: &str, group: &Group, counts: &mut Counts, wrong: &mut Vec<String>
     }
 }
 
-/// Whether a text is one of the constraint's, byte by byte.
+/// Returns true if the constraint accepts the text, byte by byte.
 fn accepts(constraint: &mut dyn Constraint, text: &str) -> bool {
     for byte in text.bytes() {
         let id = TOKENIZER.encode_bytes(&[byte], EncodeOptions::PLAIN)[0];

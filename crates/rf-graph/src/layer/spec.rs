@@ -379,7 +379,7 @@ pub struct QkNormSpec {
 pub enum QkNormGroup {
     /// Each head.
     Head,
-    /// Each head, with a weight of its own.
+    /// Each head, with a separate weight.
     EachHead,
     /// Each head, without a weight.
     UnweightedHead,

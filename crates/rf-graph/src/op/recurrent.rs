@@ -147,7 +147,7 @@ impl StateSpaceHeads {
 }
 
 /// Selective scan of Mamba 1: the state of each channel, a column of `S [state_dim, channels]`, has
-/// a time step of its own and decays at a rate per element. For each token, with the time step
+/// a separate time step and decays at a rate per element. For each token, with the time step
 /// `Δ = softplus(dt)` of a channel: `s ← exp(Δ a) s + Δ B x`, `y = C·s + skip · x`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SelectiveScan {

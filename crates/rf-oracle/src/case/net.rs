@@ -50,7 +50,7 @@ impl Net {
         self.g.embed(table, scale)
     }
 
-    /// As [`Self::embedding`], with media rows in the place of tokens.
+    /// Adds an embedding as [`Self::embedding`] does, with media rows instead of tokens.
     pub(super) fn media(&mut self, dtype: DType, width: usize, scale: f32) -> ValueId {
         let table = self.table(dtype, VOCAB_SIZE, width);
         self.g.embed_or_media(table, scale)

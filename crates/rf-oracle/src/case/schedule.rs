@@ -232,7 +232,7 @@ impl Schedule {
         self
     }
 
-    /// Gives every token a position of its own, with coordinates up to the end of its span.
+    /// Gives every token an explicit position, with coordinates up to the end of its span.
     pub(super) fn with_positions(mut self) -> Self {
         let mut numbers = Numbers::new("positions");
         for span in self.batches.iter_mut().flat_map(|batch| &mut batch.spans) {
