@@ -4,8 +4,6 @@ use rf_gguf::{Gguf, Metadata};
 use rf_graph::Activation;
 
 use crate::error::Error;
-use crate::kind::{Kind, Merge, TileText};
-use crate::sizing::LFM2_TILE;
 
 /// The limits on the tokens of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +14,37 @@ pub struct TokenLimits {
     pub max: usize,
 }
 
+/// The key of the number of patches per side that become one row, and its default.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Merge {
+    /// `spatial_merge_size`.
+    Spatial(Option<usize>),
+    /// `projector.scale_factor`.
+    Scale(Option<usize>),
+    /// `projector.scale_factor`: they are one patch from the start.
+    Patches(usize),
+}
+
+/// The text around tiles and the overview.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TileText {
+    /// None; the overview is last.
+    None,
+    /// The row and column of each tile; the overview is last.
+    Lfm2,
+    /// The number of the picture, the overview, and slices.
+    MiniCpm,
+    /// The row and column of each tile; the overview is last.
+    Idefics3,
+}
+
+/// Side of a tile of LFM2 in pixels.
+pub(crate) const LFM2_TILE: usize = 512;
+
 /// What sizes, tiles and layers follow from.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    pub(crate) kind: &'static Kind,
+    pub(crate) tile_text: TileText,
     /// Side of the model's picture in pixels.
     pub(crate) image_size: usize,
     /// Side of a patch in pixels.
@@ -50,14 +75,21 @@ const MAX_SIDE: usize = 1 << 12;
 const MAX_WIDTH: usize = 1 << 20;
 
 impl Settings {
-    pub(crate) fn read(kind: &'static Kind, metadata: &Metadata) -> Result<Self, Error> {
+    /// Reads the settings of a type of projector, which says where the merged patches are stated,
+    /// the limits on tokens and the text around tiles.
+    pub(crate) fn read(
+        merge: Merge,
+        limits: Option<TokenLimits>,
+        tile_text: TileText,
+        metadata: &Metadata,
+    ) -> Result<Self, Error> {
         let keys = Keys { metadata };
         let side = |key: &str| keys.number(key, 1..=MAX_SIDE);
         let optional_side = |key: &str| keys.optional(key, 1..=MAX_SIDE);
         let (mut patch_size, image_size) = (side("patch_size")?, side("image_size")?);
         let factor =
             |key: &'static str, default: Option<usize>| keys.optional_or(key, 1..=64, default);
-        let merge = match kind.merge {
+        let merge = match merge {
             Merge::Spatial(default) => factor("spatial_merge_size", default)?,
             Merge::Scale(default) => factor("projector.scale_factor", default)?,
             Merge::Patches(default) => {
@@ -83,13 +115,13 @@ impl Settings {
         }
         let [min_tiles, max_tiles] = ["preproc_min_tiles", "preproc_max_tiles"];
         Ok(Self {
-            kind,
+            tile_text,
             image_size,
             patch_size,
             merge,
             mean: keys.colours("image_mean")?,
             std,
-            limits: kind.limits,
+            limits,
             tiles: [
                 keys.optional(min_tiles, 1..=64)?.unwrap_or(1),
                 keys.optional(max_tiles, 1..=64)?.unwrap_or(12),
@@ -138,7 +170,7 @@ impl Settings {
     /// The most patches of a picture or tile.
     pub(crate) fn max_patches(&self) -> usize {
         let side = self.image_size.div_ceil(self.patch_size);
-        match (self.limits, self.kind.tile_text) {
+        match (self.limits, self.tile_text) {
             (Some(limits), tiles) => {
                 let side = if tiles == TileText::Lfm2 { LFM2_TILE / self.patch_size } else { 0 };
                 limits.max.saturating_mul(self.merge * self.merge).max(side * side)

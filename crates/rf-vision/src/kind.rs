@@ -1,7 +1,7 @@
 //! A type of projector as data: sizes, tiles, text around its rows, and its network.
 
 use crate::build::Builder;
-use crate::config::{Settings, TokenLimits};
+use crate::config::{Merge, Settings, TileText, TokenLimits};
 use crate::error::Error;
 use crate::network::Network;
 use crate::plan::Plan;
@@ -25,30 +25,6 @@ pub(crate) struct Kind {
     /// True if the rows of a picture see each other in both directions, for a width of the rows.
     pub(crate) non_causal: fn(usize) -> bool,
     pub(crate) build: fn(&mut Builder<'_>) -> Result<Box<dyn Network>, Error>,
-}
-
-/// The key of the number of patches per side that become one row, and its default.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Merge {
-    /// `spatial_merge_size`.
-    Spatial(Option<usize>),
-    /// `projector.scale_factor`.
-    Scale(Option<usize>),
-    /// `projector.scale_factor`: they are one patch from the start.
-    Patches(usize),
-}
-
-/// The text around tiles and the overview.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TileText {
-    /// None; the overview is last.
-    None,
-    /// The row and column of each tile; the overview is last.
-    Lfm2,
-    /// The number of the picture, the overview, and slices.
-    MiniCpm,
-    /// The row and column of each tile; the overview is last.
-    Idefics3,
 }
 
 /// The rows of a picture or tile.

@@ -1,15 +1,20 @@
 //! The parts of a picture in the prompt: the text around the rows of each tile.
 
 use crate::chunk::{Grid, Piece, RowGroup};
-use crate::config::Settings;
-use crate::kind::TileText;
+use crate::config::{Settings, TileText};
+use crate::kind::Kind;
 use crate::plan::Plan;
 
 /// The pieces of a picture, `index` being its number in the prompt from 0 and `width` that of its
 /// rows.
-pub(crate) fn pieces(settings: &Settings, plan: &Plan, width: usize, index: usize) -> Vec<Piece> {
-    let kind = settings.kind;
-    let mut list = Pieces { settings, width, list: Vec::new() };
+pub(crate) fn pieces(
+    kind: &Kind,
+    settings: &Settings,
+    plan: &Plan,
+    width: usize,
+    index: usize,
+) -> Vec<Piece> {
+    let mut list = Pieces { kind, settings, width, list: Vec::new() };
     let [before, after] = kind.around;
     let tiles = plan.tiles.as_ref();
     match kind.tile_text {
@@ -62,6 +67,7 @@ pub(crate) fn pieces(settings: &Settings, plan: &Plan, width: usize, index: usiz
 }
 
 struct Pieces<'a> {
+    kind: &'a Kind,
     settings: &'a Settings,
     width: usize,
     list: Vec<Piece>,
@@ -100,7 +106,7 @@ impl Pieces<'_> {
     }
 
     fn rows(&mut self, size: [usize; 2]) {
-        let Settings { kind, merge, .. } = *self.settings;
+        let (kind, merge) = (self.kind, self.settings.merge);
         let patches = self.settings.patches(size);
         let [columns, rows] = patches.map(|n| n / merge);
         self.list.push(Piece::Rows(RowGroup {

@@ -3,8 +3,11 @@
 use rf_graph::{Batch, Executor, Input, Output, PageId, Position, Span};
 
 use crate::error::Error;
-use crate::projector::PAGE_TOKENS;
 use crate::rgb::Rgb;
+
+/// Tokens per page of the cache, which holds the keys and values of one layer and picture. The
+/// smallest pages suit windows of few rows.
+pub(crate) const PAGE_TOKENS: usize = 16;
 
 /// The network of a projector.
 pub(crate) trait Network: Send + Sync {

@@ -8,12 +8,12 @@ use rf_graph::{Graph, KvLayer, KvLayout, KvType, Program, Weight};
 
 use crate::build::Builder;
 use crate::chunk::Piece;
-use crate::config::{Settings, TokenLimits, projector_type};
+use crate::config::{Settings, TileText, TokenLimits, projector_type};
 use crate::encoders;
 use crate::error::Error;
-use crate::kind::TileText;
+use crate::kind::Kind;
 use crate::layout;
-use crate::network::Network;
+use crate::network::{Network, PAGE_TOKENS};
 use crate::plan::Plan;
 use crate::rgb::Rgb;
 use crate::weights::Weights;
@@ -22,16 +22,13 @@ use crate::weights::Weights;
 /// in the file until an [`Encoder`](crate::Encoder) loads them.
 #[derive(Clone)]
 pub struct Projector {
+    kind: &'static Kind,
     settings: Settings,
     network: Arc<dyn Network>,
     graph: Graph,
     weights: Vec<Weight>,
     width: usize,
 }
-
-/// Tokens per page of the cache, which holds the keys and values of one layer and picture. The
-/// smallest pages suit windows of few rows.
-pub(crate) const PAGE_TOKENS: usize = 16;
 
 impl Projector {
     /// Reads the metadata and finds the tensors of a projector.
@@ -47,7 +44,7 @@ impl Projector {
             let supported = encoders::ALL.iter().map(|kind| kind.name).collect();
             return Err(Error::UnsupportedProjector { name, supported });
         };
-        let settings = Settings::read(kind, gguf.metadata())?;
+        let settings = Settings::read(kind.merge, kind.limits, kind.tile_text, gguf.metadata())?;
         let mut builder = Builder::new(&settings, Weights::new(gguf));
         let network = Arc::from((kind.build)(&mut builder)?);
         let tensors = builder.weights.unused();
@@ -55,14 +52,14 @@ impl Projector {
             return Err(Error::UnknownTensors { projector: kind.name, tensors });
         }
         let (graph, weights) = builder.finish();
-        let mut projector = Self { width: 0, settings, network, graph, weights };
+        let mut projector = Self { kind, width: 0, settings, network, graph, weights };
         projector.width = projector.network.width();
         Ok(projector)
     }
 
     /// The type of the projector, such as `qwen3vl_merger`.
     pub fn name(&self) -> &'static str {
-        self.settings.kind.name
+        self.kind.name
     }
 
     /// Elements per row: the input width of the text model, times one plus its deepstack layers. A
@@ -111,7 +108,7 @@ impl Projector {
     ///
     /// [`Error::TooManyPatches`] for a picture that is too long and narrow.
     pub fn pieces(&self, size: [usize; 2], index: usize) -> Result<Vec<Piece>, Error> {
-        Ok(layout::pieces(&self.settings, &self.plan(size)?, self.width, index))
+        Ok(layout::pieces(self.kind, &self.settings, &self.plan(size)?, self.width, index))
     }
 
     /// The program that computes the embeddings, for backends and memory plans. It is not fused.
@@ -148,16 +145,15 @@ impl Projector {
     ///
     /// [`Error::TooManyPatches`] for a picture that is too long and narrow.
     pub fn resized(&self, picture: &Rgb) -> Result<Vec<Rgb>, Error> {
-        let kind = self.settings.kind;
-        let (mut tiles, overview) = self.plan(picture.size())?.apply(picture, kind.kernel);
-        let place = if kind.tile_text == TileText::MiniCpm { 0 } else { tiles.len() };
+        let (mut tiles, overview) = self.plan(picture.size())?.apply(picture, self.kind.kernel);
+        let place = if self.kind.tile_text == TileText::MiniCpm { 0 } else { tiles.len() };
         tiles.splice(place..place, overview);
         Ok(tiles)
     }
 
     /// How a picture is resized and cut.
     fn plan(&self, size: [usize; 2]) -> Result<Plan, Error> {
-        let plan = (self.settings.kind.plan)(&self.settings, size);
+        let plan = (self.kind.plan)(&self.settings, size);
         let tiles = plan.tiles.as_ref().map(|tiles| tiles.size);
         let overview = plan.overview.as_ref().map(|overview| overview.size);
         for tile in [tiles, overview].into_iter().flatten() {
@@ -175,5 +171,66 @@ impl Projector {
 impl fmt::Debug for Projector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Projector").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rf_gguf::GgufWriter;
+
+    use super::*;
+
+    /// The settings of a projector of which only sizes matter.
+    fn settings(projector: &str, keys: &serde_json::Value) -> Option<(&'static Kind, Settings)> {
+        let kind = *encoders::ALL.iter().find(|kind| kind.name == projector)?;
+        let mut writer = GgufWriter::new();
+        for key in ["embedding_length", "feed_forward_length", "attention.head_count"] {
+            writer.set(&format!("clip.vision.{key}"), 1_u32).unwrap();
+        }
+        writer.set("clip.vision.block_count", 1_u32).unwrap();
+        writer.set("clip.vision.attention.layer_norm_epsilon", 1e-6_f32).unwrap();
+        for key in ["image_mean", "image_std"] {
+            writer.set(&format!("clip.vision.{key}"), vec![0.5_f32; 3]).unwrap();
+        }
+        for (key, value) in keys.as_object().unwrap() {
+            let value = u32::try_from(value.as_u64().unwrap()).unwrap();
+            writer.set(&format!("clip.{key}"), value).unwrap();
+        }
+        let mut bytes = Vec::new();
+        writer.write_to(&mut bytes, |_, _| unreachable!("no tensors")).unwrap();
+        let gguf = Gguf::from_bytes(bytes).unwrap();
+        let settings = Settings::read(kind.merge, kind.limits, kind.tile_text, gguf.metadata());
+        Some((kind, settings.unwrap()))
+    }
+
+    #[test]
+    fn rows_match_golden() {
+        let Some(path) = rf_testing::shared("golden/vision/sizes.json") else { return };
+        let text = std::fs::read_to_string(path).unwrap();
+        let sets: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+        let mut failures = Vec::new();
+        for set in &sets {
+            let projector = set["projector"].as_str().unwrap();
+            let Some((kind, mut settings)) = settings(projector, &set["keys"]) else { continue };
+            if let [Some(min), Some(max)] = [0, 1].map(|i| set["limits"][i].as_u64()) {
+                settings.limits = Some(TokenLimits { min: min as usize, max: max as usize });
+            }
+            for (size, expected) in set["sizes"].as_object().unwrap() {
+                let (width, height) = size.split_once('x').unwrap();
+                let size = [width, height].map(|n| n.parse().unwrap());
+                let plan = (kind.plan)(&settings, size);
+                let pieces = layout::pieces(kind, &settings, &plan, 1, 0);
+                let rows = pieces.iter().filter_map(|piece| match piece {
+                    Piece::Rows(group) => Some(group.rows),
+                    Piece::Text(_) => None,
+                });
+                let rows: Vec<usize> = rows.collect();
+                if serde_json::to_value(&rows).unwrap() != expected["rows"] {
+                    let expected = &expected["rows"];
+                    failures.push(format!("{}: {size:?}: {rows:?} {expected}", set["name"]));
+                }
+            }
+        }
+        assert!(failures.is_empty(), "{failures:#?}");
     }
 }

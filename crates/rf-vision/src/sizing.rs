@@ -1,11 +1,8 @@
 //! The rules by which projectors choose sizes and tiles. Arithmetic is f32 where the reference
 //! rounds it so.
 
-use crate::config::Settings;
+use crate::config::{LFM2_TILE, Settings};
 use crate::plan::{Fit, Overview, Plan, Tiles};
-
-/// Side of a tile of LFM2 in pixels.
-pub(crate) const LFM2_TILE: usize = 512;
 
 /// Sides that are multiples of the merged patch, within the limits on tokens, padded.
 pub(crate) fn smart(settings: &Settings, size: [usize; 2]) -> Plan {
@@ -213,68 +210,5 @@ pub(crate) fn longest_side(settings: &Settings, size: [usize; 2]) -> Plan {
             through,
         }),
         overview: Some(Overview { size: [side; 2], fit: Fit::Stretch, of_tiles: true }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rf_gguf::{Gguf, GgufWriter};
-
-    use super::*;
-    use crate::config::TokenLimits;
-    use crate::encoders;
-
-    /// The settings of a projector of which only sizes matter.
-    fn settings(projector: &str, keys: &serde_json::Value) -> Option<Settings> {
-        let kind = *encoders::ALL.iter().find(|kind| kind.name == projector)?;
-        let mut writer = GgufWriter::new();
-        for key in ["embedding_length", "feed_forward_length", "attention.head_count"] {
-            writer.set(&format!("clip.vision.{key}"), 1_u32).unwrap();
-        }
-        writer.set("clip.vision.block_count", 1_u32).unwrap();
-        writer.set("clip.vision.attention.layer_norm_epsilon", 1e-6_f32).unwrap();
-        for key in ["image_mean", "image_std"] {
-            writer.set(&format!("clip.vision.{key}"), vec![0.5_f32; 3]).unwrap();
-        }
-        for (key, value) in keys.as_object().unwrap() {
-            let value = u32::try_from(value.as_u64().unwrap()).unwrap();
-            writer.set(&format!("clip.{key}"), value).unwrap();
-        }
-        let mut bytes = Vec::new();
-        writer.write_to(&mut bytes, |_, _| unreachable!("no tensors")).unwrap();
-        let gguf = Gguf::from_bytes(bytes).unwrap();
-        Some(Settings::read(kind, gguf.metadata()).unwrap())
-    }
-
-    #[test]
-    fn rows_match_golden() {
-        let Some(path) = rf_testing::shared("golden/vision/sizes.json") else { return };
-        let text = std::fs::read_to_string(path).unwrap();
-        let sets: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
-        let mut failures = Vec::new();
-        for set in &sets {
-            let projector = set["projector"].as_str().unwrap();
-            let Some(mut settings) = settings(projector, &set["keys"]) else { continue };
-            if let [Some(min), Some(max)] = [0, 1].map(|i| set["limits"][i].as_u64()) {
-                settings.limits = Some(TokenLimits { min: min as usize, max: max as usize });
-            }
-            let kind = settings.kind;
-            for (size, expected) in set["sizes"].as_object().unwrap() {
-                let (width, height) = size.split_once('x').unwrap();
-                let size = [width, height].map(|n| n.parse().unwrap());
-                let plan = (kind.plan)(&settings, size);
-                let pieces = crate::layout::pieces(&settings, &plan, 1, 0);
-                let rows = pieces.iter().filter_map(|piece| match piece {
-                    crate::Piece::Rows(group) => Some(group.rows),
-                    crate::Piece::Text(_) => None,
-                });
-                let rows: Vec<usize> = rows.collect();
-                if serde_json::to_value(&rows).unwrap() != expected["rows"] {
-                    let expected = &expected["rows"];
-                    failures.push(format!("{}: {size:?}: {rows:?} {expected}", set["name"]));
-                }
-            }
-        }
-        assert!(failures.is_empty(), "{failures:#?}");
     }
 }

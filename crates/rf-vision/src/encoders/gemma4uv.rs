@@ -4,9 +4,9 @@ use rf_graph::layer::NormKind;
 
 use super::tower::{AxisPositions, projection};
 use crate::build::Builder;
-use crate::config::{Settings, TokenLimits};
+use crate::config::{Merge, Settings, TileText, TokenLimits};
 use crate::error::Error;
-use crate::kind::{Kind, Merge, RowRule, TileText};
+use crate::kind::{Kind, RowRule};
 use crate::network::{Network, Runner, Stage};
 use crate::resample::Kernel;
 use crate::rgb::Rgb;

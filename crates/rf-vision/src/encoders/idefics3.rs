@@ -4,9 +4,9 @@ use rf_graph::layer::NormKind;
 
 use super::tower::{positions_of_picture, tower};
 use crate::build::Builder;
-use crate::config::Settings;
+use crate::config::{Merge, Settings, TileText};
 use crate::error::Error;
-use crate::kind::{Kind, Merge, RowRule, TileText};
+use crate::kind::{Kind, RowRule};
 use crate::network::{Group, Network, Runner, Stage};
 use crate::positions::PositionTable;
 use crate::resample::Kernel;
@@ -52,11 +52,11 @@ impl Network for Idefics3 {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, kind, .. } = self.settings;
+        let Settings { hidden_size, merge, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let inputs = [&*patches(&self.settings, picture), self.positions.rows()];
         let x = run.groups(self.tower, &inputs, &Group::all(grid[0] * grid[1]))?;
         let x = unshuffle(&x, hidden_size, grid, merge);
-        run.rows(self.head, &[&x], kind.rows.count(grid, merge))
+        run.rows(self.head, &[&x], RowRule::Merged.count(grid, merge))
     }
 }

@@ -5,9 +5,9 @@ use rf_graph::layer::NormKind;
 
 use super::tower::{mlp, positions_of_picture, tower};
 use crate::build::Builder;
-use crate::config::Settings;
+use crate::config::{Merge, Settings, TileText};
 use crate::error::Error;
-use crate::kind::{Kind, Merge, RowRule, TileText};
+use crate::kind::{Kind, RowRule};
 use crate::network::{Group, Network, Runner, Stage};
 use crate::resample::Kernel;
 use crate::rgb::Rgb;
@@ -81,13 +81,13 @@ impl Network for InternVl {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, kind, .. } = self.settings;
+        let Settings { hidden_size, merge, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let count = grid[0] * grid[1];
         let mut patches = patches(&self.settings, picture);
         patches.resize(patches.len() + self.settings.patch_width(), 0.0);
         let x = run.groups(self.tower, &[&patches, &self.positions], &Group::all(count + 1))?;
         let x = unshuffle(&x[..count * hidden_size], hidden_size, grid, merge);
-        run.rows(self.head, &[&x], kind.rows.count(grid, merge))
+        run.rows(self.head, &[&x], RowRule::Merged.count(grid, merge))
     }
 }

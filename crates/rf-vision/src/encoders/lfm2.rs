@@ -5,9 +5,9 @@ use rf_graph::layer::NormKind;
 
 use super::tower::{mlp, positions, tower};
 use crate::build::Builder;
-use crate::config::{Settings, TokenLimits};
+use crate::config::{Merge, Settings, TileText, TokenLimits};
 use crate::error::Error;
-use crate::kind::{Kind, Merge, RowRule, TileText};
+use crate::kind::{Kind, RowRule};
 use crate::network::{Group, Network, Runner, Stage};
 use crate::positions::{PositionTable, Resampling};
 use crate::resample::Kernel;
@@ -54,12 +54,12 @@ impl Network for Lfm2 {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, kind, .. } = self.settings;
+        let Settings { hidden_size, merge, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let positions = self.positions.resampled(grid, Resampling::AntiAliased);
         let inputs = [&*patches(&self.settings, picture), &positions];
         let x = run.groups(self.tower, &inputs, &Group::all(grid[0] * grid[1]))?;
         let x = unshuffle(&x, hidden_size, grid, merge);
-        run.rows(self.head, &[&x], kind.rows.count(grid, merge))
+        run.rows(self.head, &[&x], RowRule::MergedUp.count(grid, merge))
     }
 }

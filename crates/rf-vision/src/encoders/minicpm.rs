@@ -5,9 +5,9 @@ use rf_graph::layer::NormKind;
 
 use super::tower::{embedding, mlp, positions};
 use crate::build::Builder;
-use crate::config::Settings;
+use crate::config::{Merge, Settings, TileText};
 use crate::error::Error;
-use crate::kind::{Kind, Merge, RowRule, TileText};
+use crate::kind::{Kind, RowRule};
 use crate::network::{Group, Network, Runner, Stage};
 use crate::positions::PositionTable;
 use crate::resample::Kernel;

@@ -7,9 +7,9 @@ use super::rope::rope;
 use super::segments::{Segment, end_or_continue, segments};
 use super::tower::{embedding, mlp, positions};
 use crate::build::Builder;
-use crate::config::{Settings, TokenLimits};
+use crate::config::{Merge, Settings, TileText, TokenLimits};
 use crate::error::Error;
-use crate::kind::{Kind, Merge, RowRule, TileText};
+use crate::kind::{Kind, RowRule};
 use crate::network::{Group, Network, Runner, Stage};
 use crate::positions::{PositionTable, Resampling};
 use crate::resample::Kernel;
@@ -81,7 +81,7 @@ impl Network for MuseGlimmer {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, kind, .. } = self.settings;
+        let Settings { hidden_size, merge, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let windows = windows(grid, self.positions.side());
         let in_windows: Vec<Group> = windows.iter().map(|cells| Group::at(cells)).collect();
@@ -105,6 +105,6 @@ impl Network for MuseGlimmer {
         let order: Vec<usize> =
             block_order(grid, merge).into_iter().map(|cell| places[cell]).collect();
         let x = interleave(&gather(&inputs[0], hidden_size, &order), hidden_size, merge * merge);
-        run.rows(self.head, &[&x], kind.rows.count(grid, merge))
+        run.rows(self.head, &[&x], RowRule::Merged.count(grid, merge))
     }
 }

@@ -9,9 +9,9 @@ use rf_graph::{Activation, RopeAxis, RopeStyle};
 use super::rope::rope;
 use super::tower::{mlp, positions, two_frames};
 use crate::build::Builder;
-use crate::config::{Settings, TokenLimits};
+use crate::config::{Merge, Settings, TileText, TokenLimits};
 use crate::error::Error;
-use crate::kind::{Kind, Merge, RowRule, TileText};
+use crate::kind::{Kind, RowRule};
 use crate::network::{Group, Network, Runner, Stage};
 use crate::positions::{PositionTable, Resampling};
 use crate::resample::Kernel;
@@ -95,7 +95,7 @@ impl Network for Qwen3Vl {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, kind, .. } = self.settings;
+        let Settings { hidden_size, merge, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let order = block_order(grid, merge);
         let cells = cells(grid);
@@ -106,7 +106,7 @@ impl Network for Qwen3Vl {
         let patches = patches(&self.settings, picture);
         let patches = gather(&patches, self.settings.patch_width(), &order);
 
-        let count = kind.rows.count(grid, merge);
+        let count = RowRule::Merged.count(grid, merge);
         let mut x = run.groups(self.layers[0], &[&patches, &positions], &group)?;
         let mut parts = Vec::new();
         for (layers, merger) in self.layers[1..].iter().zip(&self.deepstack) {
