@@ -9,7 +9,8 @@ use rocmforge::hub::ModelName;
 use rocmforge::{Drafts, Loader, OpenModel, Source};
 
 use crate::failure::bad_input;
-use crate::{hub, terminal};
+use crate::hub::{self, Companions};
+use crate::terminal;
 
 /// Flags of speculative decoding.
 #[derive(Clone, Debug, Args)]
@@ -103,7 +104,7 @@ impl DraftArgs {
 
     fn draft_model(&self) -> Result<Source> {
         Ok(match (&self.hf_repo_draft, &self.model_draft) {
-            (Some(name), _) => Source::File(hub::fetch(name)?),
+            (Some(name), _) => Source::File(hub::fetch(name, Companions::None)?),
             (None, Some(path)) => Source::File(path.clone()),
             (None, None) => Source::Demo,
         })

@@ -20,16 +20,24 @@ pub(crate) fn model_name(text: &str) -> Result<ModelName, String> {
 
 /// The path of a model that `-m` names: a file, or else a short name, whose file is downloaded
 /// unless it is cached.
-pub(crate) fn named(path: &Path) -> Result<PathBuf> {
+pub(crate) fn named(path: &Path, companions: Companions) -> Result<PathBuf> {
     match path.to_str().and_then(ShortName::find) {
-        Some(short) if !path.exists() => fetch(short.model()),
+        Some(short) if !path.exists() => fetch(short.model(), companions),
         _ => Ok(path.to_owned()),
     }
 }
 
+/// The files that are downloaded with a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Companions {
+    None,
+    /// The projector, if the repository has one.
+    Projector,
+}
+
 /// Returns the path of the model's file. Downloads it unless it is cached.
-pub(crate) fn fetch(name: &ModelName) -> Result<PathBuf> {
-    let hub = Hub::from_env()?;
+pub(crate) fn fetch(name: &ModelName, companions: Companions) -> Result<PathBuf> {
+    let hub = Hub::from_env()?.with_projectors(companions == Companions::Projector);
     let bar = terminal::byte_progress("downloading", 0);
     let outcome = hub.fetch(name, &mut |event| match event {
         Event::Progress { done_bytes, total_bytes } => {

@@ -11,7 +11,8 @@ use rocmforge::{LoadEvent, LoadedModel, Loader, OpenModel, Source};
 use crate::args::{ComputeArgs, ModelArgs};
 use crate::device::Placement;
 use crate::failure::bad_input;
-use crate::{hub, terminal};
+use crate::hub::{self, Companions};
+use crate::terminal;
 
 /// The file of a model, and the metadata that replace those of the file.
 #[derive(Clone, Debug, Default)]
@@ -29,16 +30,22 @@ impl ModelFile {
 
     /// The file that the arguments name, which is downloaded if need be.
     pub(crate) fn of(arguments: &ModelArgs) -> Result<Self> {
-        let path = match &arguments.hf_repo {
-            Some(name) => Some(hub::fetch(name)?),
-            None => arguments.model.as_deref().map(hub::named).transpose()?,
+        Self::with_companions(arguments, Companions::None)
+    }
+
+    /// As [`of`](Self::of), with the files that are downloaded beside the model.
+    pub(crate) fn with_companions(arguments: &ModelArgs, companions: Companions) -> Result<Self> {
+        let path = match (&arguments.hf_repo, &arguments.model) {
+            (Some(name), _) => Some(hub::fetch(name, companions)?),
+            (None, Some(path)) => Some(hub::named(path, companions)?),
+            (None, None) => None,
         };
         Ok(Self { path, overrides: arguments.override_kv.clone() })
     }
 
     /// Replaces the file, if another one or a short name is given, and keeps the metadata.
-    pub(crate) fn or_path(self, path: Option<&Path>) -> Result<Self> {
-        let path = path.map(hub::named).transpose()?;
+    pub(crate) fn or_path(self, path: Option<&Path>, companions: Companions) -> Result<Self> {
+        let path = path.map(|path| hub::named(path, companions)).transpose()?;
         Ok(Self { path: path.or(self.path), ..self })
     }
 

@@ -1,12 +1,16 @@
 //! Pictures of prompts, and the projector that reads them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use rf_server::ImageFetcher;
+use rocmforge::hub::{PublicWeb, WebLimits};
 use rocmforge::{Image, Loader};
 
 use crate::failure::bad_input;
+use crate::hub::Companions;
 
 /// The projector of a model.
 #[derive(Clone, Debug, Default, Args)]
@@ -14,7 +18,7 @@ use crate::failure::bad_input;
 pub(crate) struct ProjectorArgs {
     #[arg(
         help = "Read pictures with the projector FILE (-mm) [default: the file *mmproj*.gguf in the folder of the \
-                model, if it fits]"
+                model, if it fits, which is downloaded with the model]"
     )]
     #[arg(long, value_name = "FILE", conflicts_with = "no_mmproj")]
     mmproj: Option<PathBuf>,
@@ -33,10 +37,26 @@ impl ProjectorArgs {
         }
     }
 
+    /// What is downloaded with the model.
+    pub(crate) fn companions(&self) -> Companions {
+        let is_wanted = self.mmproj.is_none() && !self.no_mmproj;
+        if is_wanted { Companions::Projector } else { Companions::None }
+    }
+
     /// Returns true if a projector is named.
     pub(crate) fn is_named(&self) -> bool {
         self.mmproj.is_some()
     }
+}
+
+/// Fetches the pictures of requests from the public web.
+pub(crate) fn image_fetcher() -> ImageFetcher {
+    let web = PublicWeb::new(WebLimits {
+        max_bytes: 20 << 20,
+        timeout: Duration::from_secs(10),
+        max_redirects: 3,
+    });
+    ImageFetcher::new(move |url| Ok(web.fetch(url)?))
 }
 
 /// Reads the files of pictures.

@@ -230,6 +230,28 @@ fn requests_of_every_api_have_the_same_pictures() {
             ]}),
         );
         assert_eq!(status, 200, "{answer}");
+        let item = |image: &str| {
+            json!({ "role": "user", "content": [
+                { "type": "input_text", "text": before },
+                { "type": "input_image", "image_url": image, "detail": "auto" },
+                { "type": "input_text", "text": after },
+            ]})
+        };
+        let respond = |previous: &Value, item: Value| {
+            let body = json!({ "temperature": 0, "max_output_tokens": 8, "ignore_eos": true,
+                "input": [item], "previous_response_id": previous });
+            server.send("POST", "/v1/responses", &body)
+        };
+        let (status, answer) = respond(&Value::Null, item(&url));
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(answer["output"][0]["content"][0]["text"], contents[0], "{name}");
+        // The next turn has the picture, too.
+        let first = &answer["usage"]["input_tokens"];
+        let more = json!({ "role": "user", "content": "more" });
+        let (status, second) = respond(&answer["id"], more);
+        assert_eq!(status, 200, "{second}");
+        assert!(second["usage"]["input_tokens"].as_u64() > first.as_u64(), "{second}");
+
         let start = prompts.iter().find(|prompt| prompt["name"] == "start").unwrap();
         let data = base64(&fs::read(golden.picture(&start["media"][0])).unwrap());
         let (status, answer) = server.send(
@@ -251,6 +273,29 @@ fn requests_of_every_api_have_the_same_pictures() {
             assert_eq!(status, 400, "{answer}");
             assert!(answer.to_string().contains(expected), "{answer}");
         }
+    }
+}
+
+#[test]
+fn a_picture_of_a_url_comes_from_the_public_web_only() {
+    let Some(golden) = Golden::open() else { return };
+    let families = golden.prompts();
+    let (family, _) = &families[0];
+    let folder = tempfile::tempdir().unwrap();
+    let mut arguments = options(&golden.folder, family);
+    arguments.push("--allow-url-images".to_owned());
+    let server = Serve::start(folder.path(), &arguments);
+    let own = format!("http://{}/health", server.address);
+    for (url, expected) in [
+        (&*own, "the host is not on the public internet"),
+        ("http://169.254.169.254/latest/meta-data", "the host is not on the public internet"),
+        ("file:///etc/passwd", "a URL that begins with https:// or http://"),
+    ] {
+        let image = json!({ "type": "image_url", "image_url": { "url": url } });
+        let body = json!({ "messages": [{ "role": "user", "content": [image] }] });
+        let (status, answer) = server.send("POST", "/v1/chat/completions", &body);
+        assert_eq!(status, 400, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(expected), "{answer}");
     }
 }
 

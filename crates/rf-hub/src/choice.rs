@@ -59,6 +59,18 @@ pub(crate) fn choose<'a>(
     Ok(chosen.parts.values().copied().collect())
 }
 
+/// The projector of a repository among its `files`, if there is one. Projectors are small beside
+/// their models, so precision comes first.
+pub(crate) fn projector<'a>(files: &[&'a str]) -> Option<&'a str> {
+    let is_projector =
+        |file: &&&str| stem(file).is_some_and(|stem| name_of(stem).contains("mmproj"));
+    let projectors: Vec<&'a str> = files.iter().filter(is_projector).copied().collect();
+    let labelled = |wanted: &str| {
+        projectors.iter().find(|file| stem(file).is_some_and(|stem| label(stem) == wanted))
+    };
+    ["F16", "BF16", "F32", "Q8_0"].into_iter().find_map(labelled).or(projectors.first()).copied()
+}
+
 /// The complete models among `files`: the quantisation of each, and its files in order.
 pub(crate) fn complete<'a>(files: &[&'a str]) -> Vec<(String, Vec<&'a str>)> {
     let complete = models(files).into_iter().filter(Model::is_complete);
@@ -100,8 +112,13 @@ fn stem(file: &str) -> Option<&str> {
 /// Returns true if the file is part of a model's equipment, and no language model: a projector for
 /// images, or statistics for quantising.
 fn is_companion(stem: &str) -> bool {
-    let name = stem.rsplit('/').next().unwrap_or(stem).to_ascii_lowercase();
+    let name = name_of(stem);
     name.contains("mmproj") || name.contains("imatrix")
+}
+
+/// The name without folders, in lower case.
+fn name_of(stem: &str) -> String {
+    stem.rsplit('/').next().unwrap_or(stem).to_ascii_lowercase()
 }
 
 /// The name, number and count of `NAME-00001-of-00003`.
@@ -169,6 +186,15 @@ mod tests {
         "Q6_K/model-00001-of-00002.gguf",
         "broken-Q2_K-00002-of-00002.gguf",
     ];
+
+    #[test]
+    fn the_most_precise_projector_is_chosen() {
+        assert_eq!(projector(&REPO), Some("mmproj-F16.gguf"));
+        let files = ["a.gguf", "mmproj-Q8_0.gguf", "sub/model.MMPROJ-bf16.gguf", "mmproj.txt"];
+        assert_eq!(projector(&files), Some("sub/model.MMPROJ-bf16.gguf"));
+        assert_eq!(projector(&["mmproj-Q4_0.gguf", "a-Q8_0.gguf"]), Some("mmproj-Q4_0.gguf"));
+        assert_eq!(projector(&["a-F16.gguf"]), None);
+    }
 
     #[test]
     fn the_quantisation_chooses_the_files() {

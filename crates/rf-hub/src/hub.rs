@@ -36,6 +36,7 @@ pub struct Hub {
     cache: PathBuf,
     token: Option<String>,
     offline: bool,
+    projectors: bool,
     retries: u32,
     agent: Agent,
 }
@@ -48,6 +49,7 @@ impl Hub {
             cache: cache.into(),
             token: None,
             offline: false,
+            projectors: false,
             retries: 5,
             agent: agent(),
         }
@@ -94,6 +96,13 @@ impl Hub {
     #[must_use]
     pub fn with_offline(self, offline: bool) -> Self {
         Self { offline, ..self }
+    }
+
+    /// Downloads the projector of a model too, if its repository has one, into the folder of the
+    /// model. A projector (`mmproj` file) encodes pictures.
+    #[must_use]
+    pub fn with_projectors(self, projectors: bool) -> Self {
+        Self { projectors, ..self }
     }
 
     /// Tries a download again up to `retries` times in a row without progress; 5 by default, and 0
@@ -170,7 +179,9 @@ impl Hub {
     ) -> Result<PathBuf, Error> {
         let paths: Vec<&str> = files.iter().map(|file| &*file.path).collect();
         let chosen = choice::choose(name.repo(), &paths, name.quant())?;
-        let parts = chosen.iter().filter_map(|path| files.iter().find(|file| file.path == *path));
+        let projector = choice::projector(&paths).filter(|_| self.projectors);
+        let wanted = chosen.iter().copied().chain(projector);
+        let parts = wanted.filter_map(|path| files.iter().find(|file| file.path == path));
         let parts = parts.map(|file| Ok((&*file.path, remote.blob(file)?)));
         let parts = parts.collect::<Result<Vec<(&str, Blob)>, Error>>()?;
         let total_bytes = parts.iter().map(|(_, blob)| blob.size).sum();

@@ -5,7 +5,8 @@
 //! opens the path that it returns.
 //!
 //! **Where to start.** [`Hub::fetch`]. Internally, `listing` asks the API for the files, `choice`
-//! selects those of the model, `transfer` downloads them and `cache` knows the folder.
+//! selects those of the model, `transfer` downloads them and `cache` knows the folder. Apart from the
+//! hub, [`PublicWeb`] fetches the files that clients of a server name.
 //!
 //! **Invariants.**
 //! - A file is in the cache under its name only after its size, and its SHA-256 if the hub states
@@ -42,9 +43,11 @@ mod listing;
 mod name;
 mod short_name;
 mod transfer;
+mod web;
 
 pub use cache::CachedModel;
 pub use error::Error;
 pub use hub::{Event, Hub};
 pub use name::ModelName;
 pub use short_name::{Product, ShortName};
+pub use web::{PublicWeb, WebError, WebLimits};

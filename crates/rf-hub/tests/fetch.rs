@@ -69,6 +69,25 @@ fn cached_models_are_listed_and_removed() {
 }
 
 #[test]
+fn the_projector_of_a_model_comes_and_goes_with_it() {
+    let server = StandIn::start(&[("m-Q8_0.gguf", contents(1)), ("mmproj-F16.gguf", contents(3))]);
+    let cache = TempDir::new().unwrap();
+    let hub = Hub::new(&server.url(), cache.path()).with_projectors(true);
+    let mut total = 0;
+    let on_event = &mut |event: Event<'_>| {
+        if let Event::Progress { total_bytes, .. } = event {
+            total = total_bytes;
+        }
+    };
+    let model = hub.fetch(&REPO.parse().unwrap(), on_event).unwrap();
+    assert_eq!(total, 1_400_000);
+    assert_eq!(fs::read(model.with_file_name("mmproj-F16.gguf")).unwrap(), contents(3));
+    assert_eq!(hub.cached().len(), 1, "a projector is no model");
+    hub.remove(&format!("{REPO}:Q8_0").parse().unwrap()).unwrap();
+    assert!(!folder(&cache).exists());
+}
+
+#[test]
 fn a_download_has_the_layout_of_the_usual_cache() {
     let (server, cache, hub) = one_model();
     let mut progress = Vec::new();

@@ -2,18 +2,46 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use rocmforge::messages::Conversation;
+use rocmforge::messages::{Conversation, Message};
 use rocmforge::{Image, image_marker};
 use serde_json::Value;
 
 use crate::error::ApiError;
+
+/// A picture of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Picture {
+    Sent(Image),
+    /// A URL of the web, and the field with it.
+    Url {
+        url: String,
+        path: String,
+    },
+}
+
+impl Picture {
+    /// Bytes that it occupies.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Sent(image) => image.bytes().len(),
+            Self::Url { url, path } => url.len() + path.len(),
+        }
+    }
+}
+
+/// Messages, with their pictures in their order. Each message has marks for its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IllustratedMessages {
+    pub(crate) messages: Vec<Message>,
+    pub(crate) images: Vec<Picture>,
+}
 
 /// A conversation, with the pictures of its messages in their order. Each message has marks for its
 /// own.
 #[derive(Default)]
 pub(crate) struct IllustratedConversation {
     pub(crate) conversation: Conversation,
-    pub(crate) images: Vec<Image>,
+    pub(crate) images: Vec<Picture>,
 }
 
 impl From<Conversation> for IllustratedConversation {
@@ -60,7 +88,7 @@ impl MarkedText {
 }
 
 /// The picture of a value of `image_url`: a text, or an object with a `url`.
-pub(crate) fn from_url(value: Option<&Value>, path: &str) -> Result<Image, ApiError> {
+pub(crate) fn from_url(value: Option<&Value>, path: &str) -> Result<Picture, ApiError> {
     let url = value.and_then(|value| value.as_str().or_else(|| value.get("url")?.as_str()));
     let Some(url) = url else {
         return Err(ApiError::field(format!("{path}.image_url"), "expected an object with a url"));
@@ -68,9 +96,7 @@ pub(crate) fn from_url(value: Option<&Value>, path: &str) -> Result<Image, ApiEr
     let path = format!("{path}.image_url.url");
     let Some((scheme, rest)) = url.split_once(':') else { return from_base64(url, &path) };
     if !scheme.eq_ignore_ascii_case("data") {
-        let problem = "the server fetches no pictures from other places: send the picture itself, \
-                       as a data URL such as data:image/png;base64,…";
-        return Err(ApiError::field(path, problem));
+        return Ok(Picture::Url { url: url.to_owned(), path });
     }
     match rest.split_once(',') {
         Some((media, data)) if media.starts_with("image/") && media.ends_with(";base64") => {
@@ -81,26 +107,29 @@ pub(crate) fn from_url(value: Option<&Value>, path: &str) -> Result<Image, ApiEr
 }
 
 /// The picture of a `source` in the form of Anthropic.
-pub(crate) fn from_source(source: Option<&Value>, path: &str) -> Result<Image, ApiError> {
+pub(crate) fn from_source(source: Option<&Value>, path: &str) -> Result<Picture, ApiError> {
     let field = |name: &str| source.and_then(|source| source.get(name)).and_then(Value::as_str);
     let path = format!("{path}.source");
-    match (field("type"), field("data")) {
-        (Some("base64"), Some(data)) => from_base64(data, &format!("{path}.data")),
-        (Some("base64"), None) => Err(ApiError::field(format!("{path}.data"), "expected a string")),
-        _ => {
-            let problem = "the server fetches no pictures from other places: send the picture \
-                           itself, as a source of type base64";
-            Err(ApiError::field(format!("{path}.type"), problem))
+    let missing = |name: &str| ApiError::field(format!("{path}.{name}"), "expected a string");
+    match field("type") {
+        Some("base64") => {
+            let data = field("data").ok_or_else(|| missing("data"))?;
+            from_base64(data, &format!("{path}.data"))
         }
+        Some("url") => {
+            let url = field("url").ok_or_else(|| missing("url"))?;
+            Ok(Picture::Url { url: url.to_owned(), path: format!("{path}.url") })
+        }
+        _ => Err(ApiError::field(format!("{path}.type"), "expected base64 or url")),
     }
 }
 
 /// The picture of base64 text.
-pub(crate) fn from_base64(data: &str, path: &str) -> Result<Image, ApiError> {
+pub(crate) fn from_base64(data: &str, path: &str) -> Result<Picture, ApiError> {
     let data = data.trim();
     let decoded = STANDARD.decode(data).or_else(|_| STANDARD_NO_PAD.decode(data));
     match decoded {
-        Ok(bytes) if !bytes.is_empty() => Ok(Image::new(bytes)),
+        Ok(bytes) if !bytes.is_empty() => Ok(Picture::Sent(Image::new(bytes))),
         Ok(_) => Err(ApiError::field(path, "the picture is empty")),
         Err(error) => Err(ApiError::field(path, format!("the picture is not base64: {error}"))),
     }
@@ -112,20 +141,18 @@ mod tests {
 
     use super::*;
 
-    fn problem(result: Result<Image, ApiError>) -> String {
+    fn problem(result: Result<Picture, ApiError>) -> String {
         result.map_or_else(|error| error.message, |_| String::new())
     }
 
     #[test]
-    fn data_urls_and_base64_are_pictures_and_other_urls_are_not() {
-        let image = Image::new(vec![1, 2, 3]);
+    fn data_urls_and_base64_are_pictures_and_other_urls_are_names() {
+        let image = Picture::Sent(Image::new(vec![1, 2, 3]));
         for url in ["data:image/png;base64,AQID", "DATA:image/x;base64,AQID", "AQID"] {
             assert_eq!(from_url(Some(&json!({ "url": url })), "p").ok(), Some(image.clone()));
             assert_eq!(from_url(Some(&json!(url)), "p").ok(), Some(image.clone()));
         }
         for (url, expected) in [
-            ("https://example.com/a.png", "fetches no pictures"),
-            ("file:///etc/passwd", "fetches no pictures"),
             ("data:text/plain;base64,AQID", "expected data:image"),
             ("data:image/png,AQID", "expected data:image"),
             ("data:image/png;base64,*", "not base64"),
@@ -135,14 +162,24 @@ mod tests {
             assert!(problem.contains(expected), "{url}: {problem}");
         }
         assert!(problem(from_url(None, "p")).contains("expected an object"));
+        let url = "https://example.com/a.png".to_owned();
+        let named = Picture::Url { url: url.clone(), path: "p.image_url.url".to_owned() };
+        assert_eq!(from_url(Some(&json!(url)), "p").ok(), Some(named));
     }
 
     #[test]
-    fn sources_have_the_picture_itself() {
+    fn sources_have_the_picture_or_its_url() {
         let source = json!({ "type": "base64", "media_type": "image/png", "data": "AQID" });
-        assert_eq!(from_source(Some(&source), "p").ok(), Some(Image::new(vec![1, 2, 3])));
+        let image = Picture::Sent(Image::new(vec![1, 2, 3]));
+        assert_eq!(from_source(Some(&source), "p").ok(), Some(image));
         let url = json!({ "type": "url", "url": "https://example.com/a.png" });
-        assert!(problem(from_source(Some(&url), "p")).contains("fetches no pictures"));
+        let path = "p.source.url".to_owned();
+        let named = Picture::Url { url: "https://example.com/a.png".to_owned(), path };
+        assert_eq!(from_source(Some(&url), "p").ok(), Some(named));
+        assert!(problem(from_source(Some(&json!({ "type": "url" })), "p")).contains("string"));
+        assert!(
+            problem(from_source(Some(&json!({ "type": "file" })), "p")).contains("base64 or url")
+        );
         assert!(problem(from_source(Some(&json!({ "type": "base64" })), "p")).contains("string"));
     }
 

@@ -12,8 +12,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use rocmforge::engine::{Model, StopReason, Timings};
+use rocmforge::image_marker;
 use rocmforge::messages::{Answer, Conversation, Delta, Message, MessageCall};
-use rocmforge::{Image, image_marker};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,7 +27,7 @@ use crate::entry::ModelKind;
 use crate::error::{Api, ApiError};
 use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
 use crate::grammar::Structure;
-use crate::images::{IllustratedConversation, from_base64};
+use crate::images::{IllustratedConversation, Picture, from_base64};
 use crate::infill;
 use crate::keep_alive::KeepAlive;
 use crate::prompt::{beside, chat_prompt, check_length, rendered, tools};
@@ -194,7 +194,7 @@ pub(crate) async fn generate(
 fn marks(
     sent: Option<Vec<String>>,
     path: &str,
-    images: &mut Vec<Image>,
+    images: &mut Vec<Picture>,
 ) -> Result<String, ApiError> {
     let sent = sent.unwrap_or_default();
     for (index, data) in sent.iter().enumerate() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rocmforge::engine::sampling::SamplerConfig;
 
+use crate::image_urls::ImageFetcher;
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
 use crate::settings::SettingsSource;
@@ -28,6 +29,8 @@ pub struct ServerOptions {
     pub sampling: SamplerConfig,
     /// The source of settings of single models, when they are read again.
     pub settings: Option<SettingsSource>,
+    /// Fetches the pictures that requests name by URL; without it, they must be in the requests.
+    pub image_fetcher: Option<ImageFetcher>,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// Memory for the models that are loaded on demand, in bytes of their memory plans. A model is
@@ -52,6 +55,7 @@ impl Default for ServerOptions {
             allowed_hosts: Vec::new(),
             sampling: SamplerConfig::default(),
             settings: None,
+            image_fetcher: None,
             max_body_bytes: 32 << 20,
             memory_budget_bytes: None,
             keep_alive: KeepAlive::FOREVER,

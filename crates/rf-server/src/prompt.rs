@@ -24,11 +24,12 @@ pub(crate) async fn rendered(
         return Ok(RenderedChat::from(chat.await?));
     }
     let loaded = model.loaded_model().clone();
+    if !loaded.reads_images() {
+        return Err(ApiError::field("messages", Error::NoProjector));
+    }
+    let images = model.image_urls().fetched(images).await?;
     // To encode pictures takes long.
     beside(model.model(), move |model| {
-        if !loaded.reads_images() {
-            return Err(ApiError::field("messages", Error::NoProjector));
-        }
         let chat = chat_prompt(model, &conversation, most)?;
         let ids = loaded.prompt_with_images(&chat.prompt.text, &images)?;
         Ok(RenderedChat { chat, ids })

@@ -12,6 +12,7 @@ use crate::catalog::{Catalog, Embedder, Lease, Leased, Listed, LoadedService};
 use crate::entry::{ModelEntry, ModelKind};
 use crate::error::{ApiError, Error};
 use crate::generator::Generator;
+use crate::image_urls::ImageUrls;
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
 use crate::metrics::HttpMetrics;
@@ -26,6 +27,7 @@ pub(crate) struct App {
     options: ServerOptions,
     catalog: Catalog,
     responses: ResponseStore,
+    image_urls: ImageUrls,
     /// They change when their file is read again.
     keys: RwLock<Arc<ApiKeys>>,
     /// The certificate, if the server speaks HTTPS.
@@ -46,6 +48,7 @@ pub(crate) struct ServedModel {
     // Dropped before the lease.
     generator: Arc<Generator>,
     sampling: SamplerConfig,
+    image_urls: ImageUrls,
     /// Turns true when the server cuts running requests off.
     cut: watch::Receiver<bool>,
     _lease: Lease,
@@ -55,6 +58,11 @@ impl ServedModel {
     /// Sampling of requests that set no parameters.
     pub(crate) fn sampling(&self) -> &SamplerConfig {
         &self.sampling
+    }
+
+    /// The pictures of URLs.
+    pub(crate) fn image_urls(&self) -> &ImageUrls {
+        &self.image_urls
     }
 }
 
@@ -113,10 +121,12 @@ impl App {
         let catalog = Catalog::new(models, options.memory_budget_bytes, options.keep_alive)?;
         let keys = RwLock::new(Arc::new(options.keys.clone()));
         let tls = RwLock::new(options.tls.clone());
+        let image_urls = ImageUrls::new(options.image_fetcher.clone());
         Ok(Self {
             options,
             catalog,
             responses: ResponseStore::default(),
+            image_urls,
             keys,
             tls,
             http_metrics: Arc::default(),
@@ -228,7 +238,8 @@ impl App {
         match service {
             LoadedService::Generate(generator) => {
                 let cut = self.cut.subscribe();
-                Ok(Arc::new(ServedModel { generator, sampling, cut, _lease: lease }))
+                let image_urls = self.image_urls.clone();
+                Ok(Arc::new(ServedModel { generator, sampling, image_urls, cut, _lease: lease }))
             }
             LoadedService::Embed(_) => Err(wrong_kind(&id)),
         }

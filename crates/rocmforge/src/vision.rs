@@ -49,6 +49,11 @@ impl Image {
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         Self { bytes: bytes.into() }
     }
+
+    /// The bytes of the file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl fmt::Debug for Image {

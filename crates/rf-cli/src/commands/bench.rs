@@ -22,9 +22,10 @@ use crate::args::{self, DeviceArgs};
 use crate::device::{self, Placement};
 use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
+use crate::hub::{self, Companions};
 use crate::interrupt::Watch;
 use crate::loading::ModelFile;
-use crate::{hub, loading, terminal};
+use crate::{loading, terminal};
 
 /// Tokens of the warm-up of a test of decode on a GPU: replays 1, 2, 4, … of a captured graph are
 /// checked, here those up to 32.
@@ -168,8 +169,9 @@ impl BenchArgs {
         if self.model.is_empty() && self.hf_repo.is_empty() {
             return Ok(vec![ModelFile::default()]);
         }
-        let files = self.model.iter().map(|path| hub::named(path));
-        let files = files.chain(self.hf_repo.iter().map(hub::fetch));
+        let files = self.model.iter().map(|path| hub::named(path, Companions::None));
+        let fetched = self.hf_repo.iter().map(|name| hub::fetch(name, Companions::None));
+        let files = files.chain(fetched);
         files.map(|path| Ok(ModelFile::of_path(Some(path?)))).collect()
     }
 

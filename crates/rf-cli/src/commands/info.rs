@@ -12,6 +12,7 @@ use clap::Args;
 pub(super) use self::report::ModelKeys;
 use self::report::Report;
 use crate::args::{ComputeArgs, ModelArgs};
+use crate::hub::Companions;
 use crate::loading::ModelFile;
 use crate::terminal;
 use terminal::Palette;
@@ -50,7 +51,8 @@ pub(crate) struct InfoArgs {
 
 /// Runs `rf-cli info`.
 pub(crate) fn info(arguments: &InfoArgs) -> Result<()> {
-    let file = ModelFile::of(&arguments.model)?.or_path(arguments.file.as_deref())?;
+    let file =
+        ModelFile::of(&arguments.model)?.or_path(arguments.file.as_deref(), Companions::None)?;
     let gguf = file.open()?;
     let report = Report::of(gguf, arguments.ctx_size, &arguments.compute)?;
     let mut out = io::BufWriter::new(io::stdout().lock());

@@ -6,13 +6,13 @@ use anyhow::Result;
 use clap::Args;
 use rocmforge::hub::ModelName;
 
-use crate::hub;
+use crate::hub::{self, Companions};
 
 /// Arguments of `rf-cli pull`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Downloads the model into the cache folder of the Hugging Face hub, which other programs share, and prints the \
-path of its file. A download that was stopped is resumed. Does nothing if the model is there and is the newest.
+path of its file. A projector for pictures, if there is one, comes with it. A download that was stopped is resumed. Does nothing if the model is there and is the newest.
 
 Examples:
   rf-cli pull qwen3.5:4b
@@ -25,7 +25,7 @@ pub(crate) struct PullArgs {
 
 /// Runs `rf-cli pull`.
 pub(crate) fn pull(arguments: &PullArgs) -> Result<()> {
-    let path = hub::fetch(&arguments.name)?;
+    let path = hub::fetch(&arguments.name, Companions::Projector)?;
     writeln!(io::stdout().lock(), "{}", path.display())?;
     Ok(())
 }

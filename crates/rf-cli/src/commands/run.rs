@@ -155,7 +155,9 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let cpu = arguments.compute.cpu()?;
     let template = arguments.template.choice()?;
     let prompt = arguments.prompt(words.prompt.as_deref(), is_demo)?;
-    let file = ModelFile::of(&arguments.model)?.or_path(words.model.as_deref())?;
+    let companions = arguments.projector.companions();
+    let file = ModelFile::with_companions(&arguments.model, companions)?
+        .or_path(words.model.as_deref(), companions)?;
     let started = Instant::now();
     let loader = loading::sized(file.loader(), &arguments.compute, arguments.ctx_size)?;
     let images = media::images(&arguments.image)?;

@@ -19,7 +19,7 @@ use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs, TemplateArgs};
 use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
 use crate::logging::LogFormat;
-use crate::media::ProjectorArgs;
+use crate::media::{self, ProjectorArgs};
 use crate::{demo, device, loading, logging, terminal};
 
 /// Arguments of `rf-cli serve`.
@@ -85,6 +85,10 @@ struct NetworkArgs {
     /// address accepts only localhost and IP addresses
     #[arg(long, value_name = "NAME")]
     allowed_host: Vec<String>,
+    /// Fetch the pictures that requests name by an http or https URL. Hosts of this machine and of
+    /// private networks are refused, and a picture may have 20 MiB and take 10 seconds
+    #[arg(long)]
+    allow_url_images: bool,
     /// Reject requests of more than N bytes
     #[arg(long, value_name = "N", default_value_t = 32 << 20)]
     max_body_bytes: usize,
@@ -136,7 +140,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
     logging::set_format(arguments.network.log_format);
     loading::check_context(arguments.ctx_size)?;
     let mut options = arguments.server_options()?;
-    let files = arguments.models.files()?;
+    let files = arguments.models.files(arguments.projector.companions())?;
     if arguments.drafts.has_model() && files.len() > 1 {
         return Err(bad_input!(
             "a draft model cannot serve several models: serve one with -m, or leave out -md"
@@ -226,6 +230,7 @@ impl ServeArgs {
             cors_origins: self.network.cors_origin.clone(),
             allowed_hosts: self.network.allowed_host.clone(),
             sampling: self.sampling.config(temperature)?,
+            image_fetcher: self.network.allow_url_images.then(media::image_fetcher),
             max_body_bytes: self.network.max_body_bytes,
             drain_timeout: Duration::from_secs(self.network.drain_timeout),
             step_timeout: match self.network.step_timeout {

@@ -1,6 +1,5 @@
 //! Requests as conversations.
 
-use rocmforge::Image;
 use rocmforge::messages::{Conversation, Message, MessageCall, Tool, ToolChoice};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,7 +9,7 @@ use crate::api::conversation::note;
 use crate::error::{ApiError, check_count};
 use crate::fields::TextOr;
 use crate::grammar::{Format, Structure};
-use crate::images::{IllustratedConversation, MarkedText, from_source};
+use crate::images::{IllustratedConversation, MarkedText, Picture, from_source};
 use crate::prompt::MAX_TOOLS;
 
 /// The fields of a request. Those of sampling that `OpenAI` has, too, are read apart.
@@ -174,7 +173,7 @@ fn add_blocks(
     role: String,
     blocks: Vec<Block>,
     path: &str,
-    (messages, images): (&mut Vec<Message>, &mut Vec<Image>),
+    (messages, images): (&mut Vec<Message>, &mut Vec<Picture>),
 ) -> Result<(), ApiError> {
     let mut message = Message::new(role, "");
     let mut texts = MarkedText::new(true);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use rocmforge::Image;
 use rocmforge::messages::{Conversation, Message, MessageCall};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 use crate::fields::TextOr;
-use crate::images::{IllustratedConversation, MarkedText, from_url};
+use crate::images::{IllustratedConversation, MarkedText, Picture, from_url};
 use crate::prompt::{tool_choice, tools};
 
 /// The fields of a request that make its prompt.
@@ -85,13 +84,13 @@ pub(crate) fn arguments(arguments: Value) -> Value {
 }
 
 /// The text of a content. `path` is that of the content, for errors. A picture that a user sends is
-/// added to `images`, if there are any, and has a mark. Another part that is no text is refused
+/// added to `images`, and has a mark. Another part that is no text is refused
 /// where a user sends it; elsewhere it is noted, because agents send it in each later turn.
 pub(crate) fn text(
     content: Option<TextOr<Part>>,
     role: &str,
     path: &str,
-    mut images: Option<&mut Vec<Image>>,
+    images: &mut Vec<Picture>,
 ) -> Result<String, ApiError> {
     let parts = match content {
         Some(TextOr::List(parts)) if role == "user" => parts,
@@ -100,13 +99,13 @@ pub(crate) fn text(
     let mut marked = MarkedText::new(false);
     for (index, part) in parts.iter().enumerate() {
         let path = format!("{path}[{index}]");
-        match (part.readable(), &mut images) {
-            (Some(text), _) => marked.push(text),
-            (None, Some(images)) if matches!(&*part.kind, "image_url" | "input_image") => {
+        match part.readable() {
+            Some(text) => marked.push(text),
+            None if matches!(&*part.kind, "image_url" | "input_image") => {
                 images.push(from_url(part.others.get("image_url"), &path)?);
                 marked.push_image();
             }
-            (None, _) => {
+            None => {
                 let message = format!("a part of type {:?} cannot be read: send text", part.kind);
                 return Err(ApiError::field(format!("{path}.type"), message));
             }
@@ -151,7 +150,10 @@ pub(crate) fn role(role: &str) -> &str {
     if role == "developer" { "system" } else { role }
 }
 
-fn messages(messages: Vec<ChatMessage>, images: &mut Vec<Image>) -> Result<Vec<Message>, ApiError> {
+fn messages(
+    messages: Vec<ChatMessage>,
+    images: &mut Vec<Picture>,
+) -> Result<Vec<Message>, ApiError> {
     let message = |(index, message): (usize, ChatMessage)| {
         let call = |call: ToolCall| MessageCall {
             id: call.id.unwrap_or_default(),
@@ -172,7 +174,7 @@ fn messages(messages: Vec<ChatMessage>, images: &mut Vec<Image>) -> Result<Vec<M
                 message.content,
                 &message.role,
                 &format!("messages[{index}].content"),
-                Some(&mut *images),
+                &mut *images,
             )?,
             reasoning: message.reasoning_content.or(message.reasoning),
             tool_calls: message.tool_calls.unwrap_or_default().into_iter().map(call).collect(),

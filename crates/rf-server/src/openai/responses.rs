@@ -31,6 +31,7 @@ use crate::error::{ApiError, Kind};
 use crate::fields::TextOr;
 use crate::generation::{Generation, Job};
 use crate::grammar::GrammarFields;
+use crate::images::{IllustratedConversation, IllustratedMessages};
 use crate::path::Id;
 use crate::prompt::{rendered, tool_choice};
 use crate::request_id::RequestId;
@@ -75,7 +76,8 @@ pub(crate) async fn responses(
     let tools = request.offered_tools()?;
     let conversation = request.conversation(&messages, &tools)?;
     let prompt = rendered(&model, conversation).await?;
-    let record = request.store.unwrap_or(true).then(|| Record { app, owner, messages });
+    let record =
+        request.store.unwrap_or(true).then(|| Record { app, owner, conversation: messages });
     let head = Head::new(&model, request.instructions, params.options.max_tokens)
         .with_previous(request.previous_response_id)
         .with_tools(tools)
@@ -156,9 +158,9 @@ fn not_stored() -> ApiError {
 
 impl ResponsesFields {
     /// The conversation so far, without the instructions.
-    fn messages(&mut self, app: &App, owner: Owner) -> Result<Vec<Message>, ApiError> {
-        let mut messages = match &self.previous_response_id {
-            None => Vec::new(),
+    fn messages(&mut self, app: &App, owner: Owner) -> Result<IllustratedMessages, ApiError> {
+        let mut conversation = match &self.previous_response_id {
+            None => IllustratedMessages::default(),
             Some(id) => {
                 let previous = app.responses().response(owner, id).ok_or_else(|| {
                     let message = "the response is not stored any more: send the whole \
@@ -166,17 +168,17 @@ impl ResponsesFields {
                     let error = ApiError::field("previous_response_id", message);
                     error.of_kind(Kind::NotFound).with_code("previous_response_not_found")
                 })?;
-                previous.messages.clone()
+                previous.conversation.clone()
             }
         };
         match self.input.take() {
             None => return Err(ApiError::field("input", "expected a text or a list of items")),
-            Some(TextOr::Text(text)) => messages.push(Message::new("user", text)),
+            Some(TextOr::Text(text)) => conversation.messages.push(Message::new("user", text)),
             Some(TextOr::List(items)) => {
-                ItemReader { store: app.responses(), owner }.add(items, &mut messages)?;
+                ItemReader { store: app.responses(), owner }.add(items, &mut conversation)?;
             }
         }
-        Ok(messages)
+        Ok(conversation)
     }
 
     fn offered_tools(&self) -> Result<OfferedTools, ApiError> {
@@ -185,15 +187,18 @@ impl ResponsesFields {
 
     fn conversation(
         &self,
-        messages: &[Message],
+        illustrated: &IllustratedMessages,
         tools: &OfferedTools,
-    ) -> Result<Conversation, ApiError> {
+    ) -> Result<IllustratedConversation, ApiError> {
         let instructions = self.instructions.iter().map(|text| Message::new("system", text));
         let effort = self.reasoning.as_ref().and_then(|reasoning| reasoning.effort.clone());
-        Ok(Conversation::default()
-            .with_messages(instructions.chain(messages.iter().cloned()).collect())
+        let messages = illustrated.messages.iter().cloned();
+        let conversation = Conversation::default()
+            .with_messages(instructions.chain(messages).collect())
             .with_tools(tools.tools.clone())
             .with_tool_choice(tool_choice(self.tool_choice.as_ref())?)
-            .with_reasoning_effort(effort))
+            .with_reasoning_effort(effort);
+        let images = illustrated.images.clone();
+        Ok(IllustratedConversation { conversation, images })
     }
 }

@@ -16,8 +16,9 @@ use crate::args::{ComputeArgs, TemplateChoice};
 use crate::device::Placement;
 use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
+use crate::hub::{self, Companions};
 use crate::media::ProjectorArgs;
-use crate::{hub, loading, terminal};
+use crate::{loading, terminal};
 
 /// The models, and when they are unloaded.
 #[derive(Debug, Args)]
@@ -99,13 +100,13 @@ impl ServedModelArgs {
     }
 
     /// Returns the models in the order of the options, at least one.
-    pub(super) fn files(&self) -> Result<Vec<ModelFile>> {
+    pub(super) fn files(&self, companions: Companions) -> Result<Vec<ModelFile>> {
         let mut paths: Vec<Option<PathBuf>> = Vec::new();
         for model in &self.model {
-            paths.push(Some(hub::named(model)?));
+            paths.push(Some(hub::named(model, companions)?));
         }
         for name in &self.hf_repo {
-            paths.push(Some(hub::fetch(name)?));
+            paths.push(Some(hub::fetch(name, companions)?));
         }
         if let Some(folder) = &self.models {
             paths.extend(model_files(folder)?.into_iter().map(Some));

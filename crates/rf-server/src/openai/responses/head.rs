@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use rocmforge::engine::StopReason;
-use rocmforge::messages::Message;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -14,6 +13,7 @@ use super::tools::OfferedTools;
 use crate::api::{NoFields, NoItems, is_cut_off};
 use crate::error::ApiError;
 use crate::generation::Usage;
+use crate::images::IllustratedMessages;
 use crate::request_id::unique;
 use crate::state::{App, ServedModel, now};
 
@@ -123,7 +123,7 @@ pub(super) struct Head {
 pub(super) struct Record {
     pub(super) app: Arc<App>,
     pub(super) owner: Owner,
-    pub(super) messages: Vec<Message>,
+    pub(super) conversation: IllustratedMessages,
 }
 
 impl Head {
@@ -209,10 +209,10 @@ impl Head {
             usage: Some(usage.into()),
             ..self.begun()
         };
-        if let Some(Record { app, owner, messages }) = &self.record {
-            let mut messages = messages.clone();
+        if let Some(Record { app, owner, conversation }) = &self.record {
+            let mut conversation = conversation.clone();
             let answer = response.output.iter().cloned().filter_map(Item::into_message);
-            answer.for_each(|message| push(&mut messages, message));
+            answer.for_each(|message| push(&mut conversation.messages, message));
             let stored = |item: &Item| StoredItem {
                 id: item.id().to_owned(),
                 message: item.clone().into_message(),
@@ -220,7 +220,7 @@ impl Head {
             app.responses().insert(StoredResponse {
                 id: self.id.clone(),
                 owner: *owner,
-                messages,
+                conversation,
                 items: response.output.iter().map(stored).collect(),
                 // Serialisation of our own types fails only for maps whose keys are no strings.
                 json: serde_json::to_string(&response).unwrap_or_default(),

@@ -11,6 +11,7 @@ use super::tools::{Called, text_argument};
 use crate::api::conversation::{self, Part};
 use crate::error::{ApiError, Kind};
 use crate::fields::TextOr;
+use crate::images::{IllustratedMessages, Picture};
 
 /// A part of the conversation. Messages may come without a type.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -51,19 +52,26 @@ impl ItemReader<'_> {
     pub(super) fn add(
         &self,
         items: Vec<InputItem>,
-        messages: &mut Vec<Message>,
+        conversation: &mut IllustratedMessages,
     ) -> Result<(), ApiError> {
         for (index, item) in items.into_iter().enumerate() {
-            let message = self.message(item, &format!("input[{index}]"))?;
+            let path = format!("input[{index}]");
+            let message = self.message(item, &path, &mut conversation.images)?;
             if let Some(message) = message {
-                push(messages, message);
+                push(&mut conversation.messages, message);
             }
         }
         Ok(())
     }
 
-    /// The message of an item; `None` for one that is no part of a prompt.
-    fn message(&self, item: InputItem, path: &str) -> Result<Option<Message>, ApiError> {
+    /// The message of an item; `None` for one that is no part of a prompt. Its pictures are added
+    /// to `images`.
+    fn message(
+        &self,
+        item: InputItem,
+        path: &str,
+        images: &mut Vec<Picture>,
+    ) -> Result<Option<Message>, ApiError> {
         let call = |arguments: Value| MessageCall {
             id: item.call_id.clone().unwrap_or_default(),
             name: Called {
@@ -83,7 +91,8 @@ impl ItemReader<'_> {
                 let role = role
                     .ok_or_else(|| ApiError::field(format!("{path}.role"), "expected a string"))?;
                 let content = parts(item.content, &format!("{path}.content"))?;
-                let content = conversation::text(content, role, &format!("{path}.content"), None)?;
+                let content =
+                    conversation::text(content, role, &format!("{path}.content"), images)?;
                 Some(Message::new(conversation::role(role), content))
             }
             // The word of another agent to this one.

@@ -8,6 +8,8 @@ use axum::http::header::AUTHORIZATION;
 use rocmforge::messages::Message;
 use sha2::{Digest, Sha256};
 
+use crate::images::{IllustratedMessages, Picture};
+
 /// The most responses. The oldest one is dropped for a new one.
 const MAX_RESPONSES: usize = 512;
 /// The most bytes of all responses with their conversations.
@@ -36,7 +38,7 @@ pub(super) struct StoredResponse {
     pub(super) id: String,
     pub(super) owner: Owner,
     /// The messages of the request, without its instructions, and the answer.
-    pub(super) messages: Vec<Message>,
+    pub(super) conversation: IllustratedMessages,
     pub(super) items: Vec<StoredItem>,
     pub(super) json: String,
 }
@@ -69,8 +71,11 @@ impl StoredResponse {
             // Parts repeat the content.
             MESSAGE_BYTES + message.content.len() * 2 + calls.sum::<usize>()
         };
+        let IllustratedMessages { messages, images } = &self.conversation;
+        let messages: usize = messages.iter().map(message).sum();
+        let images: usize = images.iter().map(Picture::bytes).sum();
         // The items are in the JSON, too.
-        self.messages.iter().map(message).sum::<usize>() + self.json.len() * 2
+        messages + images + self.json.len() * 2
     }
 }
 
@@ -131,7 +136,10 @@ mod tests {
         StoredResponse {
             id: id.to_owned(),
             owner: owner(key),
-            messages: vec![Message::new("user", text)],
+            conversation: IllustratedMessages {
+                messages: vec![Message::new("user", text)],
+                images: Vec::new(),
+            },
             items: vec![StoredItem { id: format!("msg_{id}"), message: None }],
             json: text.to_owned(),
         }
