@@ -26,6 +26,7 @@ mod replay;
 mod results;
 mod rope;
 mod run;
+mod split_memory;
 mod step;
 mod top_k;
 mod weights;
