@@ -165,6 +165,42 @@ fn weights_are_several_allocations_where_one_is_refused() {
     assert_eq!(calls.last().unwrap().live_objects, 0);
 }
 
+/// HIP does not count what a compositor or a game uses of the card, and the kernel driver does.
+#[test]
+fn memory_that_the_runtime_names_and_others_use_is_not_free() {
+    let name = "memory_that_the_runtime_names_and_others_use_is_not_free";
+    let Some(session) = session(name, &library(), &[], Duration::from_mins(2)) else { return };
+    let (need_bytes, other_bytes) = (30_u64 << 20, 1_u64 << 30);
+    let check = |used_bytes: u64| {
+        let backend = GpuBackend::new(GpuOptions::default()).map_err(BackendError::from)?;
+        let device = backend.device();
+        let (total_bytes, bus) = (device.total_memory_bytes, device.pci_bus_id.clone());
+        let root = tempfile::TempDir::new().unwrap();
+        let folder = root.path().join("sys/bus/pci/devices").join(bus.to_lowercase());
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("mem_info_vram_total"), total_bytes.to_string()).unwrap();
+        fs::write(folder.join("mem_info_vram_used"), used_bytes.to_string()).unwrap();
+        let backend = backend.with_system_root(root.path());
+        let program = case().program().fused_for(&backend);
+        let free_bytes = backend.available_memory_bytes().unwrap();
+        assert_eq!(free_bytes, total_bytes - used_bytes);
+        let reserve_bytes = backend.memory_need(&program)?.reserve_bytes;
+        backend.compile(program, &mut |_| ())?;
+        Ok((total_bytes, reserve_bytes))
+    };
+    let outcome = |used_bytes: u64| {
+        let mut measured = Ok((0, 0));
+        let (outcome, _) = session.run("hipMemGetInfo:*:+8GiB", || {
+            measured = check(used_bytes);
+            Ok(Outputs::new())
+        });
+        outcome.and(measured)
+    };
+    let (total_bytes, reserve_bytes) = outcome(other_bytes).unwrap();
+    let error = outcome(total_bytes - reserve_bytes - need_bytes / 2).unwrap_err();
+    assert!(matches!(error, BackendError::DoesNotFit { .. }), "{error}");
+}
+
 /// Stream-ordered pools are broken on Radeon cards.
 #[test]
 fn no_memory_comes_from_stream_ordered_pools() {
