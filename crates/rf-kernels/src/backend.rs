@@ -11,7 +11,7 @@ use rf_oracle::case::measure_peak;
 
 use crate::error::Error;
 use crate::exec::{self, FUSIONS, GpuExecutor};
-use crate::graphs::GraphMode;
+use crate::graphs::{GraphMode, LaunchMark};
 use crate::launch::Gpu;
 use crate::objects::{Choice, CodeObjects};
 use crate::params::{MatmulDevice, MatrixUnit};
@@ -39,8 +39,8 @@ const FIRST_KERNEL: &str = "load_step_u32";
 /// A backend that runs programs on a GPU.
 pub struct GpuBackend {
     gpu: Arc<Gpu>,
-    /// True if steps of a few tokens are replayed as captured graphs.
-    graphs: bool,
+    /// Marks the first launches of captured graphs; `None` if steps are not replayed as graphs.
+    graphs: Option<Arc<LaunchMark>>,
     tuning: Tuning,
     /// The folder of `/proc` and `/sys`.
     root: Arc<Path>,
@@ -88,7 +88,8 @@ impl GpuBackend {
         let gpu = Arc::new(Gpu::new(context, objects, compute_units));
         // A driver that refuses the code does so now.
         gpu.kernel(FIRST_KERNEL)?;
-        let graphs = options.graphs.is_on(runtime);
+        let mark = LaunchMark::new(runtime, gpu.context().info());
+        let graphs = options.graphs.is_on(runtime, &mark).then(|| Arc::new(mark));
         Ok(Self { gpu, graphs, tuning: Tuning::default(), root: Path::new("/").into() })
     }
 
@@ -96,7 +97,7 @@ impl GpuBackend {
     #[must_use]
     pub fn with_tuning(&self, tuning: Tuning) -> Self {
         let (gpu, root) = (Arc::clone(&self.gpu), Arc::clone(&self.root));
-        Self { gpu, graphs: self.graphs, tuning, root }
+        Self { gpu, graphs: self.graphs.clone(), tuning, root }
     }
 
     /// Reads what the operating system knows of the device below another folder than `/`, as tests
@@ -256,6 +257,6 @@ impl Backend for GpuBackend {
     ) -> Result<Box<dyn Executor>, BackendError> {
         self.check_memory(&program)?;
         let (gpu, device) = (Arc::clone(&self.gpu), self.matmul_device());
-        Ok(Box::new(GpuExecutor::new(gpu, device, self.graphs, program, progress)?))
+        Ok(Box::new(GpuExecutor::new(gpu, device, self.graphs.clone(), program, progress)?))
     }
 }

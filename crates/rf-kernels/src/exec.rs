@@ -42,6 +42,7 @@ use rf_hip::Stream;
 use rf_kv::{CopyPage, PageGroup, PageId};
 
 use crate::error::Error;
+use crate::graphs::LaunchMark;
 use crate::launch::{Gpu, LaunchList, Recording};
 use crate::params::MatmulDevice;
 use analysis::GraphAnalysis;
@@ -78,7 +79,7 @@ impl GpuExecutor {
     pub(crate) fn new(
         gpu: Arc<Gpu>,
         device: MatmulDevice,
-        graphs: bool,
+        graphs: Option<Arc<LaunchMark>>,
         program: Program,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
