@@ -12,8 +12,8 @@ use crate::objects::cache_folder;
 /// In any mode the result of each replay is checked; `exec/replay.rs` describes how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GraphMode {
-    /// Like [`GraphMode::On`], except with versions of HIP that [`graph_problem`] names, and after a
-    /// process that ended inside the first launch of a graph.
+    /// Like [`GraphMode::On`], except with versions of HIP that [`graph_problem`] names, and after
+    /// a process that ended inside the first launch of a graph.
     #[default]
     Auto,
     /// Replay of captured graphs, if the runtime supports it and its results are right.

@@ -21,9 +21,9 @@ pub(crate) fn card_memory_bytes(root: &Path, pci_bus_id: &str, hip: Option<u64>)
 /// The same for an integrated AMD GPU. The firmware reserves a part of the machine's memory for it,
 /// and the kernel maps more for it, up to a limit.
 ///
-/// Where that limit exceeds the reserved part, the kernel (from 6.10 on) takes all memory of HIP from
-/// the machine's and none from the reserved part. HIP may name more than there is, because it counts
-/// no other program, or less than the reserved part, which nothing else uses.
+/// Where that limit exceeds the reserved part, the kernel (from 6.10 on) takes all memory of HIP
+/// from the machine's and none from the reserved part. HIP may name more than there is, because it
+/// counts no other program, or less than the reserved part, which nothing else uses.
 pub(crate) fn shared_memory_bytes(root: &Path, pci_bus_id: &str, hip: Option<u64>) -> Option<u64> {
     let Some(memory) = DriverMemory::read(root, pci_bus_id) else { return hip };
     let shared = match available_bytes(root) {

@@ -1,5 +1,6 @@
 //! Replays of captured graphs that go wrong, as HIP's are known to: no result of them is used, and
-//! the executor does without graphs from then on. After a crash inside one, so does the next process.
+//! the executor does without graphs from then on. After a crash inside one, so does the next
+//! process.
 
 #![cfg(target_os = "linux")]
 #![expect(

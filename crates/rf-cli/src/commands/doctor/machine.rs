@@ -1,5 +1,5 @@
-//! What makes an AMD card hang, slow or short of memory below ROCm: the kernel, the firmware, limits
-//! of memory, and variables.
+//! What makes an AMD card hang, slow or short of memory below ROCm: the kernel, the firmware,
+//! limits of memory, and variables.
 
 use std::env;
 use std::fs;
@@ -260,7 +260,7 @@ fn cards(root: &Path) -> Vec<Card> {
         let property = |name: &str| -> Option<u32> {
             text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
         };
-        let arch = super::system::arch(property("gfx_target_version ")?)?;
+        let arch = arch(property("gfx_target_version ")?)?;
         let (location, domain) = (property("location_id ")?, property("domain ").unwrap_or(0));
         let (bus, device, function) = (location >> 8, location >> 3 & 31, location & 7);
         let slot = format!("{domain:04x}:{bus:02x}:{device:02x}.{function}");
@@ -279,6 +279,13 @@ fn cards(root: &Path) -> Vec<Card> {
         })
     };
     folders.iter().filter_map(card).collect()
+}
+
+/// Converts 90010 to `gfx90a`: two decimal digits each for minor version and stepping, which are
+/// hexadecimal in the name. CPUs have version 0.
+pub(super) fn arch(version: u32) -> Option<String> {
+    let (major, minor, stepping) = (version / 10_000, version / 100 % 100, version % 100);
+    (major > 0).then(|| format!("gfx{major}{minor:x}{stepping:x}"))
 }
 
 /// `ID` and `ID_LIKE` of a file os-release.
@@ -395,6 +402,15 @@ mod tests {
             format!("{mark} {}\n{}", check.what, cure.unwrap_or_default())
         };
         checks.iter().map(line).collect()
+    }
+
+    #[test]
+    fn architectures_come_from_the_topology() {
+        assert_eq!(arch(110_000).as_deref(), Some("gfx1100"));
+        assert_eq!(arch(90_010).as_deref(), Some("gfx90a"));
+        assert_eq!(arch(100_306).as_deref(), Some("gfx1036"));
+        assert_eq!(arch(110_501).as_deref(), Some("gfx1151"));
+        assert_eq!(arch(0), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::machine::Machine;
+use super::machine::{Machine, arch};
 
 /// Information about GPUs from files of the system.
 #[derive(Clone, Debug, Default)]
@@ -128,13 +128,6 @@ fn archs(nodes: &Path) -> Vec<String> {
     folders.iter().filter_map(arch).collect()
 }
 
-/// Converts 90010 to `gfx90a`: two decimal digits each for minor version and stepping, which are
-/// hexadecimal in the name. CPUs have version 0.
-pub(super) fn arch(version: u32) -> Option<String> {
-    let (major, minor, stepping) = (version / 10_000, version / 100 % 100, version % 100);
-    (major > 0).then(|| format!("gfx{major}{minor:x}{stepping:x}"))
-}
-
 /// Paths in a folder whose names begin with `prefix`; none if there is no such folder.
 fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
@@ -202,15 +195,6 @@ fn display_drivers() -> Option<Vec<DisplayDriver>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn architectures_come_from_the_topology() {
-        assert_eq!(arch(110_000).as_deref(), Some("gfx1100"));
-        assert_eq!(arch(90_010).as_deref(), Some("gfx90a"));
-        assert_eq!(arch(100_306).as_deref(), Some("gfx1036"));
-        assert_eq!(arch(110_501).as_deref(), Some("gfx1151"));
-        assert_eq!(arch(0), None);
-    }
 
     #[test]
     fn rocm_has_the_version_of_its_folder() {

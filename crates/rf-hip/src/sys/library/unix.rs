@@ -67,8 +67,8 @@ fn installed_folders() -> Vec<PathBuf> {
     folders_below(Path::new("/"), &environments.collect::<Vec<_>>())
 }
 
-/// The folders of installed libraries: of packages, with one folder per version since ROCm 7.14, and
-/// of wheels.
+/// The folders of installed libraries: of packages, with one folder per version since ROCm 7.14,
+/// and of wheels.
 fn folders_below(root: &Path, environments: &[PathBuf]) -> Vec<PathBuf> {
     let opt = root.join("opt");
     let mut folders = vec![opt.join("rocm/lib")];
@@ -95,8 +95,8 @@ fn newest_first(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-/// The folder of a loaded library. Where it was found on the loader's search path, the memory map of
-/// the process has it.
+/// The folder of a loaded library. Where it was found on the loader's search path, the memory map
+/// of the process has it.
 fn folder_of(library: &Path) -> Option<PathBuf> {
     let folder = library.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder {
