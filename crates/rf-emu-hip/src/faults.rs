@@ -12,7 +12,8 @@ use crate::Status;
 ///
 /// - `FUNCTION` is a function of HIP, `allocation` (each function that allocates device memory),
 ///   `kernel` (each execution of a kernel, also within a graph) or the symbol of a kernel.
-/// - `CALLS` counts from 1: one call `3`, a range `3-5`, all from one on `3+`, or all `*`.
+/// - `CALLS` counts from 1: one call `3`, a range `3-5`, all from one on `3+`, or all `*`. For
+///   `allocation` a size may follow, and only larger ones fail: `3+>64KiB` (or `MiB`, `GiB`).
 /// - `STATUS` is a name such as `hipErrorOutOfMemory`, or a number.
 ///
 /// `crash` instead of a status ends the process, as ROCm does after a memory fault, and `hang`
@@ -21,6 +22,9 @@ use crate::Status;
 /// `replay:CALLS:WRONG` counts the launches of graphs. They succeed and go wrong as HIP's are known
 /// to: `stale` (the first kernel has no effect, so the others read what an earlier replay left),
 /// `skipped` (no kernel has an effect), or `altered` (one in the middle has none).
+///
+/// `hipMemGetInfo:CALLS:+8GiB` reports so much more memory as free than there is, as HIP does where
+/// other programs use the card.
 ///
 /// A function that fails has no effect, but the end of a capture ends it. The failure of a kernel,
 /// and a status such as `hipErrorLaunchFailure` from any function, loses the device: all later
@@ -51,6 +55,8 @@ pub struct FaultPlan {
 struct Fault {
     function: String,
     calls: RangeInclusive<u64>,
+    /// Only allocations of more bytes fail.
+    above_bytes: u64,
     effect: Effect,
 }
 
@@ -63,6 +69,8 @@ enum Effect {
     /// A kernel has no effect.
     Skipped,
     Replay(WrongReplay),
+    /// More bytes are reported as free than there are.
+    MoreFree(u64),
 }
 
 /// The fault of an execution of a kernel.
@@ -126,8 +134,28 @@ impl FaultPlan {
         any.or(own)
     }
 
+    /// Counts an allocation and returns the status with which it fails.
+    pub(crate) fn next_allocation(&mut self, bytes: u64) -> Option<Status> {
+        match self.fault_of("allocation", bytes)? {
+            KernelFault::Failure(status) => Some(status),
+            KernelFault::Skipped => None,
+        }
+    }
+
+    /// The bytes that the latest call of `hipMemGetInfo` reports as free although they are not.
+    pub(crate) fn reported_too_much(&self) -> u64 {
+        match self.effect_of("hipMemGetInfo", self.calls("hipMemGetInfo"), u64::MAX) {
+            Some(Effect::MoreFree(bytes)) => bytes,
+            _ => 0,
+        }
+    }
+
     fn fault(&mut self, function: &str) -> Option<KernelFault> {
-        match self.effect(function)? {
+        self.fault_of(function, u64::MAX)
+    }
+
+    fn fault_of(&mut self, function: &str, bytes: u64) -> Option<KernelFault> {
+        match self.effect(function, bytes)? {
             Effect::Failure(status) => Some(KernelFault::Failure(status)),
             Effect::Crash => process::abort(),
             Effect::Hang => loop {
@@ -138,25 +166,32 @@ impl FaultPlan {
                 None
             }
             Effect::Skipped => Some(KernelFault::Skipped),
-            Effect::Replay(_) => None,
+            Effect::Replay(_) | Effect::MoreFree(_) => None,
         }
     }
 
     /// Counts a launch of a graph and returns how it goes wrong.
     pub(crate) fn next_replay(&mut self) -> Option<WrongReplay> {
-        match self.effect("replay")? {
+        match self.effect("replay", u64::MAX)? {
             Effect::Replay(wrong) => Some(wrong),
             _ => None,
         }
     }
 
-    fn effect(&mut self, function: &str) -> Option<Effect> {
+    fn effect(&mut self, function: &str, bytes: u64) -> Option<Effect> {
         if !self.calls.contains_key(function) {
             self.calls.insert(function.to_owned(), 0);
         }
         let calls = self.calls.get_mut(function)?;
         *calls += 1;
-        let applies = |fault: &&Fault| fault.function == function && fault.calls.contains(&*calls);
+        let call = *calls;
+        self.effect_of(function, call, bytes)
+    }
+
+    fn effect_of(&self, function: &str, call: u64, bytes: u64) -> Option<Effect> {
+        let applies = |fault: &&Fault| {
+            fault.function == function && fault.calls.contains(&call) && bytes > fault.above_bytes
+        };
         self.faults.iter().find(applies).map(|fault| fault.effect)
     }
 
@@ -184,7 +219,12 @@ fn fault(text: &str) -> Result<Fault, PlanError> {
     if function.is_empty() {
         return Err(error("it names no function".to_owned()));
     }
-    let range = range(calls).ok_or_else(|| format!("'{calls}' is not a call: 3, 3-5, 3+ or *"));
+    let (range, above_bytes) = match calls.split_once('>') {
+        Some((calls, size)) if function == "allocation" => (range(calls), bytes(size)),
+        _ => (range(calls), Some(0)),
+    };
+    let range = range.zip(above_bytes);
+    let range = range.ok_or_else(|| format!("'{calls}' is not a call: 3, 3-5, 3+ or *"));
     let effect = if function == "replay" {
         WrongReplay::from_text(status)
             .map(Effect::Replay)
@@ -197,6 +237,9 @@ fn fault(text: &str) -> Result<Fault, PlanError> {
             "skipped" if !function.starts_with("hip") && function != "allocation" => {
                 Some(Effect::Skipped)
             }
+            status if function == "hipMemGetInfo" && status.starts_with('+') => {
+                bytes(&status[1..]).map(Effect::MoreFree)
+            }
             status if let Some(duration) = milliseconds(status) => Some(Effect::Slow(duration)),
             status => Status::from_text(status).map(Effect::Failure),
         };
@@ -206,15 +249,20 @@ fn fault(text: &str) -> Result<Fault, PlanError> {
             )
         })
     };
-    Ok(Fault {
-        function: function.to_owned(),
-        calls: range.map_err(error)?,
-        effect: effect.map_err(error)?,
-    })
+    let (calls, above_bytes) = range.map_err(error)?;
+    Ok(Fault { function: function.to_owned(), calls, above_bytes, effect: effect.map_err(error)? })
 }
 
 fn milliseconds(text: &str) -> Option<Duration> {
     text.strip_suffix("ms")?.parse().ok().map(Duration::from_millis)
+}
+
+/// A size such as `64KiB`.
+fn bytes(text: &str) -> Option<u64> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
+    let (number, shift) =
+        units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)))?;
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 fn range(text: &str) -> Option<RangeInclusive<u64>> {
@@ -263,10 +311,26 @@ mod tests {
             "hipFree:1:stale",
             "hipFree:1:skipped",
             "hipFree:1:-1ms",
+            "hipFree:1>1KiB:1",
+            "allocation:1>1:1",
+            "hipMemGetInfo:*:+8",
+            "hipFree:1:+8GiB",
         ] {
             let error = plan.parse::<FaultPlan>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("fault '{plan}': ")), "{error}");
         }
+    }
+
+    #[test]
+    fn large_allocations_fail_and_free_memory_is_reported_wrongly() {
+        let mut plan: FaultPlan = "allocation:2+>64KiB:2, hipMemGetInfo:2+:+8GiB".parse().unwrap();
+        let failed = [65537, 65536, 65537].map(|bytes| plan.next_allocation(bytes).is_some());
+        assert_eq!(failed, [false, false, true]);
+        let too_much = [(); 2].map(|()| {
+            assert_eq!(plan.next("hipMemGetInfo"), None);
+            plan.reported_too_much()
+        });
+        assert_eq!(too_much, [0, 8 << 30]);
     }
 
     #[test]

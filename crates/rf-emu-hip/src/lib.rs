@@ -55,4 +55,4 @@ mod symbols;
 
 pub use faults::{FaultPlan, PlanError};
 pub use status::Status;
-pub use symbols::{SymbolError, without_symbols};
+pub use symbols::{SymbolError, without_devices, without_symbols};

@@ -222,7 +222,7 @@ impl Runtime {
 
     /// Allocates device memory; an allocation of no bytes is null.
     pub(crate) fn allocate(&mut self, device: usize, bytes: u64) -> Result<u64, Status> {
-        if let Some(status) = self.faults.next("allocation") {
+        if let Some(status) = self.faults.next_allocation(bytes) {
             if status.loses_device() {
                 self.lose(device, status);
             }
@@ -265,11 +265,12 @@ impl Runtime {
         outcome
     }
 
-    /// Free and total memory of a device.
+    /// Free and total memory of a device, as a call of `hipMemGetInfo` reports them.
     pub(crate) fn memory_info(&self, device: usize) -> Result<(u64, u64), Status> {
         let memory = self.memory(device)?;
         let total = memory.options().capacity_bytes;
-        Ok((total.saturating_sub(memory.used_bytes()), total))
+        let free = total.saturating_sub(memory.used_bytes());
+        Ok((free.saturating_add(self.faults.reported_too_much()), total))
     }
 
     fn memory(&self, device: usize) -> Result<&Arc<Memory>, Status> {

@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use rf_emu::{Arch, Checks};
 
-use crate::faults::FaultPlan;
+use crate::{faults::FaultPlan, symbols::lists_devices};
 
 /// The values of the environment variables; see the crate's documentation.
 #[derive(Debug, Clone)]
@@ -49,6 +49,9 @@ impl Settings {
                     .collect();
                 format!("ROCFORGE_EMU_ARCH: no device '{name}', only {}", all.join(", "))
             })?);
+        }
+        if !lists_devices() {
+            devices.clear();
         }
         let number = |name: &str| match variable(name) {
             None => Ok(None),

@@ -1,4 +1,8 @@
-//! Copies of the library that lack functions, as older runtimes do.
+//! Copies of the library that lack functions, as older runtimes do, or devices.
+
+/// Read by the library when it is loaded: its last byte is [`LISTS_DEVICES`] or another one.
+static MARK: &[u8] = b"rf-emu-hip lists devices: +";
+const LISTS_DEVICES: u8 = b'+';
 
 /// Why a function cannot be removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +32,32 @@ pub fn without_symbols(library: &[u8], symbols: &[&str]) -> Result<Vec<u8>, Symb
         }
     }
     Ok(copy)
+}
+
+/// A copy of a shared library that lists no devices, as a runtime that does not fit the card or its
+/// driver.
+///
+/// # Errors
+///
+/// The library is not this one.
+pub fn without_devices(library: &[u8]) -> Result<Vec<u8>, SymbolError> {
+    let mut copy = library.to_vec();
+    let places: Vec<_> =
+        copy.windows(MARK.len()).enumerate().filter(|(_, bytes)| *bytes == MARK).collect();
+    let places: Vec<_> = places.into_iter().map(|(at, _)| at).collect();
+    if places.is_empty() {
+        return Err(SymbolError { symbol: "that lists devices".to_owned() });
+    }
+    for at in places {
+        copy[at + MARK.len() - 1] = b'-';
+    }
+    Ok(copy)
+}
+
+/// Returns false in a copy of [`without_devices`].
+pub(crate) fn lists_devices() -> bool {
+    // The compiler must not know the byte, which is another one in a copy.
+    std::hint::black_box(MARK).last() == Some(&LISTS_DEVICES)
 }
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ use crate::speculation::Speculation;
 
 pub use self::constraint::{Constraint, ConstraintError, TokenMask};
 pub use self::event::{Event, RequestError, Sink};
-pub use self::handle::Handle;
+pub use self::handle::{DeviceFailure, Handle};
 pub use self::options::SchedulerOptions;
 pub use self::request::{GroupId, Request, RequestId};
 pub use self::stats::{FinishedCounts, SchedulerStats};

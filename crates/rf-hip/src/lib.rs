@@ -48,8 +48,9 @@
 //! | `ROCFORGE_HIP_LIBRARY` | path of the only libamdhip64 to try |
 //! | `ROCFORGE_CUDA_LIBRARY` | path of the only libcuda to try |
 //! | `ROCFORGE_HIP_MEMORY_POOLS` | `1`: trust ROCm's stream-ordered memory pools |
-//! | `ROCM_PATH` | a ROCm installation whose `lib` directory is searched first; on Windows `bin`, after the driver's folder |
-//! | `HIP_PATH` | on Windows like `ROCM_PATH`, before it |
+//! | `ROCM_PATH`, `HIP_PATH` | a ROCm installation whose `lib` directory is searched first; on Windows `bin`, after the driver's folder, and `HIP_PATH` is first |
+//! | `GPU_MAX_HW_QUEUES` | HIP's own: the number of hardware queues; 1 where it is not set, because many cards save no power with more |
+//! | `VIRTUAL_ENV`, `CONDA_PREFIX` | the environment of Python whose wheels of ROCm are searched |
 //!
 //! # Invariants
 //!

@@ -58,8 +58,7 @@ impl Api {
     /// Loads and initialises the platform's library. A missing device is not an error.
     pub(crate) fn load(platform: Platform, search: &library::Search) -> Result<Self, Error> {
         let (library, library_path) = library::open(platform, search, |library| {
-            !library::TRIES_NEXT_WITHOUT_DEVICES
-                || lists_device(&Functions::resolve(platform, library))
+            platform == Platform::Nvidia || lists_device(&Functions::resolve(platform, library))
         })?;
         let functions = Functions::resolve(platform, &library);
         // Unloading a GPU driver while its threads run crashes the process, so it stays loaded.

@@ -11,7 +11,7 @@ use rf_oracle::case::measure_peak;
 
 use crate::error::Error;
 use crate::exec::{self, FUSIONS, GpuExecutor};
-use crate::graphs::GraphMode;
+use crate::graphs::{GraphMode, LaunchMark};
 use crate::launch::Gpu;
 use crate::objects::{Choice, CodeObjects};
 use crate::params::{MatmulDevice, MatrixUnit};
@@ -39,9 +39,11 @@ const FIRST_KERNEL: &str = "load_step_u32";
 /// A backend that runs programs on a GPU.
 pub struct GpuBackend {
     gpu: Arc<Gpu>,
-    /// True if steps of a few tokens are replayed as captured graphs.
-    graphs: bool,
+    /// Marks the first launches of captured graphs; `None` if steps are not replayed as graphs.
+    graphs: Option<Arc<LaunchMark>>,
     tuning: Tuning,
+    /// The folder of `/proc` and `/sys`.
+    root: Arc<Path>,
 }
 
 impl GpuBackend {
@@ -86,14 +88,23 @@ impl GpuBackend {
         let gpu = Arc::new(Gpu::new(context, objects, compute_units));
         // A driver that refuses the code does so now.
         gpu.kernel(FIRST_KERNEL)?;
-        let graphs = options.graphs.is_on(runtime);
-        Ok(Self { gpu, graphs, tuning: Tuning::default() })
+        let mark = LaunchMark::new(runtime, gpu.context().info());
+        let graphs = options.graphs.is_on(runtime, &mark).then(|| Arc::new(mark));
+        Ok(Self { gpu, graphs, tuning: Tuning::default(), root: Path::new("/").into() })
     }
 
     /// A backend on the same device, with these choices.
     #[must_use]
     pub fn with_tuning(&self, tuning: Tuning) -> Self {
-        Self { gpu: Arc::clone(&self.gpu), graphs: self.graphs, tuning }
+        let (gpu, root) = (Arc::clone(&self.gpu), Arc::clone(&self.root));
+        Self { gpu, graphs: self.graphs.clone(), tuning, root }
+    }
+
+    /// Reads what the operating system knows of the device below another folder than `/`, as tests
+    /// do for the memory of machines that they do not have.
+    #[must_use]
+    pub fn with_system_root(self, root: &Path) -> Self {
+        Self { root: root.into(), ..self }
     }
 
     /// A backend on the same device, with those of the choices whose code this machine has or can
@@ -154,8 +165,8 @@ impl GpuBackend {
         self.gpu.context().info()
     }
 
-    /// Returns true if the memory of the device is that of the machine, and its runtime counts only
-    /// a part of it.
+    /// Returns true if the memory of the device is that of the machine, and its runtime does not
+    /// count what other programs take of it.
     fn shares_memory(&self) -> bool {
         let DeviceInfo { platform, integrated, .. } = self.device();
         *platform == Platform::Amd && *integrated
@@ -198,14 +209,18 @@ impl Backend for GpuBackend {
         self.matmul_device().matrix_unit != MatrixUnit::None
     }
 
-    /// Free device memory. For an integrated AMD GPU that of the machine: HIP counts only the part
-    /// that is reserved for the GPU, and allocates beyond it.
+    /// Free device memory. On AMD the least that HIP and the kernel driver name, because HIP does
+    /// not count what other programs take.
     fn available_memory_bytes(&self) -> Option<u64> {
         let free = self.gpu.context().memory_info().ok().map(|(free, _)| free);
-        let shared = self
-            .shares_memory()
-            .then(|| system::shared_memory_bytes(Path::new("/"), &self.device().pci_bus_id));
-        free.max(shared.flatten())
+        let pci_bus_id = &self.device().pci_bus_id;
+        match self.device().platform {
+            Platform::Amd if self.shares_memory() => {
+                system::shared_memory_bytes(&self.root, pci_bus_id, free)
+            }
+            Platform::Amd => system::card_memory_bytes(&self.root, pci_bus_id, free),
+            Platform::Nvidia => free,
+        }
     }
 
     /// A program that is too large for an integrated AMD GPU is a warning here, not an error,
@@ -232,7 +247,7 @@ impl Backend for GpuBackend {
     }
 
     fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
-        Ok(exec::memory_need(&self.gpu, self.matmul_device(), program)?)
+        Ok(exec::memory_need(&self.gpu, self.matmul_device(), &self.root, program)?)
     }
 
     fn compile(
@@ -242,6 +257,6 @@ impl Backend for GpuBackend {
     ) -> Result<Box<dyn Executor>, BackendError> {
         self.check_memory(&program)?;
         let (gpu, device) = (Arc::clone(&self.gpu), self.matmul_device());
-        Ok(Box::new(GpuExecutor::new(gpu, device, self.graphs, program, progress)?))
+        Ok(Box::new(GpuExecutor::new(gpu, device, self.graphs.clone(), program, progress)?))
     }
 }

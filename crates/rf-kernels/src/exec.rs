@@ -26,6 +26,7 @@ mod replay;
 mod results;
 mod rope;
 mod run;
+mod split_memory;
 mod step;
 mod top_k;
 mod weights;
@@ -41,6 +42,7 @@ use rf_hip::Stream;
 use rf_kv::{CopyPage, PageGroup, PageId};
 
 use crate::error::Error;
+use crate::graphs::LaunchMark;
 use crate::launch::{Gpu, LaunchList, Recording};
 use crate::params::MatmulDevice;
 use analysis::GraphAnalysis;
@@ -77,7 +79,7 @@ impl GpuExecutor {
     pub(crate) fn new(
         gpu: Arc<Gpu>,
         device: MatmulDevice,
-        graphs: bool,
+        graphs: Option<Arc<LaunchMark>>,
         program: Program,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {

@@ -117,7 +117,7 @@ fn every_allocation_that_fails_is_an_error_or_a_fallback() {
     let Some(session) = session(name, &library(), &[], Duration::from_mins(5)) else { return };
     let (expected, calls) = session.run("", run);
     let expected = expected.unwrap();
-    let mut runs = 0;
+    let (mut runs, mut divided) = (0, 0);
     for function in ["hipMalloc", "hipHostMalloc"] {
         let last = calls.iter().filter(|call| call.function == function).map(|call| call.number);
         for number in 1..=last.max().unwrap() {
@@ -127,11 +127,78 @@ fn every_allocation_that_fails_is_an_error_or_a_fallback() {
             assert_eq!(calls.last().unwrap().live_objects, 0, "{plan}");
             match outcome {
                 Err(BackendError::OutOfMemory { .. }) => {}
-                outcome => assert_eq!(outcome.unwrap(), expected, "{plan}"),
+                outcome => {
+                    assert_eq!(outcome.unwrap(), expected, "{plan}");
+                    divided += 1;
+                }
             }
         }
     }
     println!("{runs} runs");
+    assert_eq!(divided, 2, "the KV cache and the weights are divided");
+}
+
+/// A runtime that refuses large allocations, as HIP does on integrated GPUs, gets smaller ones.
+#[test]
+fn weights_are_several_allocations_where_one_is_refused() {
+    let name = "weights_are_several_allocations_where_one_is_refused";
+    let Some(session) = session(name, &library(), &[], Duration::from_mins(5)) else { return };
+    let (expected, calls) = session.run("", run);
+    let expected = expected.unwrap();
+    let most_objects =
+        |calls: &[stand_in::Call]| calls.iter().map(|call| call.live_objects).max().unwrap();
+    let usual = most_objects(&calls);
+    // The weights of the model have 1.7 MB, and are allocated last.
+    let weights = calls.iter().rfind(|call| call.function == "hipMalloc").unwrap().number;
+    let limited = |size: &str| format!("allocation:{weights}+>{size}:{OUT_OF_MEMORY}");
+    for (limit, least) in [("1MiB", 1), ("512KiB", 3)] {
+        let (outcome, calls) = session.run(&limited(limit), run);
+        assert_eq!(outcome.unwrap(), expected, "{limit}");
+        let more = most_objects(&calls) - usual;
+        println!("in these runs: {more} allocations more, of at most {limit}");
+        assert!(more >= least, "{limit}: {more} allocations more");
+        assert_eq!(calls.last().unwrap().live_objects, 0, "{limit}");
+    }
+    // Less than a plane of a matrix.
+    let (outcome, calls) = session.run(&limited("1KiB"), run);
+    assert!(matches!(outcome, Err(BackendError::OutOfMemory { .. })), "{outcome:?}");
+    assert_eq!(calls.last().unwrap().live_objects, 0);
+}
+
+/// HIP does not count what a compositor or a game uses of the card, and the kernel driver does.
+#[test]
+fn memory_that_the_runtime_names_and_others_use_is_not_free() {
+    let name = "memory_that_the_runtime_names_and_others_use_is_not_free";
+    let Some(session) = session(name, &library(), &[], Duration::from_mins(2)) else { return };
+    let (need_bytes, other_bytes) = (30_u64 << 20, 1_u64 << 30);
+    let check = |used_bytes: u64| {
+        let backend = GpuBackend::new(GpuOptions::default()).map_err(BackendError::from)?;
+        let device = backend.device();
+        let (total_bytes, bus) = (device.total_memory_bytes, device.pci_bus_id.clone());
+        let root = tempfile::TempDir::new().unwrap();
+        let folder = root.path().join("sys/bus/pci/devices").join(bus.to_lowercase());
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("mem_info_vram_total"), total_bytes.to_string()).unwrap();
+        fs::write(folder.join("mem_info_vram_used"), used_bytes.to_string()).unwrap();
+        let backend = backend.with_system_root(root.path());
+        let program = case().program().fused_for(&backend);
+        let free_bytes = backend.available_memory_bytes().unwrap();
+        assert_eq!(free_bytes, total_bytes - used_bytes);
+        let reserve_bytes = backend.memory_need(&program)?.reserve_bytes;
+        backend.compile(program, &mut |_| ())?;
+        Ok((total_bytes, reserve_bytes))
+    };
+    let outcome = |used_bytes: u64| {
+        let mut measured = Ok((0, 0));
+        let (outcome, _) = session.run("hipMemGetInfo:*:+8GiB", || {
+            measured = check(used_bytes);
+            Ok(Outputs::new())
+        });
+        outcome.and(measured)
+    };
+    let (total_bytes, reserve_bytes) = outcome(other_bytes).unwrap();
+    let error = outcome(total_bytes - reserve_bytes - need_bytes / 2).unwrap_err();
+    assert!(matches!(error, BackendError::DoesNotFit { .. }), "{error}");
 }
 
 /// Stream-ordered pools are broken on Radeon cards.

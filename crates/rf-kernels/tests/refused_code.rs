@@ -10,12 +10,11 @@
 )]
 
 mod stand_in;
+mod warnings;
 
 use std::{
-    fmt::{Debug, Write as _},
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -27,9 +26,7 @@ use rf_kernels_build::Compiler;
 use rf_oracle::case::{Case, cases};
 use rf_oracle::conformance::{Outcome, check};
 use stand_in::{Outputs, Session, library, session};
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use warnings::Warnings;
 
 const LIMIT: Duration = Duration::from_mins(10);
 
@@ -71,11 +68,9 @@ fn run(backend: &GpuBackend) {
 /// Opens the backend with a fault and runs a case on it. Returns the origin of the code, and the
 /// warnings.
 fn open(session: &Session, plan: &str) -> (Result<Choice, rf_kernels::Error>, Vec<String>) {
-    let warnings = Warnings::default();
-    let mut code = None;
+    let (mut code, mut warnings) = (None, Vec::new());
     let (outcome, calls) = session.run(plan, || {
-        let subscriber = tracing_subscriber::registry().with(warnings.clone());
-        tracing::subscriber::with_default(subscriber, || {
+        ((), warnings) = Warnings::of(|| {
             let backend = GpuBackend::new(GpuOptions::default());
             if let Ok(backend) = &backend {
                 run(backend);
@@ -88,31 +83,7 @@ fn open(session: &Session, plan: &str) -> (Result<Choice, rf_kernels::Error>, Ve
     let loads = calls.iter().filter(|call| call.function == "hipModuleLoadData");
     assert!(loads.map(|call| call.number).max() >= Some(1), "{plan}");
     assert_eq!(calls.last().unwrap().live_objects, 0, "{plan}");
-    (code.unwrap(), warnings.0.lock().unwrap().clone())
-}
-
-/// The texts of warnings.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl<S: Subscriber> Layer<S> for Warnings {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if *event.metadata().level() == Level::WARN {
-            let mut text = Text(String::new());
-            event.record(&mut text);
-            self.0.lock().unwrap().push(text.0);
-        }
-    }
-}
-
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == "message" {
-            write!(self.0, "{value:?}").unwrap();
-        }
-    }
+    (code.unwrap(), warnings)
 }
 
 #[test]

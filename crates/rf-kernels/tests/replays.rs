@@ -1,5 +1,6 @@
 //! Replays of captured graphs that go wrong, as HIP's are known to: no result of them is used, and
-//! the executor does without graphs from then on.
+//! the executor does without graphs from then on. After a crash inside one, so does the next
+//! process.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -9,13 +10,21 @@
 )]
 
 mod stand_in;
+mod warnings;
 
-use std::time::Duration;
+use std::{
+    env, fs,
+    path::Path,
+    process::{Command, Output as ChildOutput},
+    time::Duration,
+};
 
 use rf_graph::{Backend, BackendError, Batch, Candidate, Executor, Output, Program};
-use rf_kernels::{GpuBackend, GpuOptions};
+use rf_kernels::objects::build_note;
+use rf_kernels::{GpuBackend, GpuOptions, GraphMode};
 use rf_oracle::case::{Case, Schedule, cases, rms_norm};
-use stand_in::{Call, Outputs, Session, library, session};
+use stand_in::{Call, Outputs, Session, arch, library, session};
+use warnings::Warnings;
 
 const LIMIT: Duration = Duration::from_mins(5);
 
@@ -28,8 +37,9 @@ const PLAIN: usize = 2;
 /// Numbers of replays that are compared with plain launches.
 const CHECKED: [usize; 3] = [1, 2, 4];
 
-fn compile(program: Program) -> Result<Box<dyn Executor>, BackendError> {
-    let backend = GpuBackend::new(GpuOptions::default()).map_err(BackendError::from)?;
+fn compile(program: Program, graphs: GraphMode) -> Result<Box<dyn Executor>, BackendError> {
+    let options = GpuOptions { graphs, ..GpuOptions::default() };
+    let backend = GpuBackend::new(options).map_err(BackendError::from)?;
     backend.compile(program.fused_for(&backend), &mut |_| ())
 }
 
@@ -39,10 +49,14 @@ fn case(name: &str) -> Case {
 
 /// A prompt, then a decode step again and again. `k` > 0 asks for that many candidates.
 fn decode(name: &str, k: usize) -> Result<Outputs, BackendError> {
+    decode_with(GraphMode::Auto, name, k)
+}
+
+fn decode_with(graphs: GraphMode, name: &str, k: usize) -> Result<Outputs, BackendError> {
     let case = case(name);
     let program = case.program();
     let output = program.graph.value(program.graph.output());
-    let mut executor = compile(program)?;
+    let mut executor = compile(program, graphs)?;
     let mut forward = |batch: &Batch<'_>| {
         let rows = batch.rows(output.rows);
         if k == 0 || rows == 0 {
@@ -64,7 +78,7 @@ fn long(copies: usize) -> Result<Outputs, BackendError> {
     let case = rms_norm(80, Schedule::single(3));
     let program = case.timed_program(copies);
     let output = program.graph.value(program.graph.output());
-    let mut executor = compile(program)?;
+    let mut executor = compile(program, GraphMode::Auto)?;
     let mut forward = |batch: &Batch<'_>| {
         let mut out = vec![f32::NAN; batch.rows(output.rows) * output.width];
         executor.forward(batch, Output::rows(&mut out))?;
@@ -177,4 +191,64 @@ fn a_wrong_replay_of_a_recurrent_model_is_an_error_or_repaired() {
             }
         }
     }
+}
+
+/// The variable with the mode of a child process that may crash.
+const MODE: &str = "RF_KERNELS_TEST_GRAPHS";
+
+/// Runs this test in a child process. Returns its end and the number of graphs that it launched.
+fn child(folder: &Path, mode: &str, faults: &str) -> (ChildOutput, usize) {
+    let log = folder.join("log");
+    fs::write(&log, "").unwrap();
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "a_crash_inside_a_launch_is_remembered", "--nocapture"])
+        .env(MODE, mode)
+        .env("ROCFORGE_GPU_PLATFORM", "amd")
+        .env("ROCFORGE_HIP_LIBRARY", library())
+        .env("ROCFORGE_EMU_ARCH", arch().unwrap())
+        .env("ROCFORGE_EMU_CHECK", "none")
+        .env("ROCFORGE_EMU_FAIL", faults)
+        .env("ROCFORGE_EMU_LOG", &log)
+        .env("XDG_CACHE_HOME", folder)
+        .output()
+        .unwrap();
+    let log = fs::read_to_string(log).unwrap();
+    (output, log.lines().filter(|line| line.starts_with("hipGraphLaunch ")).count())
+}
+
+#[test]
+fn a_crash_inside_a_launch_is_remembered() {
+    if let Ok(mode) = env::var(MODE) {
+        let mode = if mode == "on" { GraphMode::On } else { GraphMode::Auto };
+        let (outputs, warnings) = Warnings::of(|| decode_with(mode, "model/llama-q8_0", 0));
+        println!("warnings {warnings:?}\nresult {:?}", outputs.unwrap());
+        return;
+    }
+    if arch().is_none() {
+        println!("skipped: {}", build_note());
+        return;
+    }
+    let folder = tempfile::TempDir::new().unwrap();
+    let run = |mode, faults| child(folder.path(), mode, faults);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let result = |output: &ChildOutput| {
+        let text = text(&output.stdout);
+        text.lines().find(|line| line.starts_with("result")).unwrap().to_owned()
+    };
+    let warns =
+        |output: &ChildOutput| text(&output.stdout).contains("ended inside the first launch");
+
+    let (right, launches) = run("auto", "");
+    assert!(right.status.success() && launches > 0 && !warns(&right), "{}", text(&right.stderr));
+    let (crashed, _) = run("auto", "hipGraphLaunch:1:crash");
+    assert!(!crashed.status.success());
+    let (next, launches) = run("auto", "");
+    assert!(next.status.success() && warns(&next), "{}", text(&next.stderr));
+    assert_eq!((launches, result(&next)), (0, result(&right)));
+    // The user insists, and it works.
+    let (on, launches) = run("on", "");
+    assert!(on.status.success() && launches > 0, "{}", text(&on.stderr));
+    let (again, launches) = run("auto", "");
+    assert!(launches > 0 && !warns(&again), "{}", text(&again.stderr));
+    assert_eq!(result(&again), result(&right));
 }

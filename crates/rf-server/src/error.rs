@@ -39,6 +39,19 @@ pub enum Error {
         /// How long the step had taken.
         seconds: u64,
     },
+    /// The device of a model fails in every step. Start a new process, which opens it again.
+    #[error(
+        "the device of {model} is lost{}: {reason}",
+        if *.has_slept { " after the machine was suspended" } else { "" }
+    )]
+    DeviceLost {
+        /// The name of the model.
+        model: String,
+        /// The error of the last step.
+        reason: String,
+        /// True if the machine was suspended while the server ran.
+        has_slept: bool,
+    },
 }
 
 /// The reason why a model could not be loaded, or the settings of models could not be read.

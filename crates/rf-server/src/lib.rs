@@ -73,6 +73,7 @@ mod router;
 mod sampling;
 mod server;
 mod settings;
+mod sleep_clock;
 mod state;
 mod step_timeout;
 mod stream;

@@ -202,16 +202,16 @@ impl Server {
     /// # Errors
     ///
     /// If the socket cannot be used, or a device does not answer any more
-    /// ([`Error::Hung`]). After the latter, end the process.
+    /// ([`Error::Hung`]) or is lost ([`Error::DeviceLost`]). After these, end the process.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let listener = TcpListener::from_std(self.listener)?;
         let (draining, drain) = watch::channel(false);
         let mut stop = std::pin::pin!(stop);
-        let mut hung = std::pin::pin!(watchdog::watch(&self.app));
+        let mut failed = std::pin::pin!(watchdog::watch(&self.app));
         loop {
             let accepted = tokio::select! {
                 () = &mut stop => break,
-                error = &mut hung => {
+                error = &mut failed => {
                     // Dropping a model would wait for its step, which never ends.
                     std::mem::forget(Arc::clone(&self.app));
                     return Err(error);

@@ -2,7 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rf_graph::{Backend, BackendError, Executor, Fusions, MemoryNeed, Program, Progress};
+use rf_graph::{
+    Backend, BackendError, Batch, Executor, Fusions, MemoryNeed, MemoryUse, Output, Program,
+    Progress,
+};
+use rf_kv::CopyPage;
 
 /// A backend with a name, an amount of memory and failures of the test's choice, which computes on
 /// another one.
@@ -11,18 +15,31 @@ pub struct StubBackend {
     name: &'static str,
     available_bytes: u64,
     failures: AtomicUsize,
+    steps: Option<usize>,
+}
+
+/// An executor whose device is lost after some steps.
+struct MortalExecutor {
+    inner: Box<dyn Executor>,
+    steps: usize,
 }
 
 impl StubBackend {
     /// A backend with this much memory.
     pub fn new(inner: impl Backend + 'static, name: &'static str, available_bytes: u64) -> Self {
-        Self { inner: Box::new(inner), name, available_bytes, failures: 0.into() }
+        Self { inner: Box::new(inner), name, available_bytes, failures: 0.into(), steps: None }
     }
 
     /// The first attempts to compile a program fail for want of memory.
     #[must_use]
     pub fn with_failures(self, count: usize) -> Self {
         Self { failures: count.into(), ..self }
+    }
+
+    /// Executors lose their device after this many steps: all later ones fail.
+    #[must_use]
+    pub fn with_steps(self, steps: usize) -> Self {
+        Self { steps: Some(steps), ..self }
     }
 }
 
@@ -60,6 +77,32 @@ impl Backend for StubBackend {
         if self.failures.fetch_update(set, get, decrement).is_ok() {
             return Err(BackendError::OutOfMemory { what: "test", bytes: 1 });
         }
-        self.inner.compile(program, progress)
+        let inner = self.inner.compile(program, progress)?;
+        Ok(match self.steps {
+            Some(steps) => Box::new(MortalExecutor { inner, steps }),
+            None => inner,
+        })
+    }
+}
+
+impl Executor for MortalExecutor {
+    fn forward(&mut self, batch: &Batch<'_>, output: Output<'_>) -> Result<(), BackendError> {
+        let Some(rest) = self.steps.checked_sub(1) else {
+            return Err(BackendError::Device("the device is lost".into()));
+        };
+        self.steps = rest;
+        self.inner.forward(batch, output)
+    }
+
+    fn max_top_k(&self) -> usize {
+        self.inner.max_top_k()
+    }
+
+    fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
+        self.inner.copy_pages(copies)
+    }
+
+    fn memory(&self) -> MemoryUse {
+        self.inner.memory()
     }
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod checks;
+mod machine;
 mod overrides;
 mod system;
 mod windows;

@@ -57,8 +57,10 @@ extern "C" fn hipPeekAtLastError() -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hipGetDeviceCount(count: *mut c_int) -> c_int {
     call("hipGetDeviceCount", Query, |runtime| {
+        let devices = runtime.devices().len();
         // SAFETY: the caller's place.
-        unsafe { store(count, runtime.devices().len() as c_int) }
+        unsafe { store(count, devices as c_int) }?;
+        if devices > 0 { Ok(()) } else { Err(Status::NO_DEVICE) }
     })
 }
 

@@ -4,6 +4,8 @@ use std::any::Any;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use rf_graph::BackendError;
+
 use crate::error::Error;
 use crate::generation::StopReason;
 use crate::sampling::{self, TokenLogprob};
@@ -135,6 +137,17 @@ impl From<RequestError> for Error {
 }
 
 impl RequestError {
+    /// The text of an error of the device.
+    pub(super) fn of_device(&self) -> Option<String> {
+        match self {
+            Self::Engine(error) => match &**error {
+                Error::Backend(error @ BackendError::Device(_)) => Some(error.to_string()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// A caught panic.
     pub(super) fn from_panic(payload: &(dyn Any + Send)) -> Self {
         let message = payload

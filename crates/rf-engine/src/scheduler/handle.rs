@@ -34,6 +34,18 @@ pub(super) struct Shared {
     queued: AtomicUsize,
     stats: Mutex<SchedulerStats>,
     work_clock: WorkClock,
+    device_failure: Mutex<Option<DeviceFailure>>,
+}
+
+/// A device that failed in the last step or steps. One that is lost fails in every step from then
+/// on, and only a new process has it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceFailure {
+    /// The steps that have failed one after the other.
+    pub steps: u32,
+    /// The error of the last one.
+    pub error: String,
 }
 
 /// A message to the thread.
@@ -64,6 +76,7 @@ impl Handle {
             queued: AtomicUsize::new(0),
             stats: Mutex::new(stats),
             work_clock: WorkClock::default(),
+            device_failure: Mutex::default(),
         };
         (Self { shared: Arc::new(shared) }, receiver)
     }
@@ -169,6 +182,11 @@ impl Handle {
         self.shared.work_clock.read()
     }
 
+    /// The failure of the device in the last step, if it failed.
+    pub fn device_failure(&self) -> Option<DeviceFailure> {
+        self.shared.device_failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Refuses further requests and ends the thread.
     pub(super) fn close(&self) {
         let mut sender = self.shared.sender.write().unwrap_or_else(PoisonError::into_inner);
@@ -180,6 +198,13 @@ impl Handle {
 }
 
 impl Shared {
+    /// A step has ended, with an error of the device or without one.
+    pub(super) fn note_step(&self, error: Option<String>) {
+        let mut failure = self.device_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let steps = failure.as_ref().map_or(0, |failure| failure.steps);
+        *failure = error.map(|error| DeviceFailure { steps: steps.saturating_add(1), error });
+    }
+
     pub(super) fn work_clock(&self) -> &WorkClock {
         &self.work_clock
     }

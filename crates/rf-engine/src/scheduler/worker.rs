@@ -36,6 +36,11 @@ impl Worker {
         let Self { engine, speculation, steps, sinks } = self;
         let shared = Arc::clone(&sinks.shared);
         shared.work_clock().time(|| steps.step_observed(engine, speculation.as_mut(), sinks));
+        let error = sinks.device_error.take();
+        // A step without a token proves nothing.
+        if std::mem::take(&mut sinks.has_tokens) || error.is_some() {
+            shared.note_step(error);
+        }
     }
 
     /// Takes all messages, and sleeps until there is one if there is nothing to compute. Returns
@@ -75,6 +80,10 @@ impl Worker {
 pub(super) struct Sinks {
     shared: Arc<Shared>,
     receivers: HashMap<RequestId, EventReceiver>,
+    /// The error of the device in the present step.
+    device_error: Option<String>,
+    /// True if the present step has generated tokens.
+    has_tokens: bool,
 }
 
 /// The receiver of a request's events. It is dropped after the last one.
@@ -87,7 +96,7 @@ struct EventReceiver {
 
 impl Sinks {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, receivers: HashMap::new() }
+        Self { shared, receivers: HashMap::new(), device_error: None, has_tokens: false }
     }
 }
 
@@ -100,8 +109,10 @@ impl Observer for Sinks {
         }
         match &event {
             Event::Finished { .. } => receiver.unfinished_choices -= 1,
+            Event::Token { .. } => self.has_tokens = true,
             Event::Failed(error) => {
                 tracing::warn!(request = %id, %error, "request failed");
+                self.device_error = error.of_device().or(self.device_error.take());
                 receiver.unfinished_choices = 0;
             }
             _ => {}

@@ -3,6 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rf_cpu::CpuBackend;
 use rf_engine::sampling::SamplerConfig;
@@ -131,9 +133,25 @@ fn a_failed_batch_fails_its_requests_and_no_others() {
         }
         let stats = handle.stats();
         assert_eq!((stats.running, stats.kv_pages_used, stats.finished.failed), (0, 0, 2));
+        let failed_steps = || handle.device_failure().map(|failure| failure.steps);
+        if !panics {
+            let (_, again) = submit(&handle, &ids, &greedy(20), |_| ());
+            assert!(again.answers().is_err());
+            wait_until(|| failed_steps() == Some(2));
+        }
         control.fails_at_tokens.store(0, Ordering::Relaxed);
         assert_eq!(ask(&handle, &ids, &greedy(20)).ids, expected);
+        wait_until(|| failed_steps().is_none());
         end(scheduler);
+    }
+}
+
+/// The last event of a request comes before the end of its step.
+fn wait_until(is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline);
+        thread::yield_now();
     }
 }
 

@@ -26,7 +26,8 @@ pub struct Source<'a> {
 }
 
 impl Compiler {
-    /// Loads libhiprtc, from `ROCM_PATH` first, then from where libamdhip64 is found.
+    /// Loads libhiprtc: from the folder of the libamdhip64 that was loaded last, then from where
+    /// libamdhip64 is searched.
     ///
     /// # Errors
     ///

@@ -5,7 +5,12 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 
-use std::{env, error::Error as _, path::PathBuf};
+use std::{
+    env,
+    error::Error as _,
+    path::PathBuf,
+    sync::{Mutex, Once, PoisonError},
+};
 
 use libloading::Library;
 
@@ -15,7 +20,8 @@ use self::unix as os;
 use self::windows as os;
 use crate::{Attempt, Error, Platform};
 
-pub(crate) use os::TRIES_NEXT_WITHOUT_DEVICES;
+/// The library of HIP that was opened last.
+static OPENED_HIP: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// The search settings from the environment.
 #[derive(Debug, Default)]
@@ -55,21 +61,47 @@ impl Search {
 
 /// Opens the first library that loads and that `accept` takes. Where it takes none, the first that
 /// loads.
+///
+/// A library that loads may be too old or too new for the card or its driver, and then lists no
+/// card: HIP 7 on Windows does so for RDNA 2 where HIP 6 of the same machine lists it.
 pub(crate) fn open(
     platform: Platform,
     search: &Search,
     accept: impl Fn(&Library) -> bool,
 ) -> Result<(Library, PathBuf), Error> {
-    let candidates = search.candidates(platform);
-    if candidates.len() > 1 {
-        let accepted = open_first(platform, candidates.clone(), |library| {
-            if accept(library) { Ok(()) } else { Err("it was not taken") }
-        });
-        if accepted.is_ok() {
-            return accepted;
-        }
+    if platform == Platform::Amd {
+        use_one_hardware_queue();
     }
-    open_first(platform, candidates, |_| Ok(()))
+    let candidates = search.candidates(platform);
+    let takes = |library: &Library| if accept(library) { Ok(()) } else { Err("it was not taken") };
+    let accepted = if candidates.len() > 1 {
+        open_first(platform, candidates.clone(), takes).ok()
+    } else {
+        None
+    };
+    let opened = match accepted {
+        Some(accepted) => accepted,
+        None => open_first(platform, candidates, |_| Ok(()))?,
+    };
+    if platform == Platform::Amd {
+        *OPENED_HIP.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened.1.clone());
+    }
+    Ok(opened)
+}
+
+/// Makes HIP use one hardware queue, unless the user has chosen a number. With a second one, many
+/// cards stay at full clocks until the process ends, even if no work is queued.
+fn use_one_hardware_queue() {
+    const QUEUES: &str = "GPU_MAX_HW_QUEUES";
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if env::var_os(QUEUES).is_none() {
+            // SAFETY: the standard library locks its own accesses to the environment. C code of
+            // another thread may read it meanwhile: a first addition makes a new array of
+            // variables, and leaves the one that such code reads as it is.
+            unsafe { env::set_var(QUEUES, "1") };
+        }
+    });
 }
 
 /// Returns true if a library of the platform loads. None of its functions is called; it stays
@@ -91,7 +123,8 @@ pub(crate) fn open_compiler(
     has_compiler: impl Fn(&Library) -> bool,
 ) -> Result<(Library, PathBuf), Error> {
     let search = Search::from_environment(Platform::Amd);
-    let mut candidates = os::compiler_candidates(&search.rocm_folders);
+    let hip = OPENED_HIP.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut candidates = os::compiler_candidates(&search.rocm_folders, hip.as_deref());
     candidates.extend(search.candidates(Platform::Amd));
     open_first(Platform::Amd, candidates, |library| {
         if has_compiler(library) { Ok(()) } else { Err("it contains no compiler") }
@@ -137,17 +170,6 @@ mod tests {
 
     fn names(search: &Search, platform: Platform) -> Vec<String> {
         search.candidates(platform).iter().map(|path| path.display().to_string()).collect()
-    }
-
-    #[test]
-    fn rocm_path_precedes_the_plain_names_and_those_the_default_directory() {
-        let search = Search { only: None, rocm_folders: vec!["/rocm-7".into()] };
-        let names = names(&search, Platform::Amd);
-        let position = |name: &str| names.iter().position(|other| other == name).unwrap();
-        assert_eq!(position("/rocm-7/lib/libamdhip64.so.7"), 0);
-        assert!(position("/rocm-7/lib/libamdhip64.so") < position("libamdhip64.so.7"));
-        assert!(position("libamdhip64.so.7") < position("libamdhip64.so.6"));
-        assert!(position("libamdhip64.so") < position("/opt/rocm/lib/libamdhip64.so.7"));
     }
 
     #[test]

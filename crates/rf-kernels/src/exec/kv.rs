@@ -7,9 +7,10 @@
 use std::ops::Range;
 
 use rf_graph::{BackendError, Batch, KvLayer, KvLayout, KvType};
-use rf_hip::{DeviceBuffer, Stream};
+use rf_hip::Stream;
 use rf_kv::{CopyPage, PageGroup, PageId};
 
+use super::split_memory::SplitMemory;
 use crate::error::Error;
 use crate::launch::{Gpu, LaunchList, Recording};
 use crate::params::{self, Address, CopyBytesParams, MAX_HEAD_DIM, MAX_LATENT_HEAD_DIM};
@@ -172,14 +173,22 @@ impl KvPlan {
         self.layout.num_pages.full * self.layout.page_tokens
     }
 
-    /// The kernel parameters of all layers for a cache that starts at `start`.
-    pub(super) fn places(&self, start: Address) -> Vec<KvPlace> {
+    /// The first byte of each layer and of the recurrent states, in ascending order.
+    fn cuts(&self) -> Vec<usize> {
+        let mut cuts: Vec<_> = self.layers.iter().map(|layer| layer.start).collect();
+        cuts.push(self.group_start(PageGroup::State));
+        cuts.sort_unstable();
+        cuts
+    }
+
+    /// The kernel parameters of all layers, where `address` is that of a byte of the cache.
+    pub(super) fn places(&self, address: impl Fn(usize) -> Address) -> Vec<KvPlace> {
         let layers = self.layout.layers.iter().zip(&self.layers);
         let place = |(layer, plan): (&KvLayer, &LayerPlan)| {
             let [keys, values, key_scales, value_scales] = plan.offsets;
             let group = layer.group;
             let cache = params::KvCache {
-                pages: start + plan.start as Address,
+                pages: address(plan.start),
                 page_bytes: plan.page_bytes as u64,
                 keys,
                 values,
@@ -200,10 +209,11 @@ impl KvPlan {
         layers.map(place).collect()
     }
 
-    /// The kernel parameters of all recurrent states for a cache that starts at `start`.
-    pub(super) fn states(&self, start: Address) -> Vec<params::State> {
+    /// The kernel parameters of all recurrent states, where `address` is that of a byte of the
+    /// cache.
+    pub(super) fn states(&self, address: impl Fn(usize) -> Address) -> Vec<params::State> {
         let group = PageGroup::State;
-        let start = start + self.group_start(group) as Address;
+        let start = address(self.group_start(group));
         let page_floats = (self.page_bytes[group.index()] / size_of::<f32>()) as u64;
         let state =
             |offset: &usize| params::State { first: start + *offset as Address, page_floats };
@@ -223,25 +233,25 @@ pub(super) struct SavedStates {
 /// The memory of the cache.
 pub(super) struct KvMemory {
     plan: KvPlan,
-    memory: DeviceBuffer<u8>,
+    memory: SplitMemory,
 }
 
 impl KvMemory {
     pub(super) fn new(stream: &Stream, plan: KvPlan) -> Result<Self, Error> {
-        let memory = DeviceBuffer::new(stream.context(), plan.all_bytes())?;
+        let memory = SplitMemory::new(stream.context(), plan.all_bytes(), &plan.cuts())?;
         // Copies of pages of states include the gaps between states, which no kernel writes.
-        memory.fill_bytes(stream, plan.group_start(PageGroup::State)..plan.all_bytes(), 0)?;
+        memory.fill_zero_from(stream, plan.group_start(PageGroup::State))?;
         Ok(Self { plan, memory })
     }
 
     /// The kernel parameters of all layers.
     pub(super) fn places(&self) -> Vec<KvPlace> {
-        self.plan.places(self.memory.address())
+        self.plan.places(|offset| self.memory.address(offset))
     }
 
     /// The kernel parameters of all recurrent states.
     pub(super) fn states(&self) -> Vec<params::State> {
-        self.plan.states(self.memory.address())
+        self.plan.states(|offset| self.memory.address(offset))
     }
 
     /// Saves the recurrent states of the sequences of a batch: that of a single sequence on the
@@ -304,8 +314,7 @@ impl KvMemory {
 
     /// Queues the copy of a page of states, by a kernel as those of [`Self::page_copies`].
     fn copy_state(&self, gpu: &Gpu, stream: &Stream, pages: [usize; 2]) -> Result<(), Error> {
-        let [from, to] =
-            pages.map(|page| self.memory.address() + self.state_start(page) as Address);
+        let [from, to] = pages.map(|page| self.memory.address(self.state_start(page)));
         let vectors = (self.plan.page_bytes[PageGroup::State.index()] / 16) as u64;
         let params = CopyBytesParams { from, to, vectors };
         let mut launches = LaunchList::default();
@@ -318,11 +327,10 @@ impl KvMemory {
     pub(super) fn page_copies(&self, copy: CopyPage) -> Result<Vec<CopyBytesParams>, BackendError> {
         let CopyPage { group, from, to } = copy;
         let ranges = self.page_ranges(group, from)?.into_iter().zip(self.page_ranges(group, to)?);
-        let address = |offset: usize| self.memory.address() + offset as Address;
         // Pages start at multiples of 16 bytes.
         let copies = ranges.map(|(from, to)| CopyBytesParams {
-            from: address(from.start),
-            to: address(to.start),
+            from: self.memory.address(from.start),
+            to: self.memory.address(to.start),
             vectors: (from.len() / 16) as u64,
         });
         Ok(copies.collect())
@@ -432,7 +440,7 @@ mod tests {
         let layers = vec![KvLayer::new(2, 64), KvLayer::new(4, 64)];
         let plan = KvPlan::new(&KvLayout::new(layers, 16, 3, KvType::F16)).unwrap();
         let (first, second) = (16 * 2 * 64 * 2 * 2, 16 * 4 * 64 * 2 * 2);
-        let places = plan.places(0);
+        let places = plan.places(|offset| offset as Address);
         let pages = |place: &KvPlace| (place.cache.pages, place.cache.page_bytes);
         assert_eq!(pages(&places[0]), (0, first));
         assert_eq!(pages(&places[1]), (3 * first, second));

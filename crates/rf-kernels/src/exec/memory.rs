@@ -29,22 +29,21 @@ const AMD_RESERVE_BYTES: u64 = 512 << 20;
 const AMD_DISPLAY_RESERVE_BYTES: u64 = 1 << 30;
 
 /// The memory of a device that programs leave free.
-fn reserve_bytes(info: &DeviceInfo) -> u64 {
+fn reserve_bytes(info: &DeviceInfo, root: &Path) -> u64 {
     match info.platform {
         Platform::Amd if info.integrated => RESERVE_BYTES,
-        Platform::Amd if system::has_display(Path::new("/"), &info.pci_bus_id) => {
-            AMD_DISPLAY_RESERVE_BYTES
-        }
+        Platform::Amd if system::has_display(root, &info.pci_bus_id) => AMD_DISPLAY_RESERVE_BYTES,
         Platform::Amd => AMD_RESERVE_BYTES,
         Platform::Nvidia => RESERVE_BYTES,
     }
 }
 
-/// Computes the memory of an executor without allocating any. `held` equals
+/// Computes the memory of an executor without allocating any. `root` has `/sys`. `held` equals
 /// [`Executor::memory`](rf_graph::Executor::memory).
 pub(crate) fn memory_need(
     gpu: &Gpu,
     device: MatmulDevice,
+    root: &Path,
     program: &Program,
 ) -> Result<MemoryNeed, Error> {
     let Program { graph, weights, kv, max_batch_tokens, max_output_rows } = program;
@@ -64,5 +63,5 @@ pub(crate) fn memory_need(
         states_bytes: kv_plan.states_bytes() as u64,
         buffers_bytes: buffers as u64,
     };
-    Ok(MemoryNeed { held, reserve_bytes: reserve_bytes(gpu.context().info()) })
+    Ok(MemoryNeed { held, reserve_bytes: reserve_bytes(gpu.context().info(), root) })
 }

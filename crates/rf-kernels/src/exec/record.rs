@@ -257,7 +257,7 @@ mod tests {
     use crate::exec::program::{DeviceProgram, ScratchAddresses};
     use crate::exec::step::Shape;
     use crate::exec::weights::WeightPlan;
-    use crate::params::{Batch, MatmulDevice};
+    use crate::params::{Address, Batch, MatmulDevice};
     use crate::tuning::Knob;
     use rf_graph::OperandFormat;
     use rf_graph::{DType, Plan, Program, fuse};
@@ -292,10 +292,11 @@ mod tests {
         let graph = fuse(graph, fusions);
         let analysis = GraphAnalysis::new(&graph, device);
         let plan = Plan::with_floats(&graph, |id| analysis.floats(&graph, id));
+        let at = |start: Address| move |offset: usize| start + offset as Address;
         let program = DeviceProgram {
-            weights: WeightPlan::new(&graph, &weights).places(1 << 20),
-            kv: KvPlan::new(&kv).unwrap().places(1 << 21),
-            states: KvPlan::new(&kv).unwrap().states(1 << 21),
+            weights: WeightPlan::new(&graph, &weights).places(at(1 << 20)),
+            kv: KvPlan::new(&kv).unwrap().places(at(1 << 21)),
+            states: KvPlan::new(&kv).unwrap().states(at(1 << 21)),
             ropes: vec![1 << 22; graph.ops().len()],
             head_routes: analysis.head_routes(512, 1 << 24),
             arena: 1 << 23,

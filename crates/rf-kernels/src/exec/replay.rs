@@ -20,6 +20,9 @@
 //! comparisons), the step is an error. A wrong result between two comparisons whose stamp is right
 //! is not detected.
 //!
+//! HIP may also end the process inside the launch of a graph. A file marks the first replay of each
+//! graph, and where it is left, the next process uses no graphs (`LaunchMark`).
+//!
 //! [`MAX_GRAPH_LAUNCHES`]: super::launches::MAX_GRAPH_LAUNCHES
 
 use rf_hip::{GraphExec, Stream};

@@ -19,6 +19,7 @@ use super::step::{BLOCKS, Shape, StepMemory};
 use super::top_k::TopK;
 use super::work::Work;
 use crate::error::Error;
+use crate::graphs::LaunchMark;
 use crate::launch::Gpu;
 
 /// Largest number of tokens of a step whose launches are kept and captured.
@@ -49,8 +50,8 @@ pub(super) struct Runner {
     pub(super) work: Work,
     pub(super) padding: Padding,
     pub(super) kept: KeptSteps,
-    /// True if steps are replayed as graphs.
-    pub(super) graphs: bool,
+    /// Marks the first replay of each graph; `None` if steps are not replayed.
+    pub(super) graphs: Option<Arc<LaunchMark>>,
     /// The block of the next step whose launches are not kept.
     pub(super) next_block: usize,
     /// True if the runtime copied to device memory after the last step.
@@ -300,10 +301,10 @@ impl Runner {
         // On AMD, a graph after a copy of the runtime may read what was there before the copy
         // (ROCm/hip #3902).
         let is_copied = std::mem::take(&mut self.is_copied);
-        let replay = if self.graphs && !is_copied { entry.next_replay() } else { None };
-        let Some(replay) = replay else {
+        let mark = self.graphs.clone().filter(|_| !is_copied);
+        let Some((replay, mark)) = mark.and_then(|mark| Some((entry.next_replay()?, mark))) else {
             let stamp = self.queue_plain(&entry.launches, key, batch)?;
-            if self.graphs {
+            if self.graphs.is_some() {
                 entry.note_use(&self.stream);
             }
             return self.expect(&entry.launches, stamp, key, out);
@@ -314,8 +315,11 @@ impl Runner {
         } else {
             SavedStates::default()
         };
+        let launching = if replay == 1 { mark.set() } else { None };
+        let replayed = self.replay(entry, key, batch, out);
+        drop(launching);
         let mut has_run = true;
-        let reason = match self.replay(entry, key, batch, out)? {
+        let reason = match replayed? {
             Replayed::Fresh if !is_checked => return Ok(()),
             Replayed::Fresh => {
                 let replayed = self.snapshot(key, out)?;
@@ -336,7 +340,7 @@ impl Runner {
             "captured graphs are switched off: {reason}; the step is computed again by plain \
              launches (--graphs off does without graphs from the start)"
         );
-        self.graphs = false;
+        self.graphs = None;
         self.kept.clear();
         entry.forget_graphs();
         if self.kv.has_states() && has_run && !is_checked {

@@ -1,8 +1,9 @@
-//! Weights on the device: one allocation, filled once through pinned staging buffers.
+//! Weights on the device, filled once through pinned staging buffers.
 
 use rf_graph::{DType, Graph, Op, Operand, Progress, Weight, WeightId, WeightShape};
-use rf_hip::{DeviceBuffer, PinnedBuffer, Stream};
+use rf_hip::{PinnedBuffer, Stream};
 
+use super::split_memory::SplitMemory;
 use crate::error::Error;
 use crate::pack::{PackedLayout, half_unit, largest_magnitude};
 use crate::params::{self, Address};
@@ -12,7 +13,7 @@ const STAGING_BYTES: usize = 32 << 20;
 
 /// The memory of all weights of a program.
 pub(super) struct Weights {
-    memory: DeviceBuffer<u8>,
+    memory: SplitMemory,
     /// The power of two by which each weight is multiplied before it becomes f16, indexed by
     /// [`WeightId::index`].
     half_units: Vec<f32>,
@@ -45,6 +46,8 @@ pub(super) struct WeightPlan {
     weights: Vec<WeightShape>,
     /// The form of each weight, and for a vector its byte offset.
     forms: Vec<(Form, usize)>,
+    /// The first byte of each plane of a matrix and of each vector, in ascending order.
+    cuts: Vec<usize>,
     bytes: usize,
 }
 
@@ -53,7 +56,7 @@ impl WeightPlan {
     /// one matrix, and so do the heads.
     pub(super) fn new(graph: &Graph, weights: &[Weight]) -> Self {
         let mut forms: Vec<Option<(Form, usize)>> = weights.iter().map(|_| None).collect();
-        let mut bytes = 0;
+        let (mut bytes, mut cuts) = (0, Vec::new());
         let mut matrix = |ids: &[WeightId], forms: &mut Vec<Option<(Form, usize)>>| {
             let [first, ..] = ids else { return };
             if forms[first.index()].is_some() {
@@ -65,6 +68,7 @@ impl WeightPlan {
                 forms[id.index()] =
                     Some((Form::Matrix { layout, base: bytes, first_row: i * rows }, 0));
             }
+            cuts.extend(layout.offsets().map(|offset| bytes + offset));
             bytes += layout.bytes();
         };
         for op in graph.ops() {
@@ -83,6 +87,7 @@ impl WeightPlan {
         let forms = forms.into_iter().zip(weights).map(|(form, weight)| {
             form.unwrap_or_else(|| {
                 let at = bytes;
+                cuts.push(at);
                 bytes +=
                     (weight.rows() * weight.columns() * size_of::<f32>()).next_multiple_of(256);
                 (Form::Vector, at)
@@ -90,25 +95,25 @@ impl WeightPlan {
         });
         let forms = forms.collect();
         let weights = weights.iter().map(Weight::shape).collect();
-        Self { weights, forms, bytes }
+        Self { weights, forms, cuts, bytes }
     }
 
-    /// Bytes of the allocation: at least one.
+    /// Bytes of all weights: at least one.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.max(1)
     }
 
-    /// The addresses of all weights, by [`WeightId::index`], for an allocation at `base`. Units of
-    /// f16 are 1.
-    pub(super) fn places(&self, base: Address) -> Vec<WeightPlace> {
+    /// The addresses of all weights, by [`WeightId::index`], where `address` is that of a byte.
+    /// Units of f16 are 1.
+    pub(super) fn places(&self, address: impl Fn(usize) -> Address) -> Vec<WeightPlace> {
         let place = |(weight, (form, at)): (&WeightShape, &(Form, usize))| {
             let planes = match form {
-                Form::Vector => params::Weight { low: base + *at as Address, ..Default::default() },
-                Form::Matrix { layout, base: first, first_row } => {
-                    let start = base + *first as Address;
+                Form::Vector => params::Weight { low: address(*at), ..Default::default() },
+                Form::Matrix { layout, base, first_row } => {
                     let before = layout.plane_bytes(*first_row);
+                    // A plane is within one allocation, and its first byte finds it.
                     let [low, high, scale, super_scale] = std::array::from_fn(|plane| {
-                        start + (layout.offsets()[plane] + before[plane]) as Address
+                        address(base + layout.offsets()[plane]) + before[plane] as Address
                     });
                     params::Weight { low, high, scale, super_scale }
                 }
@@ -127,7 +132,7 @@ impl Weights {
         weights: Vec<Weight>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
-        let memory = DeviceBuffer::new(stream.context(), plan.bytes())?;
+        let memory = SplitMemory::new(stream.context(), plan.bytes(), &plan.cuts)?;
         // Kernels read past the last rows of a plane. What they compute of it is not used, but
         // codes of codebook formats are addresses on the way.
         memory.fill_zero(stream)?;
@@ -194,7 +199,8 @@ impl Weights {
 
     /// The addresses of all weights, by [`WeightId::index`].
     pub(super) fn places(&self, plan: &WeightPlan) -> Vec<WeightPlace> {
-        let places = plan.places(self.memory.address()).into_iter().zip(&self.half_units);
+        let places = plan.places(|offset| self.memory.address(offset));
+        let places = places.into_iter().zip(&self.half_units);
         places.map(|(place, half_unit)| WeightPlace { half_unit: *half_unit, ..place }).collect()
     }
 

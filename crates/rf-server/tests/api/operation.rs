@@ -4,8 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use crate::server::{Setup, TestServer};
-use rf_server::{Error, StepTimeout};
+use crate::server::{Setup, TestServer, demo, serving};
+use rf_server::{Error, ModelEntry, ServerOptions, StepTimeout};
+use rf_testing::StubBackend;
+use rf_testing::engine::cpu;
+use rocmforge::engine::scheduler::SchedulerOptions;
+use rocmforge::engine::{Engine, EngineOptions, Model};
 use serde_json::json;
 
 /// The samples of an exposition by name with labels. Checks its form on the way.
@@ -163,6 +167,26 @@ fn a_device_that_does_not_answer_ends_the_server() {
     drop(release);
     // The sender is gone, which ended the work.
     assert!(hang.join().unwrap().unwrap().is_err());
+}
+
+#[test]
+fn a_device_that_is_lost_ends_the_server() {
+    let backend = StubBackend::new(cpu(1), "GPU", u64::MAX).with_steps(4);
+    let options = EngineOptions { kv_tokens: Some(1024), ..EngineOptions::default() };
+    let model = Model::open(demo()).unwrap();
+    let engine = Engine::load(model, &backend, options, &mut |_| ()).unwrap();
+    let model = serving(engine, SchedulerOptions::default());
+    let models = vec![ModelEntry::loaded("demo", model)];
+    let server = TestServer::of(models, ServerOptions::default());
+    let request = json!({ "prompt": "Once", "max_tokens": 3 });
+    server.post("/v1/completions", &request).ok();
+    // One failure is an error of the request.
+    assert_eq!(server.post("/v1/completions", &request).status, 500);
+    assert_eq!(server.get("/health").status, 200);
+    server.post("/v1/completions", &request);
+    let error = server.ended().unwrap_err();
+    let Error::DeviceLost { model, reason, has_slept: false } = &error else { panic!("{error}") };
+    assert_eq!((&**model, &**reason), ("demo", "the device is lost"));
 }
 
 #[test]

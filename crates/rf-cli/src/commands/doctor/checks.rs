@@ -2,13 +2,14 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::path::Path;
 
 use rf_kernels::objects::{self, Choice};
 use rocmforge::device::probe::{DeviceReport, PlatformReport, VISIBLE_DEVICES};
 
 use super::check::Check;
 use super::overrides::{self, Code, Situation};
-use super::system::{Access, Node, System};
+use super::system::{Access, Node, System, rocm_version};
 use super::windows;
 
 /// Results of running kernels, by the number of the GPU.
@@ -97,6 +98,7 @@ fn amd(
         for node in &system.render_nodes {
             push(interface(system, Some(node), ""));
         }
+        system.machine.checks(system.amdgpu_version.is_some()).into_iter().for_each(&mut push);
     }
     push(amd_runtime(system, report, alone));
     if let Some(problem) = &report.graph_problem {
@@ -175,15 +177,15 @@ fn interface(system: &System, node: Option<&Node>, name: &str) -> Check {
 }
 
 fn amd_runtime(system: &System, report: &PlatformReport, alone: &[(usize, String)]) -> Check {
-    let rocm =
-        system.rocm_version.as_ref().map(|version| format!(", ROCm {version}")).unwrap_or_default();
     let Some(library) = &report.library else {
         let error = report.error.as_deref().unwrap_or("it was not found");
         return if report.is_absent {
             Check::fail(
                 "ROCm's libamdhip64 is not installed",
-                "install ROCm 6.4 or newer (the package hip-runtime-amd is enough); if it is not in /opt/rocm, set \
-                 ROCM_PATH",
+                format!(
+                    "{}; if it is not below /opt/rocm, set ROCM_PATH",
+                    system.machine.install()
+                ),
             )
         } else {
             let cure = match alone.first() {
@@ -197,11 +199,19 @@ fn amd_runtime(system: &System, report: &PlatformReport, alone: &[(usize, String
         };
     };
     let version = report.version.as_deref().unwrap_or("of unknown version");
+    let rocm = rocm_version(Path::new(library));
+    let rocm = rocm.map(|version| format!(", ROCm {version}")).unwrap_or_default();
     let what = format!("HIP {version}{rocm}, {library}");
     if let Some(error) = &report.error {
         return Check::fail(
             format!("{what}: {error}"),
             "see the lines above, and check sudo dmesg",
+        );
+    }
+    if report.devices.is_empty() && system.is_wsl {
+        return Check::fail(
+            format!("{what}: it lists no GPU"),
+            "WSL needs librocdxg and AMD's current driver on Windows, and export HSA_ENABLE_DXG_DETECTION=1",
         );
     }
     if report.devices.is_empty() {
@@ -312,7 +322,7 @@ mod tests {
     fn a_missing_rocm_is_named_where_there_is_a_card() {
         let failures = failures(&system(), absent());
         assert_eq!(failures.len(), 1, "{failures:?}");
-        assert!(failures[0].cure.as_ref().unwrap().contains("ROCm 6.4"), "{failures:?}");
+        assert!(failures[0].cure.as_ref().unwrap().contains("amdrocm-runtime"), "{failures:?}");
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use super::machine::{Machine, arch};
+
 /// Information about GPUs from files of the system.
 #[derive(Clone, Debug, Default)]
 pub(super) struct System {
@@ -21,11 +23,10 @@ pub(super) struct System {
     pub(super) render_nodes: Vec<Node>,
     /// Architectures that the compute interface lists, before any override.
     pub(super) archs: Vec<String>,
-    /// Version of ROCm in `/opt/rocm`.
-    pub(super) rocm_version: Option<String>,
     pub(super) is_container: bool,
     /// True if this is WSL, where GPUs have another device file.
     pub(super) is_wsl: bool,
+    pub(super) machine: Machine,
     /// The display drivers of Windows; `None` on other systems.
     pub(super) display_drivers: Option<Vec<DisplayDriver>>,
 }
@@ -80,11 +81,11 @@ impl System {
             kfd: nodes("dev", "kfd").pop(),
             render_nodes: nodes("dev/dri", "renderD"),
             archs: archs(&root.join("sys/class/kfd/kfd/topology/nodes")),
-            rocm_version: text("opt/rocm/.info/version"),
-            is_container: [".dockerenv", "run/.containerenv"]
+            is_container: [".dockerenv", "run/.containerenv", "run/systemd/container"]
                 .iter()
                 .any(|file| root.join(file).exists()),
             is_wsl: root.join("dev/dxg").exists(),
+            machine: Machine::read(root),
             display_drivers: display_drivers(),
         }
     }
@@ -127,13 +128,6 @@ fn archs(nodes: &Path) -> Vec<String> {
     folders.iter().filter_map(arch).collect()
 }
 
-/// Converts 90010 to `gfx90a`: two decimal digits each for minor version and stepping, which are
-/// hexadecimal in the name. CPUs have version 0.
-fn arch(version: u32) -> Option<String> {
-    let (major, minor, stepping) = (version / 10_000, version / 100 % 100, version % 100);
-    (major > 0).then(|| format!("gfx{major}{minor:x}{stepping:x}"))
-}
-
 /// Paths in a folder whose names begin with `prefix`; none if there is no such folder.
 fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
@@ -141,6 +135,19 @@ fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix))
     };
     entries.map(|entry| entry.path()).filter(fits).collect()
+}
+
+/// The version of ROCm that a library belongs to: of the file that its packages install, or of the
+/// name of its folder, such as `core-10.0`.
+pub(super) fn rocm_version(library: &Path) -> Option<String> {
+    let root = library.parent()?.parent()?;
+    let written = fs::read_to_string(root.join(".info/version")).ok();
+    if let Some(version) = written.as_deref().and_then(|text| text.lines().next()) {
+        return Some(version.trim().to_owned());
+    }
+    let name = root.file_name()?.to_str()?;
+    let version = name.strip_prefix("core-").or_else(|| name.strip_prefix("rocm-"))?;
+    Some(version.to_owned())
 }
 
 /// The name of the group that a file belongs to.
@@ -190,12 +197,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn architectures_come_from_the_topology() {
-        assert_eq!(arch(110_000).as_deref(), Some("gfx1100"));
-        assert_eq!(arch(90_010).as_deref(), Some("gfx90a"));
-        assert_eq!(arch(100_306).as_deref(), Some("gfx1036"));
-        assert_eq!(arch(110_501).as_deref(), Some("gfx1151"));
-        assert_eq!(arch(0), None);
+    fn rocm_has_the_version_of_its_folder() {
+        let root = tempfile::TempDir::new().unwrap();
+        let version = |folder: &str| rocm_version(&root.path().join(folder).join("lib/x.so"));
+        assert_eq!(version("core-10.0").as_deref(), Some("10.0"));
+        assert_eq!(version("usr"), None);
+        fs::create_dir_all(root.path().join("rocm/.info")).unwrap();
+        fs::write(root.path().join("rocm/.info/version"), "6.3.1-48\n").unwrap();
+        assert_eq!(version("rocm").as_deref(), Some("6.3.1-48"));
     }
 
     #[test]
@@ -226,14 +235,13 @@ mod tests {
         write("dev/kfd", "");
         write("dev/dri/renderD128", "");
         write("dev/dri/card0", "");
-        write("opt/rocm/.info/version", "6.3.1-48\n");
+        write("run/systemd/container", "lxc\n");
         let system = System::read(root.path());
         assert_eq!((system.amd_cards, system.nvidia_cards), (1, 1));
         assert_eq!(system.archs, ["gfx1100"]);
         assert_eq!(system.amdgpu_version.as_deref(), Some("6.10.5"));
         assert_eq!(system.kfd.unwrap().access, Access::Allowed);
         assert_eq!(system.render_nodes.len(), 1);
-        assert_eq!(system.rocm_version.as_deref(), Some("6.3.1-48"));
-        assert!(system.has_amdgpu && !system.is_container && !system.is_wsl);
+        assert!(system.has_amdgpu && system.is_container && !system.is_wsl);
     }
 }

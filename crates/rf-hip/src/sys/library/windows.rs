@@ -27,8 +27,8 @@ pub(super) fn amd_candidates(roots: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// The libraries of HIP's compiler, which only the SDK has: `hiprtc0701.dll` and the like, newest
-/// first.
-pub(super) fn compiler_candidates(roots: &[PathBuf]) -> Vec<PathBuf> {
+/// first. That of the driver, which has the library of HIP, has none.
+pub(super) fn compiler_candidates(roots: &[PathBuf], _hip: Option<&Path>) -> Vec<PathBuf> {
     let is_compiler = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let version = name.strip_prefix("hiprtc").and_then(|name| name.strip_suffix(".dll"));
@@ -59,9 +59,6 @@ pub(super) unsafe fn load(path: &Path) -> Result<Library, libloading::Error> {
     // SAFETY: the caller's.
     unsafe { WindowsLibrary::load_with_flags(path, flags) }.map(Library::from)
 }
-
-/// HIP 7 lists no card of RDNA 2 with drivers for which HIP 6 of the same machine does.
-pub(crate) const TRIES_NEXT_WITHOUT_DEVICES: bool = true;
 
 fn system_folder() -> PathBuf {
     let windows =
