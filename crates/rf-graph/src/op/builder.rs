@@ -1,11 +1,12 @@
 //! Graphs under construction: one method per op.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::{
     Activation, Attention, CausalConv, DeltaHeads, DeltaNet, Epilogue, ExpertMatMul,
-    ExpertProjection, Function, Gating, MatMul, Op, PositionScale, Projection, Prologue, Rope,
-    Router, SelectiveScan, StateSpace, StateSpaceHeads,
+    ExpertProjection, Function, Gating, LowRank, MatMul, Op, PositionScale, Projection, Prologue,
+    Rope, Router, SelectiveScan, StateSpace, StateSpaceHeads,
 };
 use crate::value::{RowKind, Storage, Value, ValueId, WeightId};
 use crate::weight::{Weight, WeightShape};
@@ -21,6 +22,8 @@ pub struct GraphBuilder {
     pub(crate) weights: Vec<Weight>,
     /// For each layer, the number of ops up to its end.
     pub(crate) layer_ends: Vec<usize>,
+    /// See [`Self::update`].
+    pub(super) updates: HashMap<WeightId, LowRank>,
 }
 
 impl GraphBuilder {
@@ -49,7 +52,7 @@ impl GraphBuilder {
         self.values[id.index()].width
     }
 
-    fn rows(&self, id: ValueId) -> RowKind {
+    pub(super) fn rows(&self, id: ValueId) -> RowKind {
         self.values[id.index()].rows
     }
 
@@ -136,7 +139,8 @@ impl GraphBuilder {
         self.linear(x, weight, None)
     }
 
-    /// Appends [`Op::MatMul`] with one weight and an optional bias.
+    /// Appends [`Op::MatMul`] with one weight and an optional bias, and the
+    /// [update](Self::update) of the weight.
     pub fn linear(&mut self, x: ValueId, weight: WeightId, bias: Option<WeightId>) -> ValueId {
         let w = self.shape(weight);
         assert_eq!(self.width(x), w.columns, "{w:?}");
@@ -144,7 +148,8 @@ impl GraphBuilder {
         let projections = vec![Projection { weight, bias, out }];
         let prologue = Prologue::Plain(x);
         let epilogue = Epilogue::None;
-        self.push(Op::MatMul(MatMul { prologue, projections, residual: None, epilogue }), out)
+        self.ops.push(Op::MatMul(MatMul { prologue, projections, residual: None, epilogue }));
+        self.updated(x, weight, out)
     }
 
     /// Appends [`Op::Rope`].
@@ -292,7 +297,7 @@ impl GraphBuilder {
         self.push(Op::Route { logits, shared_gate: None, router, out }, out)
     }
 
-    /// Appends [`Op::ExpertMatMul`].
+    /// Appends [`Op::ExpertMatMul`], and the [update](Self::update) of the weights.
     pub fn expert_matmul(
         &mut self,
         x: ValueId,
@@ -307,11 +312,11 @@ impl GraphBuilder {
         let bias_shape = bias.map(|id| self.shape(id));
         assert!(bias_shape.is_none_or(|b| (b.rows, b.columns) == (weights.len(), w.rows)));
         let out = self.value(RowKind::Token, slots * w.rows);
+        let first = weights[0];
         let projections = vec![ExpertProjection { weights, bias, out }];
-        self.push(
-            Op::ExpertMatMul(ExpertMatMul { x, route, projections, glu: None, combine: None }),
-            out,
-        )
+        let op = ExpertMatMul { x, route, projections, glu: None, combine: None };
+        self.ops.push(Op::ExpertMatMul(op));
+        self.updated_experts(x, route, first, out)
     }
 
     /// Appends [`Op::ScaleExperts`].
