@@ -99,6 +99,9 @@ pub enum Error {
     /// The file is a vocabulary without a model.
     #[error("the file has no tensors: it is a vocabulary, not a model")]
     VocabularyOnly,
+    /// An adapter is not supported, or does not fit the model.
+    #[error(transparent)]
+    Adapter(#[from] crate::adapter::AdapterError),
     /// The container is damaged or incomplete.
     #[error(transparent)]
     Gguf(#[from] rf_gguf::Error),

@@ -1,7 +1,7 @@
 //! Architectures: turns GGUF metadata and tensors into a configuration, weights and a graph.
 //!
 //! [`ModelConfig`] reads the metadata; [`build()`] finds the weights and writes the graph. The
-//! layer itself is [`rf_graph::layer`]. A family is one file in `families/`: hyper-parameters as
+//! layer itself is [`rf_graph::layer`]. [`Adapter`] reads LoRA adapters. A family is one file in `families/`: hyper-parameters as
 //! data for that layer, and a table of weights.
 //!
 //! Start reading at `families/llama.rs`, then `config.rs` and `build.rs`. In the layering
@@ -31,6 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod adapter;
 mod build;
 mod config;
 mod error;
@@ -42,7 +43,8 @@ mod pooling;
 mod rope;
 mod weights;
 
-pub use build::build;
+pub use adapter::{Adapter, AdapterError, AdapterSet};
+pub use build::{build, build_with_adapters};
 pub use config::ModelConfig;
 pub use error::Error;
 pub use families::supported_architectures;
