@@ -135,3 +135,24 @@ fn axis(tensor: &TensorInfo, index: usize) -> usize {
     // The data of a tensor fit into memory, and so does the number of its elements.
     usize::try_from(length).unwrap_or(usize::MAX)
 }
+
+/// The values of part `index` of `count` equal parts of a tensor of a file.
+pub(crate) fn values(
+    file: &str,
+    tensor: &TensorInfo,
+    index: usize,
+    count: usize,
+) -> Result<Vec<f32>, AdapterError> {
+    let in_file = |error| AdapterError::File { file: file.to_owned(), error };
+    let dtype = tensor.dtype().map_err(in_file)?;
+    let (data, elements) = (tensor.data(), axis(tensor, 0) * axis(tensor, 1));
+    let bytes = data.len() / count.max(1);
+    let mut values = vec![0.0; elements];
+    rf_quant::dequantize(dtype, &data[index * bytes..][..bytes], &mut values)
+        .expect("the bytes of a tensor are those of its shape");
+    if values.iter().any(|value| !value.is_finite()) {
+        let (file, tensor) = (file.to_owned(), tensor.name().to_owned());
+        return Err(AdapterError::NotFinite { file, tensor });
+    }
+    Ok(values)
+}

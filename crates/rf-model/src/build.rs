@@ -89,6 +89,9 @@ pub fn build_with_adapters(
         w.enter(index);
         let input = per_layer.as_ref().map(|input| input.of_layer(&mut w, index));
         x = layer(&mut w, spec, x, input)?;
+        if let Some(direction) = adapters.direction(index) {
+            x = with_direction(&mut w, config, x, (index, direction))?;
+        }
         if index < config.deepstack_layers {
             x = w.graph.add_media(x, index + 1);
         }
@@ -141,6 +144,22 @@ pub fn build_with_adapters(
     let (graph, weights) = w.graph.finish(output);
     adapters.check_applied(&graph, &weights, &config.architecture, is_later)?;
     Ok((graph, weights))
+}
+
+/// The output of a layer with the sum of the control vectors.
+fn with_direction(
+    w: &mut Weights<'_>,
+    config: &ModelConfig,
+    x: ValueId,
+    (layer, direction): (usize, &[f32]),
+) -> Result<ValueId, Error> {
+    if w.graph.width(x) != direction.len() {
+        let architecture = config.architecture.clone();
+        return Err(AdapterError::NoDirections { architecture }.into());
+    }
+    let name = format!("direction.{layer}");
+    let vector = w.graph.weight(Weight::f32(name, 1, direction.len(), direction));
+    Ok(w.graph.add_vector(x, vector))
 }
 
 /// The embeddings of a token for each layer alone (Gemma 3n, 4), side by side.

@@ -96,6 +96,9 @@ pub enum Error {
         /// `general.architecture`.
         architecture: String,
     },
+    /// The file is an adapter (LoRA) without a model.
+    #[error("the file is an adapter, not a model: load it with the model that it changes")]
+    IsAdapter,
     /// The file is a vocabulary without a model.
     #[error("the file has no tensors: it is a vocabulary, not a model")]
     VocabularyOnly,

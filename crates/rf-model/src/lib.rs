@@ -34,6 +34,7 @@
 mod adapter;
 mod build;
 mod config;
+mod control_vector;
 mod error;
 mod families;
 mod head;
@@ -46,6 +47,7 @@ mod weights;
 pub use adapter::{Adapter, AdapterError, AdapterSet};
 pub use build::{build, build_with_adapters};
 pub use config::ModelConfig;
+pub use control_vector::ControlVector;
 pub use error::Error;
 pub use families::supported_architectures;
 pub use head::Head;

@@ -78,6 +78,24 @@ pub enum AdapterError {
         /// Name of the tensor.
         tensor: String,
     },
+    /// The file is not a control vector.
+    #[error(
+        "'{file}' is not a control vector: tensor '{}' is not direction.N with a layer N of 1 or \
+         more",
+        tensor.escape_debug()
+    )]
+    NotADirection {
+        /// The file.
+        file: String,
+        /// Name of the tensor.
+        tensor: String,
+    },
+    /// The residual of the architecture is not one row per token.
+    #[error("control vectors are not supported for the architecture '{architecture}'")]
+    NoDirections {
+        /// Architecture of the model.
+        architecture: String,
+    },
     /// One of the two matrices is missing.
     #[error(
         "adapter '{file}' has the tensor '{}' but not '{}': convert it again",

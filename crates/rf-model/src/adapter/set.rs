@@ -1,13 +1,14 @@
 //! Several adapters of a model, side by side.
 
 use std::collections::{BTreeMap, HashSet};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use rf_gguf::{Gguf, TensorInfo};
 use rf_graph::{DType, Graph, Operand, Weight, WeightBytes};
 
-use super::{Adapter, AdapterError, EMBEDDING, MATRICES, axis};
+use super::{Adapter, AdapterError, EMBEDDING, MATRICES, axis, values};
+use crate::control_vector::{self, ControlVector};
 
 /// The adapters that are loaded with a model.
 ///
@@ -19,6 +20,8 @@ pub struct AdapterSet {
     columns: Vec<Column>,
     /// The updates by the name of the tensor.
     updates: BTreeMap<String, Update>,
+    /// The sum of the control vectors after each layer.
+    directions: BTreeMap<usize, Vec<f32>>,
 }
 
 /// A column of the input: a rank of an adapter.
@@ -82,7 +85,34 @@ impl AdapterSet {
             }
             updates.insert(name.to_owned(), Update { a, b, columns });
         }
-        Ok(Self { adapters, columns, updates })
+        Ok(Self { adapters, columns, updates, directions: BTreeMap::new() })
+    }
+
+    /// Adds control vectors, each with its scale, to the outputs of these layers. They replace
+    /// those of an earlier call, and change every sequence.
+    ///
+    /// # Errors
+    ///
+    /// If a vector does not have `hidden_size` elements per layer.
+    pub fn with_control_vectors(
+        mut self,
+        vectors: &[(ControlVector, f32)],
+        layers: &RangeInclusive<usize>,
+        hidden_size: usize,
+    ) -> Result<Self, AdapterError> {
+        self.directions = control_vector::sums(vectors, layers, hidden_size)?;
+        Ok(self)
+    }
+
+    /// The same adapters with the control vectors of another set.
+    #[must_use]
+    pub fn with_control_vectors_of(self, other: &Self) -> Self {
+        Self { directions: other.directions.clone(), ..self }
+    }
+
+    /// The sum of the control vectors after a layer.
+    pub(crate) fn direction(&self, layer: usize) -> Option<&[f32]> {
+        self.directions.get(&layer).map(Vec::as_slice)
     }
 
     /// The adapters, in the order of their scales.
@@ -233,20 +263,8 @@ impl Adapter {
     ) -> Result<[Matrix; 2], AdapterError> {
         let matrix = |end: &str| {
             let tensor = self.tensor(&format!("{name}{end}"))?;
-            let file = || self.file.clone();
-            let dtype =
-                tensor.dtype().map_err(|error| AdapterError::File { file: file(), error })?;
-            let (columns, rows) = (axis(tensor, 0), axis(tensor, 1));
-            let data = tensor.data();
-            let mut values = vec![0.0; rows * columns];
-            let bytes = data.len() / count.max(1);
-            rf_quant::dequantize(dtype, &data[index * bytes..][..bytes], &mut values)
-                .expect("the bytes of a tensor are those of its shape");
-            if values.iter().any(|value| !value.is_finite()) {
-                let tensor = tensor.name().to_owned();
-                return Err(AdapterError::NotFinite { file: file(), tensor });
-            }
-            Ok(Matrix { columns, values })
+            let values = values(&self.file, tensor, index, count)?;
+            Ok(Matrix { columns: axis(tensor, 0), values })
         };
         let [a, b] = MATRICES;
         Ok([matrix(a)?, matrix(b)?])
