@@ -57,6 +57,7 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+mod adapters;
 mod answer;
 mod block_on;
 mod chat;
@@ -89,7 +90,7 @@ pub use loader::{LoadedModel, Loader, OpenModel, memory_bytes};
 pub use model::{DEMO_TEMPERATURE, Model};
 pub use rf_chat::{Message, Tool, ToolChoice};
 pub use rf_engine::sampling::SamplerConfig;
-pub use rf_engine::{GenerateOptions, Pooling, StopReason, Timings};
+pub use rf_engine::{Adapter, AdapterScales, GenerateOptions, Pooling, StopReason, Timings};
 pub use rf_grammar::Grammar;
 /// Errors of projectors.
 pub use rf_vision::Error as VisionError;

@@ -13,6 +13,7 @@ use rf_gguf::{Gguf, Value};
 use rf_graph::{Backend, KvType, MemoryNeed, Progress};
 use rf_vision::Projector;
 
+use crate::adapters::Changes;
 use crate::drafts::{Drafts, OpenDrafts, mtp_heads};
 use crate::error::Error;
 use crate::load_event::LoadEvent;
@@ -39,6 +40,7 @@ pub struct Loader {
     overrides: Vec<(String, Value)>,
     template: Option<String>,
     template_variables: BTreeMap<String, serde_json::Value>,
+    pub(crate) changes: Changes,
     device: DeviceOptions,
     projector: ProjectorFile,
     drafts: Drafts,
@@ -84,6 +86,7 @@ impl Loader {
             overrides: Vec::new(),
             template: None,
             template_variables: BTreeMap::new(),
+            changes: Changes::default(),
             device: DeviceOptions::default(),
             projector: ProjectorFile::default(),
             drafts: Drafts::default(),
@@ -302,6 +305,7 @@ impl Loader {
             model = model.with_chat_template(source)?;
         }
         let model = model.with_template_variables(self.template_variables.clone());
+        let model = self.changes.add_to(model)?;
         let embeds = self.sizes.embeds || !model.config().generates();
         let wanted = if embeds { &Drafts::Off } else { &self.drafts };
         let drafts = OpenDrafts::open(wanted, self.draft_lengths, &model, observe)?;
