@@ -23,11 +23,6 @@ impl AdapterScales {
         self.bits.iter().map(|bits| f32::from_bits(*bits)).collect()
     }
 
-    /// Returns true if no adapter changes the sequence.
-    pub fn are_zero(&self) -> bool {
-        self.bits.is_empty()
-    }
-
     /// Differs for sequences that different adapters change.
     pub(crate) fn key(&self) -> &[u32] {
         &self.bits

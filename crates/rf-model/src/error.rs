@@ -1,5 +1,7 @@
 //! Errors of model files.
 
+use crate::adapter::AdapterError;
+
 /// A model file that is not supported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -104,10 +106,16 @@ pub enum Error {
     VocabularyOnly,
     /// An adapter is not supported, or does not fit the model.
     #[error(transparent)]
-    Adapter(#[from] crate::adapter::AdapterError),
+    Adapter(Box<AdapterError>),
     /// The container is damaged or incomplete.
     #[error(transparent)]
     Gguf(#[from] rf_gguf::Error),
+}
+
+impl From<AdapterError> for Error {
+    fn from(error: AdapterError) -> Self {
+        Self::Adapter(Box::new(error))
+    }
 }
 
 /// The first names of a list.

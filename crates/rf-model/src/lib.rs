@@ -1,8 +1,8 @@
 //! Architectures: turns GGUF metadata and tensors into a configuration, weights and a graph.
 //!
 //! [`ModelConfig`] reads the metadata; [`build()`] finds the weights and writes the graph. The
-//! layer itself is [`rf_graph::layer`]. [`Adapter`] reads LoRA adapters. A family is one file in `families/`: hyper-parameters as
-//! data for that layer, and a table of weights.
+//! layer itself is [`rf_graph::layer`]. A family is one file in `families/`: hyper-parameters as
+//! data for that layer, and a table of weights. [`Adapter`] and [`ControlVector`] change a model.
 //!
 //! Start reading at `families/llama.rs`, then `config.rs` and `build.rs`. In the layering
 //! this crate is above rf-gguf and rf-graph. It names no backend. The example `operations` lists

@@ -18,6 +18,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::access::observe;
+use crate::adapters::AdapterScale;
 use crate::api::conversation::ConversationFields;
 use crate::api::embeddings::EmbeddingFields;
 use crate::auth::require_key;
@@ -200,7 +201,7 @@ fn llama_cpp_routes() -> Vec<Route> {
     let change = |summary| Operation::json::<models::Done>(summary).takes::<models::NamedModel>();
     let adapter_list = Operation::json::<Vec<adapters::AdapterJson>>("The adapters of a model");
     let scales = Operation::json::<models::Done>("Sets the scales of the adapters of a model")
-        .takes::<Vec<adapters::AdapterScale>>();
+        .takes::<Vec<AdapterScale>>();
     let slots = Operation::json::<Vec<load::Slot>>("The sequences that a loaded model can run");
     vec![
         Route::post("/completion", completion::completion, text.clone()),

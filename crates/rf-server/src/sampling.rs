@@ -10,9 +10,9 @@ use rocmforge::engine::{GenerateOptions, Model};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::adapters::{self, AdapterScale};
 use crate::error::{ApiError, check_count};
 use crate::fields::{BiasedToken, LogitBias, TextOr};
-use crate::llama_cpp::adapters::{self, AdapterScale};
 use crate::token_rules::{TokenRuleFields, TokenRules};
 
 /// The fields of a request. What is absent has the default of the server.

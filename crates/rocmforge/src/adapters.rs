@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use rf_engine::{Adapter, AdapterError, ControlVector, Model};
 
 use crate::error::Error;
-use crate::loader::Loader;
 
 /// Adapters and control vectors to load with a model.
 #[derive(Clone, Debug)]
@@ -31,34 +30,6 @@ impl Changes {
         let vectors = open(&self.control_vectors, |path| ControlVector::open(path))?;
         let model = model.with_adapters(adapters)?;
         Ok(model.with_control_vectors(&vectors, &self.control_layers)?)
-    }
-}
-
-/// Files that change the model.
-impl Loader {
-    /// Loads an adapter (LoRA) with the model: a GGUF file, and its scale for requests that state
-    /// none ([`Job::adapters`](crate::Job::adapters)). Several calls load several adapters.
-    ///
-    /// The model's own head does not draft then, because adapters do not change it.
-    #[must_use]
-    pub fn lora(mut self, path: impl Into<PathBuf>, scale: f32) -> Self {
-        self.changes.adapters.push((path.into(), scale));
-        self
-    }
-
-    /// Adds a control vector, times `scale`, to the outputs of layers: a GGUF file. Several calls
-    /// add several vectors.
-    #[must_use]
-    pub fn control_vector(mut self, path: impl Into<PathBuf>, scale: f32) -> Self {
-        self.changes.control_vectors.push((path.into(), scale));
-        self
-    }
-
-    /// The layers whose outputs control vectors change, counted from 0. Default: all.
-    #[must_use]
-    pub fn control_layers(mut self, layers: RangeInclusive<usize>) -> Self {
-        self.changes.control_layers = layers;
-        self
     }
 }
 

@@ -168,3 +168,9 @@ pub(crate) fn mtp_heads(model: &Model) -> i128 {
     let key = format!("{}.nextn_predict_layers", model.config().architecture);
     model.gguf().metadata().get(&key).and_then(rf_gguf::Value::as_integer).unwrap_or(0)
 }
+
+/// Memory of a model and of its draft model, in bytes.
+pub fn memory_bytes(engine: &Engine, speculation: Option<&Speculation>) -> u64 {
+    let draft = speculation.and_then(Speculation::draft_engine);
+    engine.memory().total_bytes() + draft.map_or(0, |draft| draft.memory().total_bytes())
+}

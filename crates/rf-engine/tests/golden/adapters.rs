@@ -1,5 +1,5 @@
-//! LoRA adapters and control vectors against the logits of llama.cpp, against merged weights, and against each other in
-//! one batch.
+//! LoRA adapters and control vectors against the logits of llama.cpp, against merged weights, and
+//! against each other in one batch.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

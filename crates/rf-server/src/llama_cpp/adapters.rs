@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use rocmforge::engine::Model;
-use rocmforge::{Adapter, AdapterScales};
+use rocmforge::Adapter;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::ModelQuery;
 use super::models::Done;
+use crate::adapters::{AdapterScale, scales};
 use crate::body::List;
 use crate::error::ApiError;
 use crate::state::App;
@@ -25,15 +25,6 @@ pub(crate) struct AdapterJson {
     scale: f32,
     task_name: String,
     prompt_prefix: String,
-}
-
-/// The scale of an adapter.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-pub(crate) struct AdapterScale {
-    /// The place of the adapter on the command line, counted from 0.
-    id: usize,
-    /// 0 turns the adapter off, 1 is its strength as it was trained.
-    scale: f32,
 }
 
 /// `GET /lora-adapters`.
@@ -71,21 +62,4 @@ pub(crate) async fn set(
     let scales = scales(&list.read::<AdapterScale>()?, served.model())?;
     served.loaded_model().set_adapter_scales(scales)?;
     Ok(Json(Done::new()))
-}
-
-/// The scales of the adapters of a model. Those that the list leaves out are turned off.
-pub(crate) fn scales(list: &[AdapterScale], model: &Model) -> Result<AdapterScales, ApiError> {
-    let count = model.adapters().len();
-    let mut scales = vec![0.0; count];
-    for AdapterScale { id, scale } in list {
-        let Some(place) = scales.get_mut(*id) else {
-            let message =
-                format!("there is no adapter with id {id}: the model was loaded with {count}");
-            return Err(ApiError::field("lora", message));
-        };
-        *place = *scale;
-    }
-    let scales = AdapterScales::new(&scales);
-    scales.check(count).map_err(|error| ApiError::field("lora", error))?;
-    Ok(scales)
 }
