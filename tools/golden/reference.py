@@ -327,6 +327,19 @@ def rows(L, ctx, n, width, get=None):
     )
 
 
+def adapt(L, model, ctx, adapters):
+    """Applies LoRA adapters: pairs of a file and a scale."""
+    if not adapters:
+        return
+    loaded = [L.lib.llama_adapter_lora_init(model, path.encode()) for path, _ in adapters]
+    if L.ffi.NULL in loaded:
+        raise Failed("an adapter does not load")
+    scales = L.ffi.new("float[]", [scale for _, scale in adapters])
+    loaded = L.ffi.new("struct llama_adapter_lora *[]", loaded)
+    if L.lib.llama_set_adapters_lora(ctx, loaded, len(adapters), scales):
+        raise Failed("adapters are refused")
+
+
 def vocab_size(L, model):
     return L.lib.llama_vocab_n_tokens(L.lib.llama_model_get_vocab(model))
 
@@ -350,6 +363,8 @@ def _logits(
     exact_gelu=True,
     record=(),
     n_ctx=0,
+    adapters=(),
+    directions=None,
     **more
 ):
     L = library()
@@ -357,6 +372,12 @@ def _logits(
     V, n = vocab_size(L, model), len(ids)
     watch = Watch(L, used, record=record) if exact_gelu or used or record else None
     ctx = context(L, model, n_ctx or 256, 256, ubatch, cache, watch=watch, **more)
+    adapt(L, model, ctx, adapters)
+    if directions is not None:  # [layers after the first one][columns], for the layers that follow
+        data, first, last = directions
+        values = L.ffi.new("float[]", np.ascontiguousarray(data, "<f4").ravel().tolist())
+        if L.lib.llama_set_adapter_cvec(ctx, values, data.size, data.shape[1], first, last):
+            raise Failed("directions are refused")
     if encoder is not None:  # encoder-decoder: `encoder` ids first, then ids are the decoder's
         decode(L, ctx, encoder, 0, encode=True)
     out = []

@@ -7,6 +7,7 @@
 //! Invariants: results go to stdout and everything else to stderr; no input makes the program
 //! panic; a file is written completely or not at all.
 
+mod adapters;
 mod args;
 mod cli;
 mod commands;

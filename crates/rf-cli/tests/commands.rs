@@ -401,3 +401,24 @@ fn the_version_says_what_was_built() {
     let versions = ["--version", "-V"].map(|flag| finish(&here(), &[flag]).stdout);
     assert_data_eq!(versions.concat(), expected);
 }
+
+#[test]
+fn an_adapter_changes_the_answer_as_its_scale_says() {
+    let cases = rf_testing::golden_adapters();
+    let case = cases.iter().find(|case| case.name == "llama_attention").unwrap();
+    let (model, adapter) = (case.model.path(), case.adapters[0].0.to_str().unwrap());
+    let ids = |flags: &[&str]| {
+        let run = ["run", "--raw", "--json", "--temp", "0", "-n", "8", "-m"];
+        let arguments = [&run[..], &[model.to_str().unwrap(), "x"], flags].concat();
+        finish(&here(), &arguments).json()["ids"].clone()
+    };
+    let (plain, full) = (ids(&[]), ids(&["--lora", adapter]));
+    assert_ne!(plain, full);
+    assert_eq!(ids(&["--lora", &format!("{adapter}:0")]), plain);
+    assert_eq!(ids(&["--lora-scaled", &format!("{adapter}:0.5,{adapter}:0.5")]), full);
+
+    let info = finish(&here(), &["info", "--json", adapter]).json();
+    let expected =
+        serde_json::json!({ "type": "lora", "alpha": 8.0, "ranks": [4, 4], "changed_tensors": 8 });
+    assert_eq!((&info["adapter"], &info["problems"]), (&expected, &serde_json::json!([])));
+}

@@ -202,7 +202,7 @@ fn flags_that_are_not_supported_are_named() {
     let folder = TempDir::new().unwrap();
     let lines = [
         &["run", "-hello"][..],
-        &["run", "--lora", "a.gguf", "hi"],
+        &["rerank", "--lora", "a.gguf", "hi"],
         &["bench", "-mg", "1"],
         &["bench", "-sm", "row"],
         &["quantize", "--prune-layers", "1", "a", "b", "q4_0"],
@@ -214,7 +214,7 @@ fn flags_that_are_not_supported_are_named() {
 $ rf-cli run -hello
 error: unknown flag '-hello': `rf-cli run --help` lists the flags, and a text that begins with a dash comes after `--`
 ? 2
-$ rf-cli run --lora a.gguf hi
+$ rf-cli rerank --lora a.gguf hi
 error: --lora is not supported: merge the adapter into the model first, with llama-export-lora or transformers
 ? 2
 $ rf-cli bench -mg 1

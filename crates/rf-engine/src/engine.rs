@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use rf_graph::{
-    Backend, BackendExecutionSummary, Batch, BatchLimits, Candidate, Executor, KvLayout,
+    Backend, BackendExecutionSummary, Batch, BatchLimits, Candidate, Executor, Input, KvLayout,
     MemoryNeed, MemoryUse, Position, Progress, Span, Telemetry, Timeline,
 };
 use rf_kv::{PageGroup, PagePool, PageSize};
@@ -91,7 +91,7 @@ impl Engine {
         let pool = PagePool::with_window(kv.num_pages, page_size, kv.window);
         let pool = pool.with_state_slots(state_slots);
         let output_width = program.graph.value(program.graph.output()).width;
-        let identity = identity(backend.name(), &program);
+        let identity = identity(backend.name(), &program, model.adapters());
         let media_width = BatchLimits::new(&program).media_width;
         let executor = backend.compile(program, progress)?;
         let media_width = media_width.filter(|_| executor.takes_media());
@@ -426,12 +426,34 @@ impl Engine {
                 }
             })
             .collect();
-        let batch = Batch { ids: &ids, spans: &spans, output_rows: &output_rows, input: None };
+        let factors = self.adapter_factors(feeds, pieces, &spans);
+        let input = factors.as_deref().map(Input::Rows);
+        let batch = Batch { ids: &ids, spans: &spans, output_rows: &output_rows, input };
         let (executor, output) = (self.executor.as_mut(), output.next(output_rows.len()));
         let Some(mtp) = &mut self.mtp else { return Ok(executor.forward(&batch, output)?) };
         mtp.compute(executor, &batch, (feeds, pieces), output)?;
         mtp.keep_states(feeds, pieces);
         Ok(())
+    }
+
+    /// The input with the factors of the adapters, a row per token; `None` without adapters.
+    fn adapter_factors(
+        &self,
+        feeds: &[Feed<'_>],
+        pieces: &Pieces,
+        spans: &[Span<'_>],
+    ) -> Option<Vec<f32>> {
+        let adapters = self.model.adapter_set();
+        if adapters.is_empty() {
+            return None;
+        }
+        let mut rows = Vec::new();
+        for ((index, range), span) in pieces.iter().zip(spans) {
+            let scales = feeds[*index].session.adapters().to_vec();
+            let row = adapters.input_row(&scales, span.media.is_some());
+            rows.extend(row.repeat(range.len()));
+        }
+        Some(rows)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::adapters::AdapterScalesError;
 use crate::media::MediaError;
 use crate::scheduler::SubmitError;
 
@@ -109,6 +110,9 @@ pub enum Error {
     /// The model or its backend does not compute the media of a prompt.
     #[error(transparent)]
     Media(#[from] MediaError),
+    /// The scales of adapters do not fit the model.
+    #[error(transparent)]
+    Adapters(#[from] AdapterScalesError),
     /// A failure of a batch, which several requests share.
     #[error(transparent)]
     Shared(Arc<Self>),
@@ -160,6 +164,7 @@ impl From<SubmitError> for Error {
             }
             SubmitError::UnknownToken { id, vocab_size } => Self::UnknownToken { id, vocab_size },
             SubmitError::Sampling(error) => Self::Sampling(error),
+            SubmitError::Adapters(error) => Self::Adapters(error),
             error => Self::Refused(error),
         }
     }

@@ -54,6 +54,7 @@
 //! ```
 
 mod activations;
+mod adapters;
 mod checkpoints;
 mod embed;
 mod engine;
@@ -81,6 +82,7 @@ mod token_states;
 mod vocabulary;
 
 pub use activations::{ActivationSums, Activations};
+pub use adapters::{AdapterScales, AdapterScalesError};
 pub use embed::Normalization;
 pub use engine::{Engine, Feed, Outputs, PrefixCacheStats};
 pub use error::{Error, SavedError};
@@ -100,7 +102,9 @@ pub use rf_graph::{
     Program, Progress, Timeline, TrackKind,
 };
 pub use rf_kv::{InvalidPageSize, NotCut, OutOfPages, PageGroup, PoolStats};
-pub use rf_model::{Error as ModelError, ModelConfig, Pooling};
+pub use rf_model::{
+    Adapter, AdapterError, AdapterSet, ControlVector, Error as ModelError, ModelConfig, Pooling,
+};
 pub use rf_tokenizer::{DecodeOptions, EncodeOptions, Error as TokenizerError, Tokenizer};
 /// The crate of the values in chat templates.
 pub use serde_json;

@@ -1,6 +1,7 @@
 //! A parsed model file, whose weights are not loaded.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,9 +9,10 @@ use rf_chat::ChatTemplate;
 use rf_gguf::Gguf;
 use rf_graph::{Backend, KvLayout, KvType, MemoryNeed, Op, Program};
 use rf_kv::PageGroup;
-use rf_model::{Head, ModelConfig, Pooling};
+use rf_model::{Adapter, AdapterSet, ControlVector, Head, ModelConfig, Pooling};
 use rf_tokenizer::Tokenizer;
 
+use crate::adapters::AdapterScales;
 use crate::error::Error;
 use crate::kv_layout::{full_layout, with_windows};
 use crate::options::EngineOptions;
@@ -25,6 +27,9 @@ pub struct Model {
     chat_template: Option<ChatTemplate>,
     /// Why the template of the file is not used.
     chat_template_error: Option<Error>,
+    adapters: AdapterSet,
+    /// The scales of sequences that have none of their own.
+    adapter_scales: AdapterScales,
 }
 
 impl Model {
@@ -52,6 +57,8 @@ impl Model {
             tokenizer: Arc::new(tokenizer),
             chat_template: None,
             chat_template_error: None,
+            adapters: AdapterSet::default(),
+            adapter_scales: AdapterScales::default(),
         };
         // Only chats need the template, so that only they fail.
         Ok(match model.gguf.metadata().str(CHAT_TEMPLATE) {
@@ -94,6 +101,38 @@ impl Model {
         self
     }
 
+    /// Loads adapters (LoRA) with the model, each with its scale for sequences that state none.
+    /// They replace those of an earlier call. Every sequence of a batch may have other scales.
+    ///
+    /// # Errors
+    ///
+    /// If an adapter does not fit the model, or a scale is not finite.
+    pub fn with_adapters(mut self, adapters: Vec<(Adapter, f32)>) -> Result<Self, Error> {
+        let (adapters, scales): (Vec<_>, Vec<_>) = adapters.into_iter().unzip();
+        let scales = AdapterScales::new(&scales);
+        scales.check(adapters.len())?;
+        let set = AdapterSet::new(adapters, &self.gguf).map_err(rf_model::Error::from)?;
+        self.adapters = set.with_control_vectors_of(&self.adapters);
+        self.adapter_scales = scales;
+        Ok(self)
+    }
+
+    /// Adds control vectors, each with its scale, to the outputs of these layers, counted from 0,
+    /// for all sequences. They replace those of an earlier call.
+    ///
+    /// # Errors
+    ///
+    /// If a vector has another width than the model.
+    pub fn with_control_vectors(
+        mut self,
+        vectors: &[(ControlVector, f32)],
+        layers: &RangeInclusive<usize>,
+    ) -> Result<Self, Error> {
+        let adapters = self.adapters.with_control_vectors(vectors, layers, self.config.hidden_size);
+        self.adapters = adapters.map_err(rf_model::Error::from)?;
+        Ok(self)
+    }
+
     fn parse_template(&self, source: &str) -> Result<ChatTemplate, Error> {
         Ok(ChatTemplate::of_tokenizer(source, &self.tokenizer)?)
     }
@@ -121,6 +160,21 @@ impl Model {
     /// Why the file's chat template is not used: it is malformed.
     pub fn chat_template_error(&self) -> Option<&Error> {
         self.chat_template_error.as_ref()
+    }
+
+    /// The adapters that are loaded with the model.
+    pub fn adapters(&self) -> &[Adapter] {
+        self.adapters.adapters()
+    }
+
+    /// The adapters as an input of the program.
+    pub(crate) fn adapter_set(&self) -> &AdapterSet {
+        &self.adapters
+    }
+
+    /// The scales of sequences that have none of their own.
+    pub fn adapter_scales(&self) -> &AdapterScales {
+        &self.adapter_scales
     }
 
     /// The tokens whose text contains one of `texts`, ascending.
@@ -214,7 +268,10 @@ impl Model {
             Some(Pooling::Rank) => Head::Scores,
             Some(Pooling::Mean | Pooling::Cls | Pooling::Last) => Head::State,
         };
-        let (graph, weights) = rf_model::build(&self.gguf, &self.config, context_tokens, head)?;
+        let (config, adapters) = (&self.config, &self.adapters);
+        let built =
+            rf_model::build_with_adapters(&self.gguf, config, adapters, context_tokens, head);
+        let (graph, weights) = built?;
         let batch_tokens = self.batch_tokens(options);
         let kv = with_windows(kv, &graph, options.sequences, batch_tokens)?;
         let (max_batch_tokens, max_output_rows) = (batch_tokens, batch_tokens);

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rf_kv::{NotCut, PageCounts, PagePool, PageTable};
+use rf_kv::{NotCut, PageCounts, PagePool, PageTable, Prefix};
 
+use crate::adapters::AdapterScales;
 use crate::checkpoints::{Checkpoint, Checkpoints};
 use crate::media::{MixedPrompt, PromptMedia};
 use crate::token_states::TokenStates;
@@ -15,6 +16,8 @@ pub struct Session {
     pub(crate) pool: Arc<Mutex<PagePool>>,
     pub(crate) table: PageTable,
     pub(crate) tokens: Vec<u32>,
+    /// The adapters that change the sequence.
+    adapters: AdapterScales,
     /// The media among the tokens, and perhaps others after them.
     media: Arc<PromptMedia>,
     /// True if the full pages enter the prefix cache when they are computed.
@@ -33,11 +36,12 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(pool: Arc<Mutex<PagePool>>) -> Self {
+    pub(crate) fn new(pool: Arc<Mutex<PagePool>>, adapters: AdapterScales) -> Self {
         Self {
             pool,
             table: PageTable::new(),
             tokens: Vec::new(),
+            adapters,
             media: Arc::default(),
             publishes: false,
             published_tokens: 0,
@@ -48,16 +52,21 @@ impl Session {
         }
     }
 
-    /// The longest prefix of `tokens` that the prefix cache of the pool holds, in full pages. Pages
-    /// that are computed after it enter the cache.
-    pub(crate) fn from_prefix(pool: Arc<Mutex<PagePool>>, tokens: &[u32]) -> Self {
-        let table = lock(&pool).match_prefix(tokens);
+    /// The longest prefix of `tokens` that the prefix cache of the pool holds, in full pages, with
+    /// the same adapters. Pages that are computed after it enter the cache.
+    pub(crate) fn from_prefix(
+        pool: Arc<Mutex<PagePool>>,
+        adapters: AdapterScales,
+        tokens: &[u32],
+    ) -> Self {
+        let table = lock(&pool).match_prefix(Prefix { key: adapters.key(), tokens });
         let published_tokens = table.len_tokens();
         let tokens = tokens[..published_tokens].to_vec();
         Self {
             pool,
             table,
             tokens,
+            adapters,
             media: Arc::default(),
             publishes: true,
             published_tokens,
@@ -71,13 +80,33 @@ impl Session {
     /// Prepares an extension to `prompt`, of which the session has a prefix: recurrent states are
     /// kept at some of its positions. An empty session takes over the longest cached prefix.
     pub(crate) fn keep_states(&mut self, prompt: &[u32], page_tokens: usize) {
-        let known_tokens = lock(&self.pool).cached_tokens(prompt);
+        let known_tokens = lock(&self.pool).cached_tokens(self.prefix_of(prompt));
         if self.is_empty() {
             let prefix = &prompt[..prompt.len().saturating_sub(1)];
-            *self = Self::from_prefix(Arc::clone(&self.pool), prefix);
+            let (pool, adapters) = (Arc::clone(&self.pool), self.adapters.clone());
+            *self = Self::from_prefix(pool, adapters, prefix);
         }
         self.publishes = true;
         self.checkpoints = Checkpoints::new(page_tokens, prompt.len(), known_tokens);
+    }
+
+    /// The adapters that change the sequence.
+    pub fn adapters(&self) -> &AdapterScales {
+        &self.adapters
+    }
+
+    /// Changes the adapters. With others than before, the sequence loses its tokens: they would be
+    /// computed to other values.
+    pub fn set_adapters(&mut self, adapters: AdapterScales) {
+        if self.adapters != adapters {
+            self.reset();
+            self.adapters = adapters;
+        }
+    }
+
+    /// Tokens as a prefix in the cache of the pool.
+    pub(crate) fn prefix_of<'a>(&'a self, tokens: &'a [u32]) -> Prefix<'a> {
+        Prefix { key: self.adapters.key(), tokens }
     }
 
     /// States the prompt that the session has or will have, whose media it needs. A new one has the
@@ -107,8 +136,9 @@ impl Session {
         let table = lock(&self.pool).fork(&self.table);
         let (pool, tokens) = (Arc::clone(&self.pool), self.tokens.clone());
         let (checkpoints, token_states) = (self.checkpoints.clone(), self.token_states.clone());
-        let media = Arc::clone(&self.media);
-        Self { pool, table, tokens, media, checkpoints, before: None, token_states, ..*self }
+        let (media, adapters) = (Arc::clone(&self.media), self.adapters.clone());
+        let before = None;
+        Self { pool, table, tokens, adapters, media, checkpoints, before, token_states, ..*self }
     }
 
     /// Calls `compute`. If `is_tentative`, the tokens that it adds may be dropped again: the pages
@@ -170,16 +200,16 @@ impl Session {
     fn settle(&mut self, pool: &mut PagePool, page_tokens: usize) {
         let full_tokens = self.tokens.len() / page_tokens * page_tokens;
         if self.publishes && full_tokens > self.published_tokens {
-            pool.publish(&self.table, &self.tokens);
+            pool.publish(&self.table, self.prefix_of(&self.tokens));
             self.published_tokens = full_tokens;
         }
         if self.publishes
             && let Checkpoint::Keep { replaced } = self.checkpoints.at(self.tokens.len())
         {
             if let Some(earlier) = replaced.and_then(|len_tokens| self.tokens.get(..len_tokens)) {
-                pool.forget_checkpoint(earlier);
+                pool.forget_checkpoint(self.prefix_of(earlier));
             }
-            pool.checkpoint(&self.table, &self.tokens);
+            pool.checkpoint(&self.table, self.prefix_of(&self.tokens));
         }
         pool.drop_front(&mut self.table);
     }

@@ -109,7 +109,7 @@ impl GraphBuilder {
     /// The finished graph, and the weights by [`WeightId::index`].
     pub fn finish(self, output: ValueId) -> (Graph, Vec<Weight>) {
         let weights = self.weights.iter().map(Weight::shape).collect();
-        let Self { ops, values, weights: all, layer_ends } = self;
+        let Self { ops, values, weights: all, layer_ends, .. } = self;
         (Graph { ops, values, output, weights, layer_ends }, all)
     }
 }

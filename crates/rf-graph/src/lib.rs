@@ -68,8 +68,8 @@ pub use memory::{MemoryNeed, MemoryUse};
 pub use observe::{Observation, Observed, observe};
 pub use op::{
     Activation, Attention, CausalConv, Combine, DeltaHeads, DeltaNet, Epilogue, ExpertGroups,
-    ExpertMatMul, ExpertProjection, Function, GateFunction, Gating, GraphBuilder, MatMul, Op,
-    Operand, Position, PositionScale, Projection, Prologue, QkNorm, Rope, RopeAppend, RopeAxis,
+    ExpertMatMul, ExpertProjection, Function, GateFunction, Gating, GraphBuilder, LowRank, MatMul,
+    Op, Operand, Position, PositionScale, Projection, Prologue, QkNorm, Rope, RopeAppend, RopeAxis,
     RopeStyle, Router, RowNorm, SelectiveScan, StateSpace, StateSpaceHeads, Xielu, combine_experts,
     text_position,
 };

@@ -8,6 +8,7 @@ mod attention;
 mod builder;
 mod experts;
 mod function;
+mod low_rank;
 mod matmul;
 mod recurrent;
 mod router;
@@ -19,6 +20,7 @@ pub use attention::{
 pub use builder::GraphBuilder;
 pub use experts::{Combine, ExpertMatMul, ExpertProjection, combine_experts};
 pub use function::{Activation, Function, Gating, Xielu};
+pub use low_rank::LowRank;
 pub use matmul::{Epilogue, MatMul, Projection, Prologue, RowNorm};
 pub use recurrent::{CausalConv, DeltaHeads, DeltaNet, SelectiveScan, StateSpace, StateSpaceHeads};
 pub use router::{ExpertGroups, GateFunction, Router};

@@ -72,6 +72,7 @@ mod table;
 
 pub use page::{InvalidPageSize, PageCounts, PageGroup, PageId, PageSize};
 pub use pool::{CopyPage, CutCause, NotCut, OutOfPages, PagePool, Reserved};
+pub use prefix::Prefix;
 pub use stats::PoolStats;
 pub use stored::{StateMove, StateSlot};
 pub use table::{PageTable, Slot};

@@ -8,11 +8,52 @@
 //! The tree consists of the pages of [`PageGroup::Full`]. A node may have a page of
 //! [`PageGroup::Window`], too, and one of [`PageGroup::State`]: the states after its last token.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::page::{PageCounts, PageGroup, PageId};
 use crate::stored::StoredStates;
+
+/// The start of a sequence: its tokens, and all else that its keys and values depend on.
+///
+/// Only sequences with equal keys share pages. Most have none, so a prefix is made of tokens alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prefix<'a> {
+    /// What the keys and values depend on besides the tokens, such as adapters of the model.
+    pub key: &'a [u32],
+    /// The tokens from the start of the sequence.
+    pub tokens: &'a [u32],
+}
+
+impl<'a> Prefix<'a> {
+    /// The full pages of the tokens. The first one begins with the key, so that it differs from
+    /// that of another key.
+    pub(crate) fn chunks(self, page_tokens: usize) -> impl Iterator<Item = Cow<'a, [u32]>> {
+        let key = self.key;
+        self.tokens.chunks_exact(page_tokens).enumerate().map(move |(index, chunk)| {
+            if index == 0 && !key.is_empty() { [key, chunk].concat().into() } else { chunk.into() }
+        })
+    }
+}
+
+impl<'a> From<&'a [u32]> for Prefix<'a> {
+    fn from(tokens: &'a [u32]) -> Self {
+        Self { key: &[], tokens }
+    }
+}
+
+impl<'a> From<&'a Vec<u32>> for Prefix<'a> {
+    fn from(tokens: &'a Vec<u32>) -> Self {
+        tokens.as_slice().into()
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u32; N]> for Prefix<'a> {
+    fn from(tokens: &'a [u32; N]) -> Self {
+        tokens.as_slice().into()
+    }
+}
 
 /// A place in the tree of cached prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

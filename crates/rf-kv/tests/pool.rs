@@ -5,7 +5,7 @@
 use rf_kv::PageGroup::{Full, State, Window};
 use rf_kv::{
     CopyPage, CutCause, NotCut, OutOfPages, PageCounts, PageGroup, PageId, PagePool, PageSize,
-    PageTable, StateMove,
+    PageTable, Prefix, StateMove,
 };
 
 const SIZE: PageSize = PageSize::Tokens16;
@@ -434,6 +434,27 @@ fn shared_states_are_copied_before_either_sequence_goes_on() {
     assert_eq!(pool.stats(State).copies, 1);
     pool.release(first);
     pool.release(second);
+}
+
+#[test]
+fn only_sequences_of_the_same_key_share_a_prefix() {
+    let mut pool = PagePool::new(6, SIZE);
+    let tokens: Vec<u32> = (0..40).collect();
+    let [plain, one, two] = [&[][..], &[1], &[2]].map(|key| Prefix { key, tokens: &tokens });
+    let mut table = PageTable::new();
+    pool.grow(&mut table, tokens.len()).unwrap();
+    pool.publish(&table, one);
+    for other in [plain, two] {
+        assert_eq!(pool.cached_tokens(other), 0);
+        assert!(pool.match_prefix(other).is_empty());
+    }
+    // The key is no token: a text that begins with it is another one.
+    let text: Vec<u32> = [1].into_iter().chain(tokens.iter().copied()).collect();
+    assert_eq!(pool.cached_tokens(&text), 0);
+    let found = pool.match_prefix(one);
+    assert_eq!((found.len_tokens(), found.pages(Full)), (32, &table.pages(Full)[..2]));
+    pool.release(found);
+    pool.release(table);
 }
 
 #[test]

@@ -4,12 +4,13 @@ use rf_gguf::Gguf;
 use rf_graph::layer::{LayerWeights, altup_mean, altup_streams, layer};
 use rf_graph::{Graph, ValueId, Weight};
 
+use crate::adapter::{AdapterError, AdapterSet};
 use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::head::{Head, logits, mean_of_text, norm, output_matrix, output_norm, scores, state};
 use crate::mtp;
 use crate::pooling::Pooling;
-use crate::weights::Weights;
+use crate::weights::{Weights, is_of_later_block};
 
 /// Builds the graph of a model for sequences of up to `context_tokens`, and its weights by
 /// [`WeightId::index`](rf_graph::WeightId::index).
@@ -24,6 +25,27 @@ pub fn build(
     context_tokens: usize,
     head: Head,
 ) -> Result<(Graph, Vec<Weight>), Error> {
+    build_with_adapters(gguf, config, &AdapterSet::default(), context_tokens, head)
+}
+
+/// [`build`] with adapters. Before all other ops of the graph is one more
+/// [`Op::Input`](rf_graph::Op::Input), unless there are no adapters: the factors of each token,
+/// [`AdapterSet::input_row`].
+///
+/// # Errors
+///
+/// The errors of [`build`], and if an adapter changes a tensor that the architecture uses in
+/// another way than a matmul or the embedding, or the model has an MTP block.
+pub fn build_with_adapters(
+    gguf: &Gguf,
+    config: &ModelConfig,
+    adapters: &AdapterSet,
+    context_tokens: usize,
+    head: Head,
+) -> Result<(Graph, Vec<Weight>), Error> {
+    if head == Head::LogitsAndMtp && !adapters.is_empty() {
+        return Err(AdapterError::WithMtp.into());
+    }
     let is_of_logits = matches!(head, Head::Logits | Head::LogitsAndMtp);
     if is_of_logits && !config.generates() {
         let architecture = config.architecture.clone();
@@ -32,10 +54,11 @@ pub fn build(
     }
     let (hidden_size, vocab_size) = (config.hidden_size, config.vocab_size);
     let layers = config.layers_for(context_tokens);
-    let mut w = Weights::new(gguf, config.weights, &config.tensors_read);
+    let mut w = Weights::new(gguf, config.weights, &config.tensors_read, adapters);
 
     let table = w.matrix("token_embd.weight", vocab_size, hidden_size)?;
-    let mut x = w.graph.embed_or_media(table, config.embedding_scale);
+    let x = w.graph.embed_or_media(table, config.embedding_scale);
+    let mut x = w.adapted_embedding(x, config.embedding_scale);
     if config.normalizes_embedding {
         let ones = w.constant(hidden_size, 1.0);
         x = w.graph.rms_norm(x, ones, config.layers[0].norm_eps);
@@ -66,6 +89,9 @@ pub fn build(
         w.enter(index);
         let input = per_layer.as_ref().map(|input| input.of_layer(&mut w, index));
         x = layer(&mut w, spec, x, input)?;
+        if let Some(direction) = adapters.direction(index) {
+            x = with_direction(&mut w, config, x, (index, direction))?;
+        }
         if index < config.deepstack_layers {
             x = w.graph.add_media(x, index + 1);
         }
@@ -114,7 +140,26 @@ pub fn build(
         let architecture = config.architecture.clone();
         return Err(Error::UnknownTensors { architecture, tensors: unused });
     }
-    Ok(w.graph.finish(output))
+    let is_later = |name: &str| is_of_later_block(name, num_blocks) || head.ignores(name);
+    let (graph, weights) = w.graph.finish(output);
+    adapters.check_applied(&graph, &weights, &config.architecture, is_later)?;
+    Ok((graph, weights))
+}
+
+/// The output of a layer with the sum of the control vectors.
+fn with_direction(
+    w: &mut Weights<'_>,
+    config: &ModelConfig,
+    x: ValueId,
+    (layer, direction): (usize, &[f32]),
+) -> Result<ValueId, Error> {
+    if w.graph.width(x) != direction.len() {
+        let architecture = config.architecture.clone();
+        return Err(AdapterError::NoDirections { architecture }.into());
+    }
+    let name = format!("direction.{layer}");
+    let vector = w.graph.weight(Weight::f32(name, 1, direction.len(), direction));
+    Ok(w.graph.add_vector(x, vector))
 }
 
 /// The embeddings of a token for each layer alone (Gemma 3n, 4), side by side.

@@ -1,5 +1,7 @@
 //! Errors of model files.
 
+use crate::adapter::AdapterError;
+
 /// A model file that is not supported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -96,12 +98,24 @@ pub enum Error {
         /// `general.architecture`.
         architecture: String,
     },
+    /// The file is an adapter (LoRA) without a model.
+    #[error("the file is an adapter, not a model: load it with the model that it changes")]
+    IsAdapter,
     /// The file is a vocabulary without a model.
     #[error("the file has no tensors: it is a vocabulary, not a model")]
     VocabularyOnly,
+    /// An adapter is not supported, or does not fit the model.
+    #[error(transparent)]
+    Adapter(Box<AdapterError>),
     /// The container is damaged or incomplete.
     #[error(transparent)]
     Gguf(#[from] rf_gguf::Error),
+}
+
+impl From<AdapterError> for Error {
+    fn from(error: AdapterError) -> Self {
+        Self::Adapter(Box::new(error))
+    }
 }
 
 /// The first names of a list.

@@ -63,7 +63,7 @@ mod stablelm;
 mod starcoder2;
 mod step35;
 
-use rf_gguf::Gguf;
+use rf_gguf::{Gguf, Value};
 use rf_graph::layer::{AttentionSpec, KvSource, Role};
 
 use self::family::Family;
@@ -194,6 +194,9 @@ impl ModelConfig {
     ///
     /// If the architecture or a setting is not supported, or a key is missing or invalid.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, Error> {
+        if gguf.metadata().get("general.type").and_then(Value::as_str) == Some("adapter") {
+            return Err(Error::IsAdapter);
+        }
         let keys = Keys::new(gguf)?;
         let family = FAMILIES.iter().find(|family| family.name == keys.architecture);
         let family = family.ok_or_else(|| Error::UnsupportedArchitecture {

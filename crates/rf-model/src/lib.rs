@@ -2,7 +2,7 @@
 //!
 //! [`ModelConfig`] reads the metadata; [`build()`] finds the weights and writes the graph. The
 //! layer itself is [`rf_graph::layer`]. A family is one file in `families/`: hyper-parameters as
-//! data for that layer, and a table of weights.
+//! data for that layer, and a table of weights. [`Adapter`] and [`ControlVector`] change a model.
 //!
 //! Start reading at `families/llama.rs`, then `config.rs` and `build.rs`. In the layering
 //! this crate is above rf-gguf and rf-graph. It names no backend. The example `operations` lists
@@ -31,8 +31,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod adapter;
 mod build;
 mod config;
+mod control_vector;
 mod error;
 mod families;
 mod head;
@@ -42,8 +44,10 @@ mod pooling;
 mod rope;
 mod weights;
 
-pub use build::build;
+pub use adapter::{Adapter, AdapterError, AdapterSet};
+pub use build::{build, build_with_adapters};
 pub use config::ModelConfig;
+pub use control_vector::ControlVector;
 pub use error::Error;
 pub use families::supported_architectures;
 pub use head::Head;

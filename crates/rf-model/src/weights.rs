@@ -1,12 +1,14 @@
 //! The weights of a model: tables of names, and lookups by role in a file.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rf_gguf::{Gguf, TensorData};
 use rf_graph::layer::{LayerSpec, LayerWeights, Role, Shape};
-use rf_graph::{DType, GraphBuilder, Weight, WeightBytes, WeightId};
+use rf_graph::{DType, GraphBuilder, LowRank, ValueId, Weight, WeightBytes, WeightId};
 
+use crate::adapter::{AdapterSet, EMBEDDING, Update};
 use crate::error::Error;
 
 /// A weight of every layer of a family. Its shape is [`Role::shape`]. A table may have several rows
@@ -117,6 +119,8 @@ pub(crate) struct Weights<'a> {
     constants: Vec<(usize, f32, WeightId)>,
     /// Names of the tensors that were looked up.
     used: HashSet<String>,
+    /// The adapters, and the input with their factors.
+    adapters: Option<(&'a AdapterSet, ValueId)>,
 }
 
 struct Mapped(TensorData);
@@ -158,7 +162,9 @@ impl LayerWeights for Weights<'_> {
                 if matches!(role, Role::MixerNorm | Role::QueryNorm | Role::KeyNorm) {
                     (0..rows).try_for_each(|row| check_finite(&name, &weight.row_f32(row)))?;
                 }
-                Ok(Some(self.graph.weight(weight)))
+                let id = self.graph.weight(weight);
+                self.adapt(&name, &[id], first..first + rows);
+                Ok(Some(id))
             }
             Shape::Experts(_) => unreachable!("{role:?} is a stack of matrices"),
         }
@@ -209,13 +215,17 @@ impl LayerWeights for Weights<'_> {
         }
         let (first, all) = row.rows(spec);
         let tensor = self.tensor(&name, &[columns, all, count])?;
-        (0..count)
-            .map(|expert| {
-                let bytes = tensor.rows(expert * all + first, rows, count * all);
-                let name = format!("{name}[{expert}]");
-                self.register(&name, tensor.dtype, [rows, columns], bytes)
-            })
-            .collect()
+        let matrix = |expert: usize| {
+            let bytes = tensor.rows(expert * all + first, rows, count * all);
+            let name = format!("{name}[{expert}]");
+            self.register(&name, tensor.dtype, [rows, columns], bytes)
+        };
+        let weights = (0..count).map(matrix).collect::<Result<Vec<_>, _>>()?;
+        // Matrices of heads and those that several experts share have ops of other forms.
+        if matches!(role, Role::ExpertGate | Role::ExpertUp | Role::ExpertDown) {
+            self.adapt(&name, &weights, first..first + rows);
+        }
+        Ok(weights)
     }
 
     fn constant(&mut self, len: usize, value: f32) -> WeightId {
@@ -231,25 +241,66 @@ impl LayerWeights for Weights<'_> {
 
 impl<'a> Weights<'a> {
     /// `used` names tensors that were read before.
-    pub(crate) fn new(gguf: &'a Gguf, table: WeightTable, used: &[String]) -> Self {
+    pub(crate) fn new(
+        gguf: &'a Gguf,
+        table: WeightTable,
+        used: &[String],
+        adapters: &'a AdapterSet,
+    ) -> Self {
+        let mut graph = GraphBuilder::new();
+        let scales = |graph: &mut GraphBuilder| graph.input(adapters.input_width());
+        let adapters = (!adapters.is_empty()).then(|| (adapters, scales(&mut graph)));
         Self {
             gguf,
             table,
-            graph: GraphBuilder::new(),
+            graph,
             layer: 0,
             constants: Vec::new(),
             used: used.iter().cloned().collect(),
+            adapters,
         }
+    }
+
+    /// Gives the matrices of a tensor, or of some of its rows, the update of the adapters.
+    fn adapt(&mut self, name: &str, weights: &[WeightId], rows: Range<usize>) {
+        let Some((update, scales)) = self.update(name) else { return };
+        let b = (0..update.b.len()).map(|matrix| update.rows_of_b(matrix, rows.clone()));
+        // Others than the experts of the tensor: the build ends with the tensor's name.
+        let Some(b) = b.collect::<Option<Vec<_>>>().filter(|b| b.len() == weights.len()) else {
+            return;
+        };
+        let mut register =
+            |all: Vec<Weight>| all.into_iter().map(|weight| self.graph.weight(weight)).collect();
+        let (a, b) = (register(update.a.clone()), register(b));
+        self.graph.update(weights[0], LowRank { a, b, scales });
+    }
+
+    /// The embedding of the tokens, `x`, with the update of its table.
+    pub(crate) fn adapted_embedding(&mut self, x: ValueId, scale: f32) -> ValueId {
+        let Some((update, scales)) = self.update(EMBEDDING) else { return x };
+        let [a, b] = [&update.a, &update.b].map(|all| self.graph.weight(all[0].clone()));
+        let latent = self.graph.embed(a, scale);
+        let latent = self.graph.mul(latent, scales);
+        let update = self.graph.matmul(latent, b);
+        self.graph.add(x, update)
+    }
+
+    /// The update of a tensor, and its factors.
+    fn update(&mut self, name: &str) -> Option<(&'a Update, ValueId)> {
+        let (adapters, scales) = self.adapters?;
+        let update = adapters.update(name)?;
+        let all = 0..adapters.input_width();
+        let is_all = update.columns == all;
+        let own = |graph: &mut GraphBuilder| graph.slice(scales, update.columns.clone());
+        Some((update, if is_all { scales } else { own(&mut self.graph) }))
     }
 
     /// Names of the tensors that were not looked up and belong to the first `num_layers` blocks or
     /// to none. Later blocks predict further tokens.
     pub(crate) fn unused(&self, num_layers: usize) -> Vec<String> {
         let is_ignored = |name: &str| {
-            let block = name.strip_prefix("blk.").and_then(|name| name.split_once('.'));
-            let is_later =
-                |block: &str| block.parse().is_ok_and(|block: usize| block >= num_layers);
-            block.is_some_and(|(block, rest)| is_later(block) || rest == REPEATED_FREQUENCIES)
+            let repeats = block_of(name).is_some_and(|(_, rest)| rest == REPEATED_FREQUENCIES);
+            repeats || is_of_later_block(name, num_layers)
         };
         let names = self.gguf.tensors().iter().map(rf_gguf::TensorInfo::name);
         let unused = names.filter(|name| !self.used.contains(*name) && !is_ignored(name));
@@ -281,7 +332,13 @@ impl<'a> Weights<'a> {
         columns: usize,
     ) -> Result<WeightId, Error> {
         let tensor = self.tensor(name, &[columns, rows])?;
-        self.register(name, tensor.dtype, [rows, columns], tensor.data)
+        let id = self.register(name, tensor.dtype, [rows, columns], tensor.data)?;
+        // The table of the embedding has an update of another form, which the output matrix that is
+        // the same tensor does not share.
+        if name != EMBEDDING {
+            self.adapt(name, &[id], 0..rows);
+        }
+        Ok(id)
     }
 
     /// A stack of `count` square matrices.
@@ -393,6 +450,16 @@ impl<'a> Weights<'a> {
         let weight = Weight::new(name, dtype, rows, columns, Arc::new(Mapped(data)));
         weight.ok_or_else(|| shape_error(self.gguf, name, &[columns, rows]))
     }
+}
+
+/// Returns true if a tensor belongs to a block after the first `num_blocks`.
+pub(crate) fn is_of_later_block(name: &str, num_blocks: usize) -> bool {
+    block_of(name).is_some_and(|(block, _)| block.parse().is_ok_and(|n: usize| n >= num_blocks))
+}
+
+/// The number of the block of a tensor, and the rest of its name.
+fn block_of(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("blk.").and_then(|name| name.split_once('.'))
 }
 
 /// The transpose of a matrix. The blocks of quantised formats lie along rows, so they become f16.

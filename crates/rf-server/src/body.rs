@@ -25,16 +25,45 @@ const OPTIONS: [&str; 3] = ["options", "thinking", "stream_options"];
 /// The object in the body of a request.
 pub(crate) struct Fields(Value);
 
+/// The list in the body of a request.
+pub(crate) struct List(Value);
+
+impl List {
+    /// Reads items of `T`.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, ApiError> {
+        read(&self.0)
+    }
+}
+
+/// Reads a value. An error names the path of the wrong part.
+fn read<T: DeserializeOwned>(value: &Value) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        match path.as_str() {
+            "." => ApiError::invalid(error.inner().to_string()),
+            _ => ApiError::field(path, error.inner()),
+        }
+    })
+}
+
+/// The JSON value in a body, which may be any.
+fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
+    // Clients may send nothing where all fields are optional.
+    if bytes.is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    if num_values(bytes) > MAX_VALUES {
+        let message = format!("the body has more than {MAX_VALUES} values");
+        return Err(ApiError::new(Kind::TooLarge, message));
+    }
+    serde_json::from_slice(bytes)
+        .map_err(|error| ApiError::invalid(format!("the body is not valid JSON: {error}")))
+}
+
 impl Fields {
     /// Reads the fields of `T`. The others are ignored.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        serde_path_to_error::deserialize(&self.0).map_err(|error| {
-            let path = error.path().to_string();
-            match path.as_str() {
-                "." => ApiError::invalid(error.inner().to_string()),
-                _ => ApiError::field(path, error.inner()),
-            }
-        })
+        read(&self.0)
     }
 
     /// Numbers such as `16.0` are integers, as JSON has one type of numbers only.
@@ -52,19 +81,10 @@ impl Fields {
         self
     }
 
-    fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
-        // Clients may send nothing where all fields are optional.
-        if bytes.is_empty() {
-            return Ok(Self(Value::Object(Map::new())));
-        }
-        if num_values(bytes) > MAX_VALUES {
-            let message = format!("the body has more than {MAX_VALUES} values");
-            return Err(ApiError::new(Kind::TooLarge, message));
-        }
-        match serde_json::from_slice(bytes) {
-            Ok(value @ Value::Object(_)) => Ok(Self(value).with_integers()),
-            Ok(_) => Err(ApiError::invalid("the body is not a JSON object")),
-            Err(error) => Err(ApiError::invalid(format!("the body is not valid JSON: {error}"))),
+    fn of(value: Value) -> Result<Self, ApiError> {
+        match value {
+            value @ Value::Object(_) => Ok(Self(value).with_integers()),
+            _ => Err(ApiError::invalid("the body is not a JSON object")),
         }
     }
 }
@@ -73,32 +93,46 @@ impl FromRequest<Arc<App>> for Fields {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
-        let limit = app.options().max_body_bytes;
         let path = request.uri().path().to_owned();
-        let body = tokio::time::timeout(TIMEOUT, to_bytes(request.into_body(), limit));
-        let bytes = body.await.map_err(|_| {
-            ApiError::new(Kind::Timeout, format!("the body did not arrive in {TIMEOUT:?}"))
-        })?;
-        let bytes = bytes.map_err(|error| {
-            if is_length_limit(&error) {
-                let message = format!("the body is larger than {limit} bytes");
-                return ApiError::new(Kind::TooLarge, message);
-            }
-            ApiError::invalid(format!("the body cannot be read: {error}"))
-        })?;
-        let parsed = if bytes.len() < LARGE_BODY {
-            Self::parse(&bytes)
-        } else {
-            let parsed = tokio::task::spawn_blocking(move || Self::parse(&bytes)).await;
-            parsed.map_err(|error| ApiError::internal(&error))?
-        };
-        let fields = parsed?;
+        let fields = Self::of(receive(request, app).await?)?;
         if let Value::Object(fields) = &fields.0 {
             refuse_unsupported(fields)?;
             note_unknown(&path, fields);
         }
         Ok(fields)
     }
+}
+
+impl FromRequest<Arc<App>> for List {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
+        match receive(request, app).await? {
+            value @ Value::Array(_) => Ok(Self(value)),
+            _ => Err(ApiError::invalid("the body is not a JSON array")),
+        }
+    }
+}
+
+/// Receives the body of a request.
+async fn receive(request: Request, app: &App) -> Result<Value, ApiError> {
+    let limit = app.options().max_body_bytes;
+    let body = tokio::time::timeout(TIMEOUT, to_bytes(request.into_body(), limit));
+    let bytes = body.await.map_err(|_| {
+        ApiError::new(Kind::Timeout, format!("the body did not arrive in {TIMEOUT:?}"))
+    })?;
+    let bytes = bytes.map_err(|error| {
+        if is_length_limit(&error) {
+            let message = format!("the body is larger than {limit} bytes");
+            return ApiError::new(Kind::TooLarge, message);
+        }
+        ApiError::invalid(format!("the body cannot be read: {error}"))
+    })?;
+    if bytes.len() < LARGE_BODY {
+        return parse(&bytes);
+    }
+    let parsed = tokio::task::spawn_blocking(move || parse(&bytes)).await;
+    parsed.map_err(|error| ApiError::internal(&error))?
 }
 
 /// An upper bound of the number of values of a document, from its punctuation.
@@ -145,6 +179,10 @@ mod tests {
 
     use super::*;
 
+    fn fields(bytes: &[u8]) -> Result<Fields, ApiError> {
+        Fields::of(parse(bytes)?)
+    }
+
     #[derive(Deserialize, Debug)]
     struct Outer {
         #[serde(default)]
@@ -160,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_wrong_type_is_named_by_its_path() {
-        let fields = Fields::parse(br#"{"items":[{},{"count":"x"}],"unknown":1}"#).unwrap();
+        let fields = fields(br#"{"items":[{},{"count":"x"}],"unknown":1}"#).unwrap();
         let error = fields.read::<Outer>().unwrap_err();
         assert_eq!(error.param.as_deref(), Some("items[1].count"));
         assert_eq!(error.message, r#"`items[1].count`: invalid type: string "x", expected u32"#);
@@ -168,7 +206,7 @@ mod tests {
 
     #[test]
     fn whole_floats_are_integers() {
-        let fields = Fields::parse(
+        let fields = fields(
             br#"{"a":16.0,"b":1e1,"c":16.5,"d":-0.0,"e":1e300,"options":{"f":2.0},"g":[1.0]}"#,
         );
         let Fields(value) = fields.unwrap();
@@ -180,19 +218,19 @@ mod tests {
     #[test]
     fn bodies_with_too_many_values_are_not_parsed() {
         let body = |count: usize| format!("{{\"zzz\":[0{}]}}", ",0".repeat(count));
-        assert!(Fields::parse(body(MAX_VALUES - 10).as_bytes()).is_ok());
-        let error = Fields::parse(body(MAX_VALUES).as_bytes()).err().unwrap();
+        assert!(fields(body(MAX_VALUES - 10).as_bytes()).is_ok());
+        let error = fields(body(MAX_VALUES).as_bytes()).err().unwrap();
         assert_eq!(error.kind, Kind::TooLarge);
         // Text counts as one value.
         let text = format!("{{\"a\":\"{}\\\"\"}}", ",[{:".repeat(MAX_VALUES));
-        assert!(Fields::parse(text.as_bytes()).is_ok());
+        assert!(fields(text.as_bytes()).is_ok());
     }
 
     #[test]
     fn only_objects_are_bodies() {
-        assert!(Fields::parse(b"").unwrap().read::<Outer>().is_ok());
+        assert!(fields(b"").unwrap().read::<Outer>().is_ok());
         for bad in [&b"[]"[..], b"{", b"{\"a\":\xff}", b"nul", &[b'['; 1000]] {
-            assert_eq!(Fields::parse(bad).err().unwrap().kind, Kind::InvalidRequest);
+            assert_eq!(fields(bad).err().unwrap().kind, Kind::InvalidRequest);
         }
     }
 }

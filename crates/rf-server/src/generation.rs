@@ -78,6 +78,7 @@ impl Job {
         job.logprobs = params.logprobs;
         job.prompt_logprobs = params.prompt_logprobs;
         job.use_prefix_cache = params.use_prefix_cache;
+        job.adapters = params.adapters;
         job.constraint = constraint;
         job.observer = Some(observer);
         job

@@ -37,7 +37,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("chat_template", "start the server with --chat-template"),
     ("image_data", "send text"),
     ("multimodal_data", "send text"),
-    ("lora", "leave it out"),
     ("post_sampling_probs", "leave it out"),
     ("t_max_predict_ms", "send `max_tokens`"),
     ("template", "start the server with --chat-template"),

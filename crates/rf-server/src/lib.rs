@@ -33,6 +33,7 @@
 //! ```
 
 mod access;
+mod adapters;
 mod answer;
 mod anthropic;
 mod api;

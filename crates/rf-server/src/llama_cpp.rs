@@ -1,5 +1,6 @@
 //! The routes of llama.cpp's server, and the load report that gateways ask for.
 
+pub(crate) mod adapters;
 pub(crate) mod completion;
 pub(crate) mod load;
 pub(crate) mod models;

@@ -18,6 +18,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::access::observe;
+use crate::adapters::AdapterScale;
 use crate::api::conversation::ConversationFields;
 use crate::api::embeddings::EmbeddingFields;
 use crate::auth::require_key;
@@ -178,7 +179,7 @@ fn anthropic_routes() -> Vec<Route> {
 }
 
 fn llama_cpp_routes() -> Vec<Route> {
-    use llama_cpp::{completion, load, models};
+    use llama_cpp::{adapters, completion, load, models};
 
     let answer = |summary| {
         Operation::json::<completion::CompletionJson<'_>>(summary)
@@ -198,6 +199,9 @@ fn llama_cpp_routes() -> Vec<Route> {
     let props = Operation::json::<llama_cpp::Props>("Properties of a loaded model");
     let list = Operation::json::<openai::models::ModelListing>("All models");
     let change = |summary| Operation::json::<models::Done>(summary).takes::<models::NamedModel>();
+    let adapter_list = Operation::json::<Vec<adapters::AdapterJson>>("The adapters of a model");
+    let scales = Operation::json::<models::Done>("Sets the scales of the adapters of a model")
+        .takes::<Vec<AdapterScale>>();
     let slots = Operation::json::<Vec<load::Slot>>("The sequences that a loaded model can run");
     vec![
         Route::post("/completion", completion::completion, text.clone()),
@@ -209,6 +213,8 @@ fn llama_cpp_routes() -> Vec<Route> {
         Route::get("/models", openai::models::list, list),
         Route::post("/models/load", models::load, change("Loads a model")),
         Route::post("/models/unload", models::unload, change("Unloads a model")),
+        Route::get("/lora-adapters", adapters::list, adapter_list.query(&["model"])),
+        Route::post("/lora-adapters", adapters::set, scales.query(&["model"])),
         Route::get("/props", llama_cpp::props, props.query(&["model"])),
         Route::get("/slots", load::slots, slots.query(&["model", "fail_on_no_slot"])),
     ]

@@ -1,5 +1,6 @@
 //! Parameters of generation that all APIs share: names of `OpenAI`, llama.cpp and vLLM.
 
+use rocmforge::AdapterScales;
 use rocmforge::engine::EncodeOptions;
 use rocmforge::engine::sampling::{
     self, DryConfig, MirostatConfig, MirostatVersion, SamplerConfig, SamplerKind,
@@ -9,6 +10,7 @@ use rocmforge::engine::{GenerateOptions, Model};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::adapters::{self, AdapterScale};
 use crate::error::{ApiError, check_count};
 use crate::fields::{BiasedToken, LogitBias, TextOr};
 use crate::token_rules::{TokenRuleFields, TokenRules};
@@ -63,6 +65,9 @@ pub(crate) struct SamplingFields {
     /// The most tokens of reasoning, after which the content begins.
     #[serde(alias = "reasoning_budget", alias = "thinking_budget_tokens")]
     pub(crate) thinking_token_budget: Option<i64>,
+    /// The adapters that change the answer. Those that the list leaves out do not. Absent: the
+    /// scales of `/lora-adapters`.
+    pub(crate) lora: Option<Vec<AdapterScale>>,
 }
 
 /// Parameters of a generation.
@@ -78,6 +83,8 @@ pub(crate) struct Params {
     /// The prefix cache is used if true.
     pub(crate) use_prefix_cache: bool,
     pub(crate) token_rules: TokenRules,
+    /// `None` for the scales of the model.
+    pub(crate) adapters: Option<AdapterScales>,
 }
 
 /// The largest number of stop strings.
@@ -107,6 +114,8 @@ impl SamplingFields {
             .or(self.max_tokens)
             .or(self.n_predict)
             .or(self.num_predict);
+        let adapters = self.lora.as_deref().map(|list| adapters::scales(list, model));
+        let adapters = adapters.transpose()?;
         let num_choices = self.n.or(self.n_cmpl).unwrap_or(1);
         let most = Request::MAX_CHOICES;
         if !(1..=most).contains(&num_choices) {
@@ -175,6 +184,7 @@ impl SamplingFields {
             prompt_logprobs: None,
             use_prefix_cache: true,
             token_rules,
+            adapters,
         })
     }
 }

@@ -128,7 +128,7 @@ impl GoldenModel {
 }
 
 /// Little-endian f32.
-fn floats(path: &Path) -> Vec<f32> {
+pub(crate) fn floats(path: &Path) -> Vec<f32> {
     let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let (chunks, rest) = bytes.as_chunks::<4>();
     assert!(rest.is_empty(), "{} is cut off", path.display());

@@ -23,6 +23,7 @@
     reason = "functions of tests: damaged test data end a test"
 )]
 
+mod adapters;
 #[cfg(feature = "engine")]
 mod backend;
 mod examples;
@@ -37,6 +38,7 @@ mod unpacked;
 #[cfg(feature = "engine")]
 pub mod engine;
 
+pub use adapters::{GoldenAdapters, golden_adapters};
 #[cfg(feature = "engine")]
 pub use backend::StubBackend;
 pub use examples::output_of_example;

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use rf_chat::{Conversation, Message, Prompt, Tool, ToolChoice};
-use rf_engine::GenerateOptions;
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::Constraint;
+use rf_engine::{AdapterScales, GenerateOptions};
 use rf_grammar::Grammar;
 
 use crate::answer::{Answer, AnswerStream};
@@ -65,13 +65,14 @@ struct Settings {
     grammar: Option<Grammar>,
     logprobs: Option<usize>,
     priority: i32,
+    adapters: Option<AdapterScales>,
 }
 
 impl Settings {
     fn new(model: &Model) -> Self {
         let sampler = model.sampler().clone();
         let options = GenerateOptions::default().with_sampler(sampler);
-        Self { options, grammar: None, logprobs: None, priority: 0 }
+        Self { options, grammar: None, logprobs: None, priority: 0, adapters: None }
     }
 }
 
@@ -138,6 +139,14 @@ macro_rules! settings {
         #[must_use]
         pub fn priority(mut self, priority: i32) -> Self {
             self.settings.priority = priority;
+            self
+        }
+
+        /// Sets how much each adapter of the model changes the answer. Default:
+        /// [`Model::adapter_scales`].
+        #[must_use]
+        pub fn adapters(mut self, scales: AdapterScales) -> Self {
+            self.settings.adapters = Some(scales);
             self
         }
 
@@ -339,8 +348,8 @@ impl Chat {
             [] => prompt.ids.clone().into(),
             images => self.model.prompt_with_images(&prompt.prompt.text, images)?,
         };
-        let Settings { options, logprobs, priority, .. } = &self.settings;
-        let job = Job::chat(prompt, options.clone());
+        let Settings { options, logprobs, priority, adapters, .. } = &self.settings;
+        let job = Job::chat(prompt, options.clone()).with_adapters(adapters.clone());
         Ok(Job { prompt: mixed, constraint, logprobs: *logprobs, priority: *priority, ..job })
     }
 
@@ -385,7 +394,7 @@ impl Completion {
     settings!();
 
     fn job(&self) -> Result<Job, Error> {
-        let Settings { options, grammar, logprobs, priority } = &self.settings;
+        let Settings { options, grammar, logprobs, priority, adapters } = &self.settings;
         let prompt = match &*self.images {
             [] => self.model.file().text_ids(&self.prompt).into(),
             images => {
@@ -397,7 +406,7 @@ impl Completion {
             Some(grammar) => Some(Box::new(self.model.grammar_compiler()?.compile(grammar)?)),
             None => None,
         };
-        let job = Job::text(prompt, options.clone());
+        let job = Job::text(prompt, options.clone()).with_adapters(adapters.clone());
         Ok(Job { constraint, logprobs: *logprobs, priority: *priority, ..job })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rf_device::Placement;
-use rf_engine::{Engine, EngineOptions, Model, Speculation, SpeculationOptions};
+use rf_engine::{AdapterError, Engine, EngineOptions, Model, Speculation, SpeculationOptions};
 
 use crate::error::Error;
 use crate::load_event::LoadEvent;
@@ -58,12 +58,17 @@ impl OpenDrafts {
         if max == 0 || min > max {
             return Err(Error::DraftLengths { min, max });
         }
-        let has_mtp = model.config().mtp.is_some();
+        let has_adapters = !model.adapters().is_empty();
+        let has_mtp = model.config().mtp.is_some() && !has_adapters;
         let (choice, draft) = match drafts {
             Drafts::Auto => (Choice::Auto, None),
             Drafts::Off => (Choice::Off, None),
             Drafts::Ngram => (Choice::Ngram, None),
             Drafts::Mtp if has_mtp => (Choice::Mtp, None),
+            Drafts::Mtp if has_adapters => {
+                let error = rf_model::Error::from(AdapterError::WithMtp);
+                return Err(rf_engine::Error::from(error).into());
+            }
             Drafts::Mtp => return Err(Error::NoMtp { heads_in_metadata: mtp_heads(model) }),
             Drafts::Model(source) => {
                 let draft = Model::from_gguf(source.open(observe)?)?;
@@ -162,4 +167,10 @@ impl OpenDrafts {
 pub(crate) fn mtp_heads(model: &Model) -> i128 {
     let key = format!("{}.nextn_predict_layers", model.config().architecture);
     model.gguf().metadata().get(&key).and_then(rf_gguf::Value::as_integer).unwrap_or(0)
+}
+
+/// Memory of a model and of its draft model, in bytes.
+pub fn memory_bytes(engine: &Engine, speculation: Option<&Speculation>) -> u64 {
+    let draft = speculation.and_then(Speculation::draft_engine);
+    engine.memory().total_bytes() + draft.map_or(0, |draft| draft.memory().total_bytes())
 }

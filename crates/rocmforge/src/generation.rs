@@ -13,7 +13,7 @@ use rf_chat::{ChatPrompt, Delta, OutputParser, Prompt};
 use rf_engine::scheduler::{
     Constraint, Event, GroupId, Handle, Request, RequestId, Sink, SubmitError, TokenLogprob,
 };
-use rf_engine::{GenerateOptions, MixedPrompt, StopReason, Timings};
+use rf_engine::{AdapterScales, GenerateOptions, MixedPrompt, StopReason, Timings};
 
 use crate::block_on::block_on;
 use crate::error::Error;
@@ -39,6 +39,9 @@ pub struct Job {
     pub prompt_logprobs: Option<usize>,
     /// True if prompts that begin alike share what is computed. Default true.
     pub use_prefix_cache: bool,
+    /// How much each adapter of the model changes the answer. Default:
+    /// [`Model::adapter_scales`](crate::Model::adapter_scales).
+    pub adapters: Option<AdapterScales>,
     /// The structure that the answer must have.
     pub constraint: Option<Box<dyn Constraint>>,
     /// Sees every event on the thread of the engine, for metrics. It must not block.
@@ -60,6 +63,7 @@ impl Job {
             logprobs: None,
             prompt_logprobs: None,
             use_prefix_cache: true,
+            adapters: None,
             constraint: None,
             observer: None,
         }
@@ -103,6 +107,13 @@ impl Job {
     #[must_use]
     pub fn with_use_prefix_cache(mut self, use_prefix_cache: bool) -> Self {
         self.use_prefix_cache = use_prefix_cache;
+        self
+    }
+
+    /// Sets [`adapters`](Self::adapters).
+    #[must_use]
+    pub fn with_adapters(mut self, adapters: impl Into<Option<AdapterScales>>) -> Self {
+        self.adapters = adapters.into();
         self
     }
 
@@ -299,6 +310,7 @@ impl Generation {
                 .with_logprobs(job.logprobs)
                 .with_prompt_logprobs(job.prompt_logprobs)
                 .with_constraint(job.constraint)
+                .with_adapters(job.adapters)
                 .with_use_prefix_cache(job.use_prefix_cache);
             sequences.ids.push(sequences.handle.submit(request, sink)?);
         }

@@ -57,6 +57,7 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+mod adapters;
 mod answer;
 mod block_on;
 mod chat;
@@ -78,18 +79,18 @@ mod vision;
 pub use answer::{Answer, AnswerStream, Delta};
 pub use chat::{Chat, Completion};
 pub use details::ModelDetails;
-pub use drafts::Drafts;
+pub use drafts::{Drafts, memory_bytes};
 pub use embedding::Ranked;
 pub use error::Error;
 /// The trait by which async code reads an [`AnswerStream`].
 pub use futures_core::Stream;
 pub use generation::{GeneratedToken, Generation, Job, Observer, PromptLogprobs, Update, Usage};
 pub use load_event::LoadEvent;
-pub use loader::{LoadedModel, Loader, OpenModel, memory_bytes};
+pub use loader::{LoadedModel, Loader, OpenModel};
 pub use model::{DEMO_TEMPERATURE, Model};
 pub use rf_chat::{Message, Tool, ToolChoice};
 pub use rf_engine::sampling::SamplerConfig;
-pub use rf_engine::{GenerateOptions, Pooling, StopReason, Timings};
+pub use rf_engine::{Adapter, AdapterScales, GenerateOptions, Pooling, StopReason, Timings};
 pub use rf_grammar::Grammar;
 /// Errors of projectors.
 pub use rf_vision::Error as VisionError;

@@ -1,6 +1,7 @@
 //! Loading a model: the options, and the steps from a source to an engine.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use rf_gguf::{Gguf, Value};
 use rf_graph::{Backend, KvType, MemoryNeed, Progress};
 use rf_vision::Projector;
 
-use crate::drafts::{Drafts, OpenDrafts, mtp_heads};
+use crate::adapters::Changes;
+use crate::drafts::{Drafts, OpenDrafts, memory_bytes, mtp_heads};
 use crate::error::Error;
 use crate::load_event::LoadEvent;
 use crate::model::{DEMO_TEMPERATURE, Model};
@@ -39,6 +41,7 @@ pub struct Loader {
     overrides: Vec<(String, Value)>,
     template: Option<String>,
     template_variables: BTreeMap<String, serde_json::Value>,
+    changes: Changes,
     device: DeviceOptions,
     projector: ProjectorFile,
     drafts: Drafts,
@@ -84,6 +87,7 @@ impl Loader {
             overrides: Vec::new(),
             template: None,
             template_variables: BTreeMap::new(),
+            changes: Changes::default(),
             device: DeviceOptions::default(),
             projector: ProjectorFile::default(),
             drafts: Drafts::default(),
@@ -124,6 +128,28 @@ impl Loader {
     #[must_use]
     pub fn template_variables(mut self, variables: BTreeMap<String, serde_json::Value>) -> Self {
         self.template_variables = variables;
+        self
+    }
+
+    /// Loads an adapter (LoRA), a GGUF file, with its scale for requests that state none
+    /// ([`Job::adapters`](crate::Job::adapters)). The model's own head does not draft then.
+    #[must_use]
+    pub fn lora(mut self, path: impl Into<PathBuf>, scale: f32) -> Self {
+        self.changes.adapters.push((path.into(), scale));
+        self
+    }
+
+    /// Adds a control vector, a GGUF file, times `scale` to the outputs of layers.
+    #[must_use]
+    pub fn control_vector(mut self, path: impl Into<PathBuf>, scale: f32) -> Self {
+        self.changes.control_vectors.push((path.into(), scale));
+        self
+    }
+
+    /// The layers whose outputs control vectors change, counted from 0. Default: all.
+    #[must_use]
+    pub fn control_layers(mut self, layers: RangeInclusive<usize>) -> Self {
+        self.changes.control_layers = layers;
         self
     }
 
@@ -302,6 +328,7 @@ impl Loader {
             model = model.with_chat_template(source)?;
         }
         let model = model.with_template_variables(self.template_variables.clone());
+        let model = self.changes.add_to(model)?;
         let embeds = self.sizes.embeds || !model.config().generates();
         let wanted = if embeds { &Drafts::Off } else { &self.drafts };
         let drafts = OpenDrafts::open(wanted, self.draft_lengths, &model, observe)?;
@@ -566,10 +593,4 @@ impl LoadedModel {
         let vision = self.vision.as_ref().map_or(0, |vision| vision.memory_bytes());
         memory_bytes(&self.engine, self.speculation.as_ref()) + vision
     }
-}
-
-/// Memory of a model and of its draft model, in bytes.
-pub fn memory_bytes(engine: &Engine, speculation: Option<&Speculation>) -> u64 {
-    let draft = speculation.and_then(Speculation::draft_engine);
-    engine.memory().total_bytes() + draft.map_or(0, |draft| draft.memory().total_bytes())
 }

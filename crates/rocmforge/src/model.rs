@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rf_device::LayerPlacement;
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Handle, Scheduler, SchedulerOptions};
-use rf_engine::{DecodeOptions, EncodeOptions, Engine, MixedPrompt, PerplexityScore, Speculation};
+use rf_engine::{
+    Adapter, AdapterScales, DecodeOptions, EncodeOptions, Engine, MixedPrompt, PerplexityScore,
+    Speculation,
+};
 use rf_grammar::GrammarCompiler;
 
 use crate::details::ModelDetails;
@@ -28,6 +31,8 @@ struct Inner {
     layers: LayerPlacement,
     vision: Option<Arc<Vision>>,
     sampler: SamplerConfig,
+    /// The scales of adapters for requests that state none.
+    adapter_scales: Mutex<AdapterScales>,
     /// Made for the first request that needs it, because it takes time and memory.
     compiler: Mutex<Option<Arc<GrammarCompiler>>>,
 }
@@ -70,7 +75,9 @@ impl Model {
             let handle = scheduler.handle();
             Service::Generate { handle, _scheduler: scheduler }
         };
-        let inner = Inner { file, service, layers, vision, sampler, compiler: Mutex::new(None) };
+        let adapter_scales = Mutex::new(file.adapter_scales().clone());
+        let compiler = Mutex::new(None);
+        let inner = Inner { file, service, layers, vision, sampler, adapter_scales, compiler };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -79,8 +86,11 @@ impl Model {
     /// # Errors
     ///
     /// If a prompt does not fit, an option is invalid, or too many requests wait.
-    pub fn submit(&self, jobs: Vec<Job>) -> Result<Generation, Error> {
+    pub fn submit(&self, mut jobs: Vec<Job>) -> Result<Generation, Error> {
         let handle = self.handle().ok_or(Error::LoadedToEmbed)?.clone();
+        for job in &mut jobs {
+            job.adapters.get_or_insert_with(|| self.adapter_scales());
+        }
         // A running request keeps the model alive.
         Generation::submit(handle, Arc::clone(&self.inner) as _, jobs)
     }
@@ -159,6 +169,28 @@ impl Model {
     /// cannot be decoded.
     pub fn prompt_with_images(&self, text: &str, images: &[Image]) -> Result<MixedPrompt, Error> {
         mixed_prompt(&self.inner.file, self.inner.vision.as_deref(), text, images)
+    }
+
+    /// The adapters (LoRA) that were loaded with the model.
+    pub fn adapters(&self) -> &[Adapter] {
+        self.inner.file.adapters()
+    }
+
+    /// The scales of the adapters for requests that state none.
+    pub fn adapter_scales(&self) -> AdapterScales {
+        self.inner.adapter_scales.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes the scales of the adapters for later requests that state none, also of other clones
+    /// of the model. Embeddings keep those that the model was loaded with.
+    ///
+    /// # Errors
+    ///
+    /// If there are more scales than adapters, or one is not finite.
+    pub fn set_adapter_scales(&self, scales: AdapterScales) -> Result<(), Error> {
+        scales.check(self.adapters().len()).map_err(rf_engine::Error::from)?;
+        *self.inner.adapter_scales.lock().unwrap_or_else(PoisonError::into_inner) = scales;
+        Ok(())
     }
 
     /// The backends of the layers.

@@ -9,6 +9,7 @@ use rocmforge::engine::EncodeOptions;
 use rocmforge::engine::{Normalization, Pooling};
 use serde::Serialize;
 
+use crate::adapters::AdapterArgs;
 use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
 use crate::embedding::{self, Input};
 use crate::failure::bad_input;
@@ -59,6 +60,8 @@ pub(crate) struct EmbedArgs {
     #[arg(short, long, value_name = "N")]
     ctx_size: Option<usize>,
     #[command(flatten)]
+    adapters: AdapterArgs,
+    #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
     compute: ComputeArgs,
@@ -79,7 +82,8 @@ pub(crate) fn embed(arguments: &EmbedArgs) -> Result<()> {
     }
     let normalization = normalization(arguments.normalize)?;
     let texts = sources::texts(&arguments.texts, arguments.file.as_deref())?;
-    let open = loading::open(ModelFile::of(&arguments.model)?.loader().embeddings())?;
+    let loader = ModelFile::of(&arguments.model)?.loader().embeddings();
+    let open = loading::open(arguments.adapters.add_to(loader))?;
     let model = open.model();
     let ids: Vec<Vec<u32>> = if arguments.ids {
         texts.iter().map(|text| sources::ids(text)).collect::<Result<_>>()?

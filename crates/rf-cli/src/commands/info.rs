@@ -1,5 +1,6 @@
 //! `rf-cli info`: shows the contents of a model file.
 
+mod adapter;
 mod report;
 
 use std::io::{self, Write};

@@ -10,6 +10,7 @@ use rocmforge::Purpose;
 use rocmforge::engine::{EncodeOptions, Engine, Perplexity, PerplexityScore};
 use serde_json::json;
 
+use crate::adapters::AdapterArgs;
 use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
@@ -45,6 +46,8 @@ pub(crate) struct PerplexityArgs {
     #[arg(long, help = "Print JSON: {\"tokens\": N, \"mean_nll\": X, \"perplexity\": Y}")]
     json: bool,
     #[command(flatten)]
+    adapters: AdapterArgs,
+    #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
     compute: ComputeArgs,
@@ -56,6 +59,7 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
         return Err(bad_input!("a window of 1 token has no token to score: give -c 2 or more"));
     }
     let loader = ModelFile::of(&arguments.model)?.loader().purpose(Purpose::Texts);
+    let loader = arguments.adapters.add_to(loader);
     let open = loading::open_generator(loading::sized(
         loader,
         &arguments.compute,

@@ -22,6 +22,8 @@ pub(super) fn prefill(
         Err(error) if error.kind() == io::ErrorKind::NotFound => engine.session(),
         Err(error) => return Err(bad_input!("cannot read '{}': {error}", path.display())),
     };
+    // With other scales than before, all of it is computed again.
+    session.set_adapters(engine.model().adapter_scales().clone());
     let computed = engine.prefill(&mut session, ids)?;
     let time = start.elapsed();
     if computed > 0 {

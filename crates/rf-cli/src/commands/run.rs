@@ -18,6 +18,7 @@ use rocmforge::{Image, LoadedModel, Purpose, Vision};
 
 use super::answer::{OutputForm, conversation_prompt, extras, flow, json, stream, summary};
 use super::{chat, prompt_cache};
+use crate::adapters::AdapterArgs;
 use crate::args::{ComputeArgs, DeviceArgs, GrammarArgs, ModelArgs, SamplingArgs, TemplateArgs};
 use crate::drafts::DraftArgs;
 use crate::failure::{Interrupted, bad_input};
@@ -129,6 +130,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     drafts: DraftArgs,
     #[command(flatten)]
+    adapters: AdapterArgs,
+    #[command(flatten)]
     projector: ProjectorArgs,
     #[command(flatten)]
     device: DeviceArgs,
@@ -161,7 +164,7 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let started = Instant::now();
     let loader = loading::sized(file.loader(), &arguments.compute, arguments.ctx_size)?;
     let images = media::images(&arguments.image)?;
-    let loader = arguments.projector.add_to(loader);
+    let loader = arguments.adapters.add_to(arguments.projector.add_to(loader));
     let loader = arguments.drafts.add_to(template.add_to(loader))?;
     let open = tracing::info_span!("model_load").in_scope(|| loading::open_generator(loader))?;
     let model = open.model();

@@ -15,6 +15,7 @@ use rocmforge::engine::scheduler::SchedulerOptions;
 
 use self::access::AccessArgs;
 use self::models::{ServedModelArgs, Settings};
+use crate::adapters::AdapterArgs;
 use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs, TemplateArgs};
 use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
@@ -58,6 +59,8 @@ pub(crate) struct ServeArgs {
     drafts: DraftArgs,
     #[command(flatten)]
     projector: ProjectorArgs,
+    #[command(flatten)]
+    adapters: AdapterArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
@@ -151,6 +154,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
             "--mmproj cannot serve several models: put each projector in the folder of its model"
         ));
     }
+    arguments.adapters.check_single(files.len())?;
     let placement = device::open(arguments.device.options(arguments.compute.cpu()?))?;
     options.memory_budget_bytes = match arguments.models.memory_budget_bytes()? {
         Some(bytes) => Some(bytes),
@@ -168,6 +172,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         scheduler: arguments.scheduling.options(),
         drafts: arguments.drafts.clone(),
         projector: arguments.projector.clone(),
+        adapters: arguments.adapters.clone(),
         is_single: files.len() == 1,
         sampling: options.sampling.clone(),
         config: Arc::new(arguments.models.config(names.clone())?),

@@ -6,6 +6,7 @@ use rf_kv::{PageCounts, PageGroup, PagePool, PoolStats};
 
 use super::Engine;
 use super::stats::PrefixCacheStats;
+use crate::adapters::AdapterScales;
 use crate::error::Error;
 use crate::session::{Session, lock};
 
@@ -25,21 +26,31 @@ impl Engine {
         lock(&self.pool).stats(group)
     }
 
-    /// A new, empty sequence.
+    /// A new, empty sequence, with the [scales](crate::Model::adapter_scales) of the model's
+    /// adapters. [`Session::set_adapters`] changes them.
     pub fn session(&self) -> Session {
-        Session::new(Arc::clone(&self.pool))
+        self.session_with(self.model.adapter_scales().clone())
+    }
+
+    /// A new, empty sequence with these scales of adapters.
+    pub(crate) fn session_with(&self, adapters: AdapterScales) -> Session {
+        Session::new(Arc::clone(&self.pool), adapters)
     }
 
     /// A new sequence with the longest prefix of a prompt in the prefix cache, in full pages. The
     /// last token is left out: its logits are not in the cache.
-    pub(crate) fn session_with_prefix(&mut self, prompt: &[u32]) -> Session {
+    pub(crate) fn session_with_prefix(
+        &mut self,
+        adapters: AdapterScales,
+        prompt: &[u32],
+    ) -> Session {
         if self.keeps_states {
-            let mut session = self.session();
+            let mut session = self.session_with(adapters);
             self.keep_states(&mut session, prompt);
             return session;
         }
         let prefix = &prompt[..prompt.len().saturating_sub(1)];
-        Session::from_prefix(Arc::clone(&self.pool), prefix)
+        Session::from_prefix(Arc::clone(&self.pool), adapters, prefix)
     }
 
     /// Prepares the extension of a session to `prompt`, if the prefix cache keeps recurrent states:
@@ -55,7 +66,7 @@ impl Engine {
         };
         if let Err(error) = moved {
             tracing::warn!(%error, "a prompt is computed from its start");
-            lock(&self.pool).forget_checkpoint(session.tokens());
+            lock(&self.pool).forget_checkpoint(session.prefix_of(session.tokens()));
             session.reset();
         }
     }

@@ -1,6 +1,7 @@
 //! Sequences in files: the tokens, and the pages and recurrent states that hold them.
 //!
-//! Layout, little-endian: magic, version, identity, number of tokens, tokens; for each page group
+//! Layout, little-endian: magic, version, identity, in version 2 the number of scales of adapters
+//! and the scales, number of tokens, tokens; for each page group
 //! the number of pages, and for each page its length in bytes and its bytes; at the end the hash
 //! (XXH3, 128 bits) of all bytes before it. The identity stands for the model, the settings of the
 //! cache and the backend, whose pages have a form of its own.
@@ -13,12 +14,14 @@ use rf_kv::PageGroup;
 use twox_hash::XxHash3_128;
 
 use super::{Engine, Feed, Outputs};
+use crate::adapters::AdapterScales;
 use crate::error::{Error, SavedError};
 use crate::media::is_row;
 use crate::session::{Session, lock};
 
 const MAGIC: &[u8; 8] = b"RFPROMPT";
-const VERSION: u32 = 1;
+/// The versions of sequences without and with adapters.
+const VERSIONS: [u32; 2] = [1, 2];
 
 impl Engine {
     /// Computes all tokens of a prompt but the last, whose logits a generation needs. The prefix
@@ -49,8 +52,16 @@ impl Engine {
         }
         let mut out = Hashed { out, hash: XxHash3_128::new() };
         out.put(MAGIC)?;
-        out.put(&VERSION.to_le_bytes())?;
+        let scales = session.adapters().key();
+        let version = VERSIONS[usize::from(!scales.is_empty())];
+        out.put(&version.to_le_bytes())?;
         out.put(&self.identity.to_le_bytes())?;
+        if !scales.is_empty() {
+            out.put(&(scales.len() as u64).to_le_bytes())?;
+            for scale in scales {
+                out.put(&scale.to_le_bytes())?;
+            }
+        }
         out.put(&(session.len() as u64).to_le_bytes())?;
         for id in session.tokens() {
             out.put(&id.to_le_bytes())?;
@@ -83,8 +94,8 @@ impl Engine {
             return Err(SavedError::OtherFile.into());
         }
         let found = u32::from_le_bytes(rest.array()?);
-        if found != VERSION {
-            return Err(SavedError::Version { found, supported: VERSION }.into());
+        if !VERSIONS.contains(&found) {
+            return Err(SavedError::Version { found, supported: VERSIONS[1] }.into());
         }
         let (written, hash) = saved.split_last_chunk().ok_or(SavedError::Damaged)?;
         if XxHash3_128::oneshot(written) != u128::from_le_bytes(*hash) {
@@ -93,6 +104,11 @@ impl Engine {
         if u128::from_le_bytes(rest.array()?) != self.identity {
             return Err(SavedError::OtherModel.into());
         }
+        let num_scales = if found == VERSIONS[1] { rest.len()? } else { 0 };
+        let scales = rest.take(num_scales.saturating_mul(4))?.as_chunks::<4>().0;
+        let scales: Vec<f32> = scales.iter().map(|scale| f32::from_le_bytes(*scale)).collect();
+        let scales = AdapterScales::new(&scales);
+        scales.check(self.model.adapters().len())?;
         let prompt_tokens = rest.len()?;
         let context_tokens = self.context_tokens();
         if prompt_tokens > context_tokens {
@@ -101,6 +117,7 @@ impl Engine {
         let ids = rest.take(prompt_tokens.saturating_mul(4))?.as_chunks::<4>().0;
         let ids: Vec<u32> = ids.iter().map(|id| u32::from_le_bytes(*id)).collect();
         let mut session = self.session();
+        session.set_adapters(scales);
         let pool = Arc::clone(&session.pool);
         let mut pool = lock(&pool);
         // In steps, as the sequence has grown: a window may have fewer pages than the sequence.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::adapters::AdapterScales;
 use crate::generation::GenerateOptions;
 use crate::media::MixedPrompt;
 use crate::scheduler::constraint::Constraint;
@@ -57,6 +58,10 @@ pub struct Request {
     pub constraint: Option<Box<dyn Constraint>>,
     /// True if the prefix cache is used for this request, if it is on at all. Default true.
     pub use_prefix_cache: bool,
+    /// How much each adapter of the model changes the answer. Default: the scales of
+    /// [`session`](Self::session), and without one those of
+    /// [`Model::adapter_scales`](crate::Model::adapter_scales).
+    pub adapters: Option<AdapterScales>,
     /// A sequence of the same engine. The tokens that it shares with the prompt are not computed
     /// again, unless other requests need its pages. Each choice returns its sequence with
     /// [`Event::Finished`](super::Event::Finished).
@@ -79,6 +84,7 @@ impl Request {
             prompt_logprobs: None,
             constraint: None,
             use_prefix_cache: true,
+            adapters: None,
             session: None,
         }
     }
@@ -91,6 +97,7 @@ impl Request {
         with_prompt_logprobs(prompt_logprobs: impl Into<Option<usize>>);
         with_constraint(constraint: Option<Box<dyn Constraint>>);
         with_use_prefix_cache(use_prefix_cache: bool);
+        with_adapters(adapters: impl Into<Option<AdapterScales>>);
         with_session(session: impl Into<Option<Session>>);
     }
 }
@@ -107,6 +114,7 @@ impl fmt::Debug for Request {
             .field("prompt_logprobs", &self.prompt_logprobs)
             .field("is_constrained", &self.constraint.is_some())
             .field("use_prefix_cache", &self.use_prefix_cache)
+            .field("adapters", &self.adapters)
             .field("session_tokens", &self.session.as_ref().map(Session::len))
             .finish()
     }

@@ -298,7 +298,8 @@ impl Sequence {
         let text = if has_stopped { String::new() } else { self.choice.generation.finish() };
         let session = request.returns_session.then(|| {
             self.session.set_tentative(false);
-            let empty = Session::new(Arc::clone(&self.session.pool));
+            let (pool, adapters) = (&self.session.pool, self.session.adapters());
+            let empty = Session::new(Arc::clone(pool), adapters.clone());
             Box::new(std::mem::replace(&mut self.session, empty))
         });
         let is_room = reason == StopReason::Length && !request.is_limited;

@@ -129,6 +129,8 @@ impl StepScheduler {
         request: Request,
         session: &mut Session,
     ) -> Result<RequestId, SubmitError> {
+        let default = session.adapters().clone();
+        let request = Request { adapters: request.adapters.or(Some(default)), ..request };
         let mut submission = self.limits.check(request)?;
         submission.session = Some(std::mem::replace(session, engine.session()));
         submission.request.returns_session = true;
@@ -209,7 +211,7 @@ impl StepScheduler {
     pub(super) fn enqueue(&mut self, engine: &mut Engine, mut submission: Submission) {
         let session = match submission.session.take() {
             Some(session) => continued(engine, session, &submission),
-            None => engine.session(),
+            None => engine.session_with(submission.adapters.clone()),
         };
         let Some((request, first)) = Sequence::first(submission, session) else { return };
         self.requests.insert(first.rank.request, request);
@@ -413,6 +415,7 @@ impl StepScheduler {
 /// The part of a session that a prompt continues.
 fn continued(engine: &mut Engine, mut session: Session, submission: &Submission) -> Session {
     let prompt = &submission.prompt;
+    session.set_adapters(submission.adapters.clone());
     if submission.prompt_logprobs.is_some() {
         // Logits of cached tokens are not there.
         session.reset();

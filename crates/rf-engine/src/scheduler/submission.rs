@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::adapters::AdapterScales;
 use crate::engine::Engine;
 use crate::generation::{GenerateOptions, Generation};
 use crate::media::{MediaError, MixedPrompt, PromptMedia, is_row};
@@ -29,6 +30,7 @@ pub(super) struct Submission {
     pub(super) priority: i32,
     pub(super) group: GroupId,
     pub(super) prompt_logprobs: Option<usize>,
+    pub(super) adapters: AdapterScales,
     pub(super) session: Option<Session>,
 }
 
@@ -132,6 +134,10 @@ impl Limits {
         if !(1..=Request::MAX_CHOICES).contains(&num_choices) {
             return Err(SubmitError::NumChoices { num_choices, most: Request::MAX_CHOICES });
         }
+        let of_session = request.session.as_ref().map(Session::adapters);
+        let default = of_session.unwrap_or(self.model.adapter_scales()).clone();
+        let adapters = request.adapters.unwrap_or(default);
+        adapters.check(self.model.adapters().len())?;
         let shifts =
             options.context_shift && media.is_empty() && most_tokens >= LEAST_SHIFTED_TOKENS;
         // The last token is not computed, so it needs no room.
@@ -177,6 +183,7 @@ impl Limits {
             priority: request.priority,
             group: request.group.unwrap_or_else(GroupId::unique),
             prompt_logprobs: request.prompt_logprobs,
+            adapters,
             session: request.session,
         })
     }

@@ -1,5 +1,6 @@
 //! The reasons for refusing a request.
 
+use crate::adapters::AdapterScalesError;
 use crate::media::MediaError;
 use crate::sampling;
 
@@ -44,6 +45,9 @@ pub enum SubmitError {
     /// The model or its backend does not compute the media of the prompt.
     #[error(transparent)]
     Media(#[from] MediaError),
+    /// The scales of adapters do not fit the model.
+    #[error(transparent)]
+    Adapters(#[from] AdapterScalesError),
     /// The number of choices is out of range.
     #[error("the number of choices is {num_choices}, expected 1 to {most}")]
     NumChoices {

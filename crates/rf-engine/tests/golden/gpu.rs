@@ -9,9 +9,10 @@ use rf_testing::{
 };
 
 use crate::models::{
-    TinyModel, all_logits, argmax, demo_folder, find, greedy, ids, json, load, logits_by_token,
+    F16_DEVIATION, TinyModel, all_logits, argmax, demo_folder, find, greedy, ids, json, load,
+    logits_by_token,
 };
-use crate::{larger_models, mtp};
+use crate::{adapters, larger_models, mtp};
 
 /// The GPU, if this machine has one.
 fn gpu() -> Option<GpuBackend> {
@@ -119,6 +120,13 @@ fn long_prompts_on_two_gpus_give_what_one_gives() {
 fn golden_models_match_on_the_gpu() {
     let Some(backend) = gpu() else { return };
     check_golden_models(&backend, golden_models(), |_| true);
+}
+
+#[test]
+fn golden_adapters_match_on_the_gpu() {
+    let Some(backend) = gpu() else { return };
+    let rounding = if backend.rounds_operands_to_f16() { F16_DEVIATION } else { 0.0 };
+    adapters::check(&backend, "GPU", rounding);
 }
 
 /// Every layer but the first ones is on the GPU, with its part of the cache.

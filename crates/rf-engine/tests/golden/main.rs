@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
 
+mod adapters;
 mod gpu;
 mod latent;
 mod media;

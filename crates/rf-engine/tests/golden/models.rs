@@ -14,7 +14,7 @@ use serde_json::Value;
 
 /// The largest error of a logit by operands that are rounded to f16, as a share of the largest
 /// logit.
-const F16_DEVIATION: f32 = 5e-3;
+pub(crate) const F16_DEVIATION: f32 = 5e-3;
 
 /// The same for models whose logits depend more on rounding. The reference, with the operands of
 /// matrix products and attention rounded to f16, is off by 1.4e-2 and 1.2e-2 in the first two. In

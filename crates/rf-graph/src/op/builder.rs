@@ -1,11 +1,12 @@
 //! Graphs under construction: one method per op.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::{
     Activation, Attention, CausalConv, DeltaHeads, DeltaNet, Epilogue, ExpertMatMul,
-    ExpertProjection, Function, Gating, MatMul, Op, PositionScale, Projection, Prologue, Rope,
-    Router, SelectiveScan, StateSpace, StateSpaceHeads,
+    ExpertProjection, Function, Gating, LowRank, MatMul, Op, PositionScale, Projection, Prologue,
+    Rope, Router, SelectiveScan, StateSpace, StateSpaceHeads,
 };
 use crate::value::{RowKind, Storage, Value, ValueId, WeightId};
 use crate::weight::{Weight, WeightShape};
@@ -21,6 +22,8 @@ pub struct GraphBuilder {
     pub(crate) weights: Vec<Weight>,
     /// For each layer, the number of ops up to its end.
     pub(crate) layer_ends: Vec<usize>,
+    /// See [`Self::update`].
+    updates: HashMap<WeightId, LowRank>,
 }
 
 impl GraphBuilder {
@@ -136,7 +139,8 @@ impl GraphBuilder {
         self.linear(x, weight, None)
     }
 
-    /// Appends [`Op::MatMul`] with one weight and an optional bias.
+    /// Appends [`Op::MatMul`] with one weight and an optional bias, and the
+    /// [update](Self::update) of the weight.
     pub fn linear(&mut self, x: ValueId, weight: WeightId, bias: Option<WeightId>) -> ValueId {
         let w = self.shape(weight);
         assert_eq!(self.width(x), w.columns, "{w:?}");
@@ -144,7 +148,8 @@ impl GraphBuilder {
         let projections = vec![Projection { weight, bias, out }];
         let prologue = Prologue::Plain(x);
         let epilogue = Epilogue::None;
-        self.push(Op::MatMul(MatMul { prologue, projections, residual: None, epilogue }), out)
+        self.ops.push(Op::MatMul(MatMul { prologue, projections, residual: None, epilogue }));
+        self.updated(x, weight, out)
     }
 
     /// Appends [`Op::Rope`].
@@ -292,7 +297,7 @@ impl GraphBuilder {
         self.push(Op::Route { logits, shared_gate: None, router, out }, out)
     }
 
-    /// Appends [`Op::ExpertMatMul`].
+    /// Appends [`Op::ExpertMatMul`], and the [update](Self::update) of the weights.
     pub fn expert_matmul(
         &mut self,
         x: ValueId,
@@ -307,11 +312,11 @@ impl GraphBuilder {
         let bias_shape = bias.map(|id| self.shape(id));
         assert!(bias_shape.is_none_or(|b| (b.rows, b.columns) == (weights.len(), w.rows)));
         let out = self.value(RowKind::Token, slots * w.rows);
+        let first = weights[0];
         let projections = vec![ExpertProjection { weights, bias, out }];
-        self.push(
-            Op::ExpertMatMul(ExpertMatMul { x, route, projections, glu: None, combine: None }),
-            out,
-        )
+        let op = ExpertMatMul { x, route, projections, glu: None, combine: None };
+        self.ops.push(Op::ExpertMatMul(op));
+        self.updated_experts(x, route, first, out)
     }
 
     /// Appends [`Op::ScaleExperts`].
@@ -391,5 +396,77 @@ impl GraphBuilder {
         assert_eq!(self.shape(skip).columns, channels);
         let out = self.like(x);
         self.push(Op::SelectiveScan(SelectiveScan { x, dt, b, c, decay, skip, state, out }), out)
+    }
+}
+
+/// Updates of weights by adapters: see [`LowRank`].
+impl GraphBuilder {
+    /// Gives a weight an update, which later matmuls apply. The weight of experts is the first one
+    /// of their list.
+    ///
+    /// # Panics
+    ///
+    /// If the numbers of matrices differ.
+    pub fn update(&mut self, weight: WeightId, update: LowRank) {
+        assert_eq!(update.a.len(), update.b.len());
+        self.updates.insert(weight, update);
+    }
+
+    /// The output `y` of the matmul of `x` with `weight`, with the update of the weight if it has
+    /// one.
+    fn updated(&mut self, x: ValueId, weight: WeightId, y: ValueId) -> ValueId {
+        let Some(LowRank { a, b, scales }) = self.updates.get(&weight).cloned() else { return y };
+        let scales = match self.rows(x) {
+            RowKind::Token => scales,
+            RowKind::Output => self.select_rows(scales),
+        };
+        let latent = self.matmul(x, a[0]);
+        let latent = self.mul(latent, scales);
+        let update = self.matmul(latent, b[0]);
+        self.add(y, update)
+    }
+
+    /// [`updated`](Self::updated) for a matmul of experts, which has a slot for each expert of a
+    /// token.
+    fn updated_experts(
+        &mut self,
+        x: ValueId,
+        route: ValueId,
+        first: WeightId,
+        y: ValueId,
+    ) -> ValueId {
+        let Some(LowRank { a, b, scales }) = self.updates.get(&first).cloned() else { return y };
+        let slots = self.width(route) / 2;
+        let scales = (1..slots).fold(scales, |all, _| self.join_groups(all, scales, 1));
+        let latent = self.expert_matmul(x, route, a, None);
+        let latent = self.mul(latent, scales);
+        let update = self.expert_matmul(latent, route, b, None);
+        self.add(y, update)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{GraphBuilder, LowRank, Op, Weight};
+
+    fn weight(g: &mut GraphBuilder, rows: usize, columns: usize) -> crate::WeightId {
+        g.weight(Weight::f32("w", rows, columns, vec![0.0; rows * columns]))
+    }
+
+    #[test]
+    fn only_matmuls_of_an_updated_weight_have_more_ops() {
+        let mut g = GraphBuilder::new();
+        let (scales, x) = (g.input(2), g.input(4));
+        let [plain, w, a, b] =
+            [(4, 4), (3, 4), (2, 4), (3, 2)].map(|(rows, columns)| weight(&mut g, rows, columns));
+        g.update(w, LowRank { a: vec![a], b: vec![b], scales });
+        let x = g.matmul(x, plain);
+        let selected = g.select_rows(x);
+        let out = g.matmul(selected, w);
+        let (graph, _) = g.finish(out);
+        let names: Vec<_> = graph.ops().iter().map(Op::name).collect();
+        let update = ["matmul", "select_rows", "matmul", "mul", "matmul", "add"];
+        assert_eq!(names, [&["input", "input", "matmul", "select_rows"], &update[..]].concat());
+        assert_eq!(graph.value(graph.output()).width, 3);
     }
 }

@@ -2,24 +2,25 @@
 
 use super::PagePool;
 use crate::page::{PageGroup, PageId};
-use crate::prefix::Node;
+use crate::prefix::{Node, Prefix};
 use crate::table::{DROPPED, GroupTable, PageTable};
 
 impl PagePool {
     /// Adds the full pages of a table to the prefix cache, for later sequences that start with the
     /// same tokens.
     ///
-    /// `tokens` are the tokens of the sequence from its start. Pages that they do not cover are
+    /// `prefix` has the tokens of the sequence from its start. Pages that they do not cover are
     /// left out. The caller must write the pages before another sequence reads them. A prefix that
     /// is cached already stays. States are not part of it: see [`checkpoint`](Self::checkpoint).
-    pub fn publish(&mut self, table: &PageTable, tokens: &[u32]) {
+    pub fn publish<'a>(&mut self, table: &PageTable, prefix: impl Into<Prefix<'a>>) {
+        let Prefix { key, tokens } = prefix.into();
         let tokens = &tokens[..tokens.len().min(table.len_tokens)];
         let mut node = Node::ROOT;
-        let chunks = tokens.chunks_exact(self.page_size.tokens());
+        let chunks = Prefix { key, tokens }.chunks(self.page_size.tokens());
         for (index, (chunk, &page)) in chunks.zip(table.pages(PageGroup::Full)).enumerate() {
-            node = match self.prefix.find(node, chunk) {
+            node = match self.prefix.find(node, &chunk) {
                 Some((_, found)) => found,
-                None => self.publish_page(page, node, chunk),
+                None => self.publish_page(page, node, &chunk),
             };
             let window = table.group(PageGroup::Window);
             if index >= window.dropped_pages
@@ -36,13 +37,14 @@ impl PagePool {
     /// Adds the states of a table to the prefix cache, so that later sequences can begin after the
     /// table's tokens. The next [`grow`](Self::grow) of the table copies them.
     ///
-    /// `tokens` are all tokens of the table, and its pages are published. Returns false if there is
+    /// `prefix` has all tokens of the table, and its pages are published. Returns false if there is
     /// nothing to add: no states, tokens that do not fill whole pages, or a prefix that is not
     /// cached or has states.
-    pub fn checkpoint(&mut self, table: &PageTable, tokens: &[u32]) -> bool {
+    pub fn checkpoint<'a>(&mut self, table: &PageTable, prefix: impl Into<Prefix<'a>>) -> bool {
         let Some(state) = table.state() else { return false };
-        let (cached_tokens, node) = self.find_chain(tokens);
-        let is_cached = cached_tokens == tokens.len() && cached_tokens == table.len_tokens;
+        let prefix = prefix.into();
+        let (cached_tokens, node) = self.find_chain(prefix);
+        let is_cached = cached_tokens == prefix.tokens.len() && cached_tokens == table.len_tokens;
         let has_state =
             self.prefix.find_state(node).is_some() || self.prefix.has_stored_state(node);
         if !is_cached || has_state {
@@ -54,10 +56,11 @@ impl PagePool {
         true
     }
 
-    /// Removes the states after `tokens` from the prefix cache, if it has them.
-    pub fn forget_checkpoint(&mut self, tokens: &[u32]) {
-        let (cached_tokens, node) = self.find_chain(tokens);
-        if cached_tokens == tokens.len()
+    /// Removes the states after a prefix from the prefix cache, if it has them.
+    pub fn forget_checkpoint<'a>(&mut self, prefix: impl Into<Prefix<'a>>) {
+        let prefix = prefix.into();
+        let (cached_tokens, node) = self.find_chain(prefix);
+        if cached_tokens == prefix.tokens.len()
             && let Some(state) = self.prefix.remove_state(node)
         {
             self.groups[PageGroup::State.index()].end_cached(state);
@@ -66,16 +69,16 @@ impl PagePool {
 
     /// The number of tokens of the longest prefix whose pages of [`PageGroup::Full`] are cached,
     /// also without the window pages and states that [`match_prefix`](Self::match_prefix) needs.
-    pub fn cached_tokens(&self, tokens: &[u32]) -> usize {
-        self.find_chain(tokens).0
+    pub fn cached_tokens<'a>(&self, prefix: impl Into<Prefix<'a>>) -> usize {
+        self.find_chain(prefix.into()).0
     }
 
-    /// The cached pages that `tokens` begin with: their tokens, and the node of the last one.
-    fn find_chain(&self, tokens: &[u32]) -> (usize, Node) {
+    /// The cached pages that a prefix begins with: their tokens, and the node of the last one.
+    fn find_chain(&self, prefix: Prefix<'_>) -> (usize, Node) {
         let (mut len_tokens, mut node) = (0, Node::ROOT);
-        for chunk in tokens.chunks_exact(self.page_size.tokens()) {
-            let Some((_, found)) = self.prefix.find(node, chunk) else { break };
-            (len_tokens, node) = (len_tokens + chunk.len(), found);
+        for chunk in prefix.chunks(self.page_size.tokens()) {
+            let Some((_, found)) = self.prefix.find(node, &chunk) else { break };
+            (len_tokens, node) = (len_tokens + self.page_size.tokens(), found);
         }
         (len_tokens, node)
     }
@@ -90,13 +93,14 @@ impl PagePool {
         node
     }
 
-    /// A table with the longest cached prefix of `tokens`, in full pages. With a sliding window, a
+    /// A table with the longest cached part of a prefix, in full pages. With a sliding window, a
     /// prefix also needs the window pages that its next token sees, and with recurrent states those
     /// after its last token: cached, or stored outside of the pool if a page is available for them.
     ///
     /// Leave out the last token of a prompt, so that at least one token remains to compute logits
     /// for.
-    pub fn match_prefix(&mut self, tokens: &[u32]) -> PageTable {
+    pub fn match_prefix<'a>(&mut self, prefix: impl Into<Prefix<'a>>) -> PageTable {
+        let prefix = prefix.into();
         let (mut pages, mut window_pages) = (Vec::new(), Vec::new());
         let mut node = Node::ROOT;
         // The longest prefix so far, and the start of the unbroken window pages at its end.
@@ -104,8 +108,8 @@ impl PagePool {
         // The states of that prefix: a page, or else the node of stored ones.
         let (mut state, mut stored) = (None, None);
         let can_load = self.groups[PageGroup::State.index()].available() > 0;
-        for chunk in tokens.chunks_exact(self.page_size.tokens()) {
-            let Some((page, found)) = self.prefix.find(node, chunk) else {
+        for chunk in prefix.chunks(self.page_size.tokens()) {
+            let Some((page, found)) = self.prefix.find(node, &chunk) else {
                 break;
             };
             pages.push(page);
@@ -142,7 +146,7 @@ impl PagePool {
             table.group_mut(PageGroup::State).pages.extend(page);
         }
         let counted = &mut self.groups[PageGroup::Full.index()].counted;
-        counted.prefix_lookup_tokens += tokens.len() as u64;
+        counted.prefix_lookup_tokens += prefix.tokens.len() as u64;
         counted.prefix_hit_tokens += len_tokens as u64;
         table
     }

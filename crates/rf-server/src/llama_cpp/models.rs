@@ -24,6 +24,12 @@ pub(crate) struct Done {
     success: bool,
 }
 
+impl Done {
+    pub(super) fn new() -> Self {
+        Self { success: true }
+    }
+}
+
 impl NamedModel {
     /// The name and the kind of the model, if the key of the request may use it.
     fn find(self, app: &App) -> Result<(String, ModelKind), ApiError> {
@@ -45,7 +51,7 @@ pub(crate) async fn load(
         // The list of models has the reason of a failure.
         drop(app.catalog().acquire(Some(&name), kind, None).await);
     });
-    Ok(Json(Done { success: true }))
+    Ok(Json(Done::new()))
 }
 
 /// Unloads a model as soon as its running requests have ended.
@@ -55,5 +61,5 @@ pub(crate) async fn unload(
 ) -> Result<Json<Done>, ApiError> {
     let (name, kind) = fields.read::<NamedModel>()?.find(&app)?;
     app.catalog().unload(Some(&name), kind)?;
-    Ok(Json(Done { success: true }))
+    Ok(Json(Done::new()))
 }

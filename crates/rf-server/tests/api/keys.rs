@@ -36,6 +36,8 @@ pub(crate) const ROUTES: &[(&str, &str)] = &[
     ("POST", "/models/unload"),
     ("POST", "/v1/chat/completions/input_tokens"),
     ("GET", "/props"),
+    ("GET", "/lora-adapters"),
+    ("POST", "/lora-adapters"),
     ("GET", "/slots"),
     ("POST", "/api/chat"),
     ("POST", "/api/generate"),

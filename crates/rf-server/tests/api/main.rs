@@ -10,6 +10,7 @@ mod fixed;
 #[path = "../server/mod.rs"]
 mod server;
 
+mod adapters;
 mod apis;
 mod clients;
 mod embeddings;

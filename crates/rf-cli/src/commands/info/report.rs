@@ -7,10 +7,11 @@ use rf_gguf::{Array, Gguf, TensorInfo, Value, file_type_name};
 use rf_tokenizer::Tokenizer;
 use rocmforge::device::{Device, DeviceOptions, Placement};
 use rocmforge::engine::tokenizer_from_gguf;
-use rocmforge::{Drafts, Loader, Pooling, Purpose, Source};
+use rocmforge::{Adapter, Drafts, Loader, Pooling, Purpose, Source};
 use serde::Serialize;
 use serde_json::{Map, json};
 
+use super::adapter::AdapterReport;
 use crate::args::ComputeArgs;
 use crate::{loading, terminal};
 
@@ -33,6 +34,9 @@ pub(super) struct Report {
     tokenizer: Option<TokenizerReport>,
     /// The pooling of embedding models and rerankers.
     pooling: Option<&'static str>,
+    /// Set for an adapter, which runs with its model only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapter: Option<AdapterReport>,
     memory: Option<MemoryReport>,
     pub(super) types: Vec<TypeReport>,
     pub(super) tensors: Vec<TensorReport>,
@@ -133,6 +137,7 @@ impl Report {
             model: ModelKeys::of(&gguf),
             tokenizer: None,
             pooling: None,
+            adapter: None,
             memory: None,
             types,
             tensors: gguf.tensors().iter().map(TensorReport::of).collect(),
@@ -143,6 +148,10 @@ impl Report {
             runnable: false,
             problems: Vec::new(),
         };
+        if text("general.type").as_deref() == Some("adapter") {
+            report.add_adapter(gguf);
+            return Ok(report);
+        }
         report.add_tokenizer(&gguf);
         report.add_model(gguf, context, compute)?;
         Ok(report)
@@ -169,6 +178,15 @@ impl Report {
                 }));
             }
             Err(error) => self.problems.push(error.to_string()),
+        }
+    }
+
+    /// Adds what an adapter changes, or the reason why it cannot be loaded.
+    fn add_adapter(&mut self, gguf: Gguf) {
+        let file = self.file.clone().unwrap_or_default();
+        match Adapter::from_gguf(gguf, file) {
+            Ok(adapter) => self.adapter = Some(AdapterReport::of(&adapter)),
+            Err(error) => self.add_problem(error.to_string()),
         }
     }
 
@@ -237,6 +255,7 @@ impl Report {
         let template = self.tokenizer.as_ref().map(|tokenizer| tokenizer.chat_template);
         add("chat template", template.map(|has| if has { "yes" } else { "no" }.to_owned()));
         add("pooling", self.pooling.map(str::to_owned));
+        add("adapter", self.adapter.as_ref().map(AdapterReport::line));
         add("memory", self.memory.as_ref().map(MemoryReport::line));
         lines
     }

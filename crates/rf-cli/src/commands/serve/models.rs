@@ -12,6 +12,7 @@ use rocmforge::hub::ModelName;
 use rocmforge::{Loader, Model, ModelDetails, SamplerConfig, SamplingDefaults};
 
 use super::config::{ConfigFile, ModelOptions};
+use crate::adapters::AdapterArgs;
 use crate::args::{ComputeArgs, TemplateChoice};
 use crate::device::Placement;
 use crate::drafts::DraftArgs;
@@ -219,6 +220,8 @@ pub(super) struct Settings {
     pub(super) scheduler: SchedulerOptions,
     pub(super) drafts: DraftArgs,
     pub(super) projector: ProjectorArgs,
+    /// Adapters of the only model.
+    pub(super) adapters: AdapterArgs,
     /// True if the server has one model, which may use all memory.
     pub(super) is_single: bool,
     /// Sampling of requests that set no parameters.
@@ -339,7 +342,7 @@ impl Settings {
         let mut loader = loading::sized(file.loader(), &self.compute, context)?
             .scheduler(self.scheduler)
             .shares_memory(!self.is_single);
-        loader = self.projector.add_to(loader);
+        loader = self.adapters.add_to(self.projector.add_to(loader));
         loader = drafts.add_to(template.add_to(loader))?;
         if self.embeds {
             loader = loader.embeddings();

@@ -78,7 +78,8 @@ impl StepScheduler {
         let seeks_prefix = self.options.prefix_cache && request.use_prefix_cache;
         let seeks_prefix = seeks_prefix && sequence.session.is_empty();
         if seeks_prefix {
-            sequence.session = engine.session_with_prefix(&sequence.tokens);
+            let adapters = sequence.session.adapters().clone();
+            sequence.session = engine.session_with_prefix(adapters, &sequence.tokens);
             // Every full page can be the end of a cached prefix, unless the model has recurrent
             // states: those after its last token are kept in few places.
             if !engine.is_recurrent() && self.is_computing_prefix(engine, &sequence) {
@@ -127,7 +128,8 @@ impl StepScheduler {
                 let request = self.requests.get(&other.rank.request);
                 request.is_some_and(|request| request.use_prefix_cache && request.end.is_none())
             };
-            other.session.len() < end_tokens && other.tokens.starts_with(prefix) && publishes()
+            let has_prefix = other.session.len() < end_tokens && other.tokens.starts_with(prefix);
+            has_prefix && other.session.adapters() == sequence.session.adapters() && publishes()
         })
     }
 
