@@ -40,6 +40,7 @@ mod error;
 mod hub;
 mod listing;
 mod name;
+mod remote_model;
 mod short_name;
 mod transfer;
 
@@ -47,4 +48,5 @@ pub use cache::CachedModel;
 pub use error::Error;
 pub use hub::{Event, Hub};
 pub use name::ModelName;
+pub use remote_model::RemoteModel;
 pub use short_name::{Product, ShortName};

@@ -36,6 +36,9 @@ mod unpacked;
 /// Engines of test models on the CPU, and their options.
 #[cfg(feature = "engine")]
 pub mod engine;
+/// A stand-in for the Hugging Face hub.
+#[cfg(feature = "hub")]
+pub mod hub;
 
 #[cfg(feature = "engine")]
 pub use backend::StubBackend;

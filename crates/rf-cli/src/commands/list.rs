@@ -113,7 +113,7 @@ impl Row {
 }
 
 /// Returns true if a cached model is the one of a short name.
-fn is_of(name: &ShortName, cached: &CachedModel) -> bool {
+pub(super) fn is_of(name: &ShortName, cached: &CachedModel) -> bool {
     let quant = |name: &rocmforge::hub::ModelName| name.quant().map(str::to_ascii_uppercase);
     let wanted = quant(name.model());
     name.model().repo() == cached.name.repo() && (wanted.is_none() || wanted == quant(&cached.name))
