@@ -126,15 +126,12 @@ mod tests {
         EngineOptions { context_tokens: Some(64), batch_tokens: 8, ..EngineOptions::DEFAULT };
 
     fn outlook(gpu_bytes: Option<u64>, gpu_layers: GpuLayers, past_tokens: usize) -> Outlook {
-        let placement = match gpu_bytes {
-            Some(bytes) => {
-                let options = DeviceOptions { gpu_layers, ..DeviceOptions::default() };
-                Placement::with_gpus(vec![Box::new(test_gpu(bytes))], options)
-            }
-            None => {
-                let options = DeviceOptions { device: Device::Cpu, ..DeviceOptions::default() };
-                Placement::open(options).unwrap()
-            }
+        let placement = if let Some(bytes) = gpu_bytes {
+            let options = DeviceOptions { gpu_layers, ..DeviceOptions::default() };
+            Placement::with_gpus(vec![Box::new(test_gpu(bytes))], options)
+        } else {
+            let options = DeviceOptions { device: Device::Cpu, ..DeviceOptions::default() };
+            Placement::open(options).unwrap()
         };
         placement.outlook(&tiny(), &OPTIONS, past_tokens).unwrap()
     }

@@ -6,6 +6,7 @@ use rocmforge::engine::sampling::SamplerConfig;
 
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
+use crate::manager::Manager;
 use crate::settings::SettingsSource;
 use crate::step_timeout::StepTimeout;
 use crate::tls::Tls;
@@ -28,6 +29,8 @@ pub struct ServerOptions {
     pub sampling: SamplerConfig,
     /// The source of settings of single models, when they are read again.
     pub settings: Option<SettingsSource>,
+    /// What downloads, copies and removes models for clients of Ollama's API; `None`: nobody may.
+    pub manager: Option<Manager>,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// Memory for the models that are loaded on demand, in bytes of their memory plans. A model is
@@ -52,6 +55,7 @@ impl Default for ServerOptions {
             allowed_hosts: Vec::new(),
             sampling: SamplerConfig::default(),
             settings: None,
+            manager: None,
             max_body_bytes: 32 << 20,
             memory_budget_bytes: None,
             keep_alive: KeepAlive::FOREVER,

@@ -142,7 +142,7 @@ impl Expectation {
 }
 
 impl Sample {
-    /// `None` if the model is not on one device.
+    /// `None` if the model is not on one device, or a step takes too long.
     fn of(placement: &Placement, dtype: DType, shape: Shape) -> Result<Option<Self>, Error> {
         /// Steps before those that count: a GPU checks its new graphs.
         const WARM_UP: usize = 24;
@@ -169,6 +169,9 @@ impl Sample {
         let start = Instant::now();
         for number in 0..WARM_UP + STEPS {
             let time = step()?;
+            if time > LONGEST_STEP {
+                return Ok(None);
+            }
             // A slow device needs no warm-up and has few steps.
             if number >= WARM_UP || time > LONGEST / (WARM_UP + STEPS) as u32 {
                 times.push(time.as_secs_f64());

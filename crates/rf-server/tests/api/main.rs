@@ -16,6 +16,7 @@ mod embeddings;
 mod errors;
 mod faults;
 mod keys;
+mod manage;
 mod models;
 mod mounted;
 mod openai;
