@@ -6,7 +6,7 @@ use rocmforge::engine::sampling::SamplerConfig;
 
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
-use crate::manager::Manager;
+use crate::managed_models::Manager;
 use crate::settings::SettingsSource;
 use crate::step_timeout::StepTimeout;
 use crate::tls::Tls;

@@ -15,7 +15,7 @@ use crate::error::{ApiError, Error, Kind};
 use crate::generator::Generator;
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
-use crate::manager::ModelManager;
+use crate::managed_models::ModelManager;
 use crate::metrics::HttpMetrics;
 use crate::openai::responses::store::ResponseStore;
 use crate::options::ServerOptions;

@@ -1,4 +1,4 @@
-"""ollama: chat, generate, tools, embeddings, models."""
+"""ollama: chat, generate, tools, embeddings, models and their management."""
 
 import os
 
@@ -31,5 +31,12 @@ answer = client.chat(model="fixed", messages=[*USER, answer.message, result], to
 assert answer.message.content == "It will be sunny in Oslo."
 assert client.generate(model="demo", prompt="Once", options={"num_predict": 4}).response
 assert any(model.model == "demo" for model in client.ps().models)
+client.copy("fixed", "copied")
+client.create(model="made", from_="fixed", system="Be brief.", parameters={"temperature": 0})
+assert {model.model for model in client.list().models} == {"demo", "fixed", "copied", "made"}
+assert client.chat(model="made", messages=USER).message.content.startswith("Every prompt")
+for name in "copied", "made":
+    client.delete(name)
+assert {model.model for model in client.list().models} == {"demo", "fixed"}
 vectors = ollama.Client(host=os.environ["EMBEDDINGS"])
 assert len(vectors.embed(model="demo", input=["one", "two"]).embeddings) == 2

@@ -2,6 +2,7 @@
 
 mod access;
 mod config;
+mod made;
 mod manage;
 mod models;
 
@@ -15,6 +16,7 @@ use rocmforge::engine::sampling::SamplerConfig;
 use rocmforge::engine::scheduler::SchedulerOptions;
 
 use self::access::AccessArgs;
+use self::manage::Models;
 use self::models::{ServedModelArgs, Settings};
 use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs, TemplateArgs};
 use crate::drafts::DraftArgs;
@@ -155,7 +157,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         None => placement.available_memory_bytes()?,
     };
     let names: Vec<String> = files.iter().map(|file| file.names[0].clone()).collect();
-    let settings = Settings {
+    let settings = Arc::new(Settings {
         template: arguments.template.choice()?,
         placement,
         compute: arguments.compute.clone(),
@@ -169,11 +171,12 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         is_single: files.len() == 1 && !arguments.models.manages(),
         sampling: options.sampling.clone(),
         config: Arc::new(arguments.models.config(names.clone())?),
-    };
-    let (models, source, manager) =
-        models::entries(files, settings, arguments.models.is_unloaded())?;
+    });
+    let (models, source, known) =
+        models::entries(files, &settings, arguments.models.is_unloaded())?;
     options.settings = Some(source);
-    options.manager = arguments.models.manages().then(|| Manager::new(manager));
+    let manager = || Manager::new(Models::new(settings, known));
+    options.manager = arguments.models.manages().then(manager);
     let network = &arguments.network;
     let scheme = if options.tls.is_some() { "https" } else { "http" };
     let mut server = Server::bind((&network.host, network.port), models, options)?;

@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::body::Fields;
 use crate::entry::ModelEntry;
 use crate::error::{Api, ApiError, Kind};
-use crate::manager::{ManageError, ModelChange};
+use crate::managed_models::{ManageError, ModelChange};
 use crate::openapi::LINES;
 use crate::state::App;
 

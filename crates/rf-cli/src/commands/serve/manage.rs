@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, anyhow};
 use rf_server::{LoadError, ManageError, ModelChange, ModelEntry, ModelManager};
-use rocmforge::hub::{self, Event, Hub, ModelName, ShortName};
-use serde_json::Value;
+use rocmforge::hub::{self, Event, Hub, ShortName};
 
-use super::config::{ModelOptions, SamplingOptions};
+use super::config::ModelOptions;
+use super::made::{Known, Made};
 use super::models::{NamedModel, Settings, on_demand};
-use crate::args::TemplateChoice;
 use crate::loading::ModelFile;
 
 /// The prefixes that Ollama's clients give to models of the hub.
@@ -22,33 +21,10 @@ pub(super) struct Models {
     known: Mutex<BTreeMap<String, Known>>,
 }
 
-/// A model of the server.
-#[derive(Clone)]
-pub(super) struct Known {
-    pub(super) file: ModelFile,
-    /// The model of the hub whose file it is.
-    pub(super) hub: Option<ModelName>,
-    /// How it was made, if a client made it of another one.
-    pub(super) made: Option<Made>,
-}
-
-/// What a client changed in a model.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Made {
-    pub(super) context: Option<usize>,
-    pub(super) template: Option<TemplateChoice>,
-    system: Option<String>,
-    sampling: SamplingOptions,
-}
-
 impl Models {
-    pub(super) fn new(settings: Arc<Settings>) -> Self {
-        Self { settings, known: Mutex::default() }
-    }
-
-    /// Notes a model of the server.
-    pub(super) fn know(&self, name: &str, model: Known) {
-        self.lock().insert(name.to_owned(), model);
+    /// The models that a server has at its start.
+    pub(super) fn new(settings: Arc<Settings>, known: BTreeMap<String, Known>) -> Self {
+        Self { settings, known: Mutex::new(known) }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
@@ -94,7 +70,7 @@ impl ModelManager for Models {
         let entry = self
             .entry(&listed, aliases, &known)
             .map_err(|error| ManageError::Failed(whole(&error)))?;
-        self.know(&listed, known);
+        self.lock().insert(listed, known);
         Ok(entry)
     }
 
@@ -134,38 +110,6 @@ impl ModelManager for Models {
         }
         known.remove(name);
         Ok(())
-    }
-}
-
-impl Made {
-    /// The changes after further ones.
-    fn of(earlier: Self, change: &ModelChange) -> Result<Self> {
-        let mut parameters = change.parameters.clone();
-        let context =
-            match parameters.remove("num_ctx") {
-                None | Some(Value::Null) => earlier.context,
-                Some(value) => {
-                    let tokens = value.as_u64().and_then(|tokens| usize::try_from(tokens).ok());
-                    let tokens = tokens.filter(|&tokens| tokens > 1);
-                    Some(tokens.ok_or_else(|| {
-                        anyhow!("`num_ctx`: expected a number of tokens, at least 2")
-                    })?)
-                }
-            };
-        let sampling: SamplingOptions = if parameters.is_empty() {
-            earlier.sampling
-        } else {
-            serde_json::from_value(parameters.into())
-                .map_err(|error| anyhow!("`parameters`: {error}"))?
-        };
-        let template = change.template.as_deref().filter(|template| !template.is_empty());
-        let template = template.map(TemplateChoice::of_client).transpose()?;
-        Ok(Self {
-            context,
-            template: template.or(earlier.template),
-            system: change.system.clone().or(earlier.system),
-            sampling,
-        })
     }
 }
 

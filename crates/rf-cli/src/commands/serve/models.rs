@@ -1,5 +1,6 @@
 //! The models of a server: their files, their names, and how each is loaded.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use rocmforge::hub::{CachedModel, Hub, ModelName};
 use rocmforge::{Loader, Model, ModelDetails, SamplerConfig, SamplingDefaults};
 
 use super::config::{ConfigFile, ModelOptions};
-use super::manage::{Known, Made, Models};
+use super::made::{Known, Made};
 use crate::args::{ComputeArgs, TemplateChoice};
 use crate::commands::list;
 use crate::device::Placement;
@@ -258,17 +259,17 @@ pub(super) struct Settings {
     pub(super) config: Arc<ConfigFile>,
 }
 
-/// The models of the server, what makes their settings, and what manages them. A single one is
-/// loaded now and stays, unless it `is_unloaded` when nobody uses it.
+/// The models of the server, what makes their settings, and their origins. A single one is loaded
+/// now and stays, unless it `is_unloaded` when nobody uses it.
 pub(super) fn entries(
     files: Vec<ModelFile>,
-    settings: Settings,
+    settings: &Arc<Settings>,
     is_unloaded: bool,
-) -> Result<(Vec<ModelEntry>, SettingsSource, Models)> {
+) -> Result<(Vec<ModelEntry>, SettingsSource, BTreeMap<String, Known>)> {
     let is_loaded = files.len() == 1 && !is_unloaded;
-    let settings = Arc::new(settings);
+    let settings = Arc::clone(settings);
     let (mut entries, mut models) = (Vec::new(), Vec::new());
-    let manager = Models::new(Arc::clone(&settings));
+    let mut known = BTreeMap::new();
     for ModelFile { path, names, hub } in files {
         let mut names = names.into_iter();
         let name = names.next().unwrap_or_default();
@@ -280,7 +281,7 @@ pub(super) fn entries(
         } else {
             on_demand(&name, file.clone(), &settings, Made::default())?
         };
-        manager.know(&name, Known { file, hub, made: None });
+        known.insert(name.clone(), Known { file, hub, made: None });
         let model = NamedModel { name, aliases: names.collect(), sampling };
         let options = settings.config.of(&model.name);
         let entry = entry.with_settings(model.settings(&options, &settings.sampling));
@@ -295,7 +296,7 @@ pub(super) fn entries(
         });
         Ok(renewed.collect())
     });
-    Ok((entries, source, manager))
+    Ok((entries, source, known))
 }
 
 /// A model that is loaded when a request names it, and the parameters of sampling in its file.

@@ -11,8 +11,8 @@ use crate::error::LoadError;
 /// Downloads, copies, changes and removes models for clients of Ollama's API. The server knows
 /// neither files nor networks; it keeps the list of names and says who may ask. Calls may block.
 pub trait ModelManager: Send + Sync {
-    /// Downloads a model, unless it is there. `progress` gets the bytes that are there and the bytes
-    /// of all. The name of the entry is the one to list.
+    /// Downloads a model, unless it is there. `progress` gets the bytes that are there and the
+    /// bytes of all. The name of the entry is the one to list.
     ///
     /// # Errors
     ///
