@@ -395,6 +395,18 @@ impl TemplateChoice {
     pub(crate) fn of(given: &str) -> Result<Self> {
         Ok(Self { source: Some(template_source(given)?), variables: BTreeMap::new() })
     }
+
+    /// A template that a client sends: the name of a built-in one, or the template itself.
+    pub(crate) fn of_client(given: &str) -> Result<Self> {
+        let is_template = given.contains("{{") || given.contains("{%");
+        let template = ChatTemplate::builtin(given).or_else(|error| {
+            if is_template { ChatTemplate::new(given, "", "") } else { Err(error) }
+        });
+        let template = template.map_err(|error| {
+            bad_input!("`template`: it is neither built in nor a Jinja template: {error}")
+        })?;
+        Ok(Self { source: Some(template.source().to_owned()), variables: BTreeMap::new() })
+    }
 }
 
 impl TemplateArgs {

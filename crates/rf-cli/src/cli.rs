@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, completions, embed, guide, imatrix, info, launch, list, perplexity, profile, pull,
+    bench, completions, embed, fit, guide, imatrix, info, launch, list, perplexity, profile, pull,
     quantize, rerank, rm, run, serve, tokenize,
 };
 #[cfg(feature = "gpu")]
@@ -59,6 +59,8 @@ pub(crate) enum Command {
     /// List the downloaded models, or all short names
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
+    /// Show which models fit on this machine, and how fast they would be
+    Fit(Box<fit::FitArgs>),
     /// Remove downloaded models
     Rm(rm::RmArgs),
     /// Show the contents of a model file and its memory need
@@ -109,6 +111,7 @@ impl Command {
             Self::Launch(arguments) => launch::launch(arguments),
             Self::Pull(arguments) => pull::pull(arguments),
             Self::List(arguments) => list::list(arguments),
+            Self::Fit(arguments) => fit::fit(arguments),
             Self::Rm(arguments) => rm::rm(arguments),
             Self::Info(arguments) => info::info(arguments),
             Self::Tokenize(arguments) => tokenize::tokenize(arguments),

@@ -9,6 +9,7 @@ pub(crate) mod devices;
 #[cfg(feature = "gpu")]
 pub(crate) mod doctor;
 pub(crate) mod embed;
+pub(crate) mod fit;
 pub(crate) mod guide;
 pub(crate) mod imatrix;
 pub(crate) mod info;

@@ -47,6 +47,7 @@ mod lines;
 mod loading;
 mod open_gpu;
 mod options;
+mod outlook;
 mod placement;
 #[cfg(feature = "gpu")]
 pub mod probe;
@@ -61,6 +62,7 @@ pub use gpu::Prober;
 pub use loading::{LoadEvent, LoadedModel};
 pub use open_gpu::OpenGpu;
 pub use options::{Device, GpuLayers, GpuNumbers, Graphs, Shares, SplitMode};
+pub use outlook::{Outlook, StepWork};
 pub use placement::{DeviceOptions, LayerPlacement, Placement};
 #[cfg(feature = "gpu")]
 pub use probe::Prober;

@@ -99,7 +99,7 @@ impl DeviceOptions {
 pub struct Placement {
     gpus: Vec<OpenGpu>,
     /// The shares of the GPUs in the layers, as parts of their sum.
-    shares: Vec<f32>,
+    pub(crate) shares: Vec<f32>,
     cpu: CpuOptions,
     gpu_layers: GpuLayers,
     cpu_experts: Option<usize>,

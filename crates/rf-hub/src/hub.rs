@@ -130,11 +130,8 @@ impl Hub {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<PathBuf, Error> {
         let folder = Folder::new(&self.cache, name.repo());
-        if self.offline {
-            return folder.model(name).ok_or_else(|| Error::NotCached {
-                name: name.to_string(),
-                cache: self.cache.clone(),
-            });
+        if let Err(error) = self.check_online(name) {
+            return folder.model(name).ok_or(error);
         }
         let remote = self.remote(name.repo());
         match remote.listing() {
@@ -163,7 +160,13 @@ impl Hub {
         Folder::new(&self.cache, name.repo()).remove(name)
     }
 
-    fn remote<'a>(&'a self, name: &'a str) -> Remote<'a> {
+    /// Checks that downloads are allowed.
+    pub(crate) fn check_online(&self, name: &ModelName) -> Result<(), Error> {
+        let (name, cache) = (name.to_string(), self.cache.clone());
+        if self.offline { Err(Error::NotCached { name, cache }) } else { Ok(()) }
+    }
+
+    pub(crate) fn remote<'a>(&'a self, name: &'a str) -> Remote<'a> {
         let token = self.token.as_deref();
         Remote { agent: &self.agent, token, name, endpoint: &self.endpoint }
     }

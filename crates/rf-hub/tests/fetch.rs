@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
-mod stand_in;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rf_hub::{Error, Event, Hub};
-use stand_in::{REPO, StandIn, sha256};
+use rf_testing::hub::{REPO, StandIn, sha256};
 use tempfile::TempDir;
 
 /// Bytes that differ everywhere, more than a few reads.
@@ -327,4 +325,37 @@ fn a_full_disk_and_a_bad_folder_are_named_with_a_cure() {
     let (server, ..) = one_model();
     let error = fetch(&Hub::new(&server.url(), file), "").unwrap_err();
     assert!(error.to_string().contains("set HF_HOME"), "{error}");
+}
+
+#[test]
+fn models_are_listed_and_read_in_part_without_a_download() {
+    let split = ["q/m-F16-00001-of-00002.gguf", "q/m-F16-00002-of-00002.gguf"];
+    let server = StandIn::start(&[
+        ("m-Q8_0.gguf", contents(1)),
+        (split[0], contents(2)),
+        (split[1], contents(3)),
+        ("m-Q2_K-00001-of-00002.gguf", contents(4)),
+    ]);
+    let cache = TempDir::new().unwrap();
+    let hub = Hub::new(&server.url(), cache.path());
+    let name = |quant: &str| format!("{REPO}{quant}").parse().unwrap();
+    let models = hub.models(&name("")).unwrap();
+    let names: Vec<String> = models.iter().map(|model| model.name.to_string()).collect();
+    assert_eq!(names, [format!("{REPO}:Q8_0"), format!("{REPO}:F16")]);
+    assert_eq!(models[1].size_bytes(), 1_400_000);
+    let files: Vec<&str> = models[1].files.iter().map(|(file, _)| &**file).collect();
+    assert_eq!(files, split);
+    assert_eq!(hub.models(&name(":f16")).unwrap().len(), 1);
+    let error = hub.models(&name(":Q3_K")).unwrap_err();
+    assert!(matches!(error, Error::UnknownQuant { .. }), "{error}");
+    for ignores_ranges in [false, true] {
+        server.behaviour().ignores_ranges = ignores_ranges;
+        let part = |range| hub.part(&name(""), split[1], range).unwrap();
+        assert_eq!(part(0..5000), contents(3)[..5000]);
+        assert_eq!(part(5000..70_000), contents(3)[5000..70_000]);
+        assert_eq!(part(699_000..800_000), contents(3)[699_000..]);
+    }
+    assert!(hub.cached().is_empty());
+    let offline = Hub::new(&server.url(), cache.path()).with_offline(true);
+    assert!(matches!(offline.models(&name("")), Err(Error::NotCached { .. })));
 }

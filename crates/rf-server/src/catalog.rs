@@ -9,7 +9,8 @@ mod loader;
 mod shared;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
@@ -20,7 +21,7 @@ use crate::generator::Generator;
 use crate::keep_alive::KeepAlive;
 use crate::metrics::Metrics;
 use crate::settings::ModelSettings;
-use rocmforge::ModelDetails;
+use rocmforge::{Model, ModelDetails};
 
 pub(crate) use self::shared::{Embedder, Lease, Leased, LoadedService, Status};
 use self::shared::{Inner, Loaded, Shared, Slot, State, Waiter};
@@ -32,14 +33,14 @@ pub(crate) struct Catalog {
 }
 
 /// A model as APIs list it.
-pub(crate) struct Listed<'a> {
-    pub(crate) id: &'a str,
+pub(crate) struct Listed {
+    pub(crate) id: String,
     pub(crate) settings: Arc<ModelSettings>,
     pub(crate) kind: ModelKind,
-    pub(crate) details: &'a ModelDetails,
+    pub(crate) details: Arc<ModelDetails>,
     pub(crate) status: Status,
     /// Set for a model that was loaded before.
-    pub(crate) metrics: Option<&'a Arc<Metrics>>,
+    pub(crate) metrics: Option<Arc<Metrics>>,
 }
 
 /// The names of a model, that by which it is served first.
@@ -47,10 +48,10 @@ fn names(id: &str, settings: &ModelSettings) -> Vec<String> {
     std::iter::once(id).chain(settings.aliases.iter().map(String::as_str)).map(Into::into).collect()
 }
 
-impl Listed<'_> {
+impl Listed {
     /// The names of the model, that by which it is served first.
     pub(crate) fn names(&self) -> Vec<String> {
-        names(self.id, &self.settings)
+        names(&self.id, &self.settings)
     }
 
     /// The loaded model, if it is loaded and generates text.
@@ -65,42 +66,35 @@ impl Listed<'_> {
 }
 
 impl Catalog {
-    /// The models, of which no two have the same name.
+    /// The models, of which no two have the same name. With `grows`, models may be added.
     pub(crate) fn new(
         entries: impl IntoIterator<Item = ModelEntry>,
         budget_bytes: Option<u64>,
         keep_alive: KeepAlive,
+        grows: bool,
     ) -> Result<Self, Error> {
-        let (mut slots, mut states) = (Vec::<Slot>::new(), Vec::new());
+        let (mut slots, mut states) = (Vec::<Arc<Slot>>::new(), Vec::new());
         let mut preloads = Vec::new();
         for entry in entries {
-            let ModelEntry { id, kind, details, origin, settings, is_preloaded } = entry;
-            if is_preloaded && matches!(origin, Origin::Loader(_)) {
+            if entry.is_preloaded && matches!(entry.origin, Origin::Loader(_)) {
                 preloads.push(slots.len());
             }
-            let settings = RwLock::new(Arc::new(settings));
-            let metrics = OnceLock::new();
-            let mut slot = Slot { id, settings, kind, details, loader: None, metrics };
-            states.push(match origin {
-                Origin::Loader(loader) => {
-                    slot.loader = Some(loader);
-                    State::Unloaded { failure: None }
-                }
-                Origin::Loaded(model) => State::Loaded(Loaded::new(slot.service(model), 0)),
+            let (slot, model) = slot_of(entry);
+            states.push(match model {
+                None => State::Unloaded { failure: None },
+                Some(model) => State::Loaded(Loaded::new(slot.service(model), 0)),
             });
-            slots.push(slot);
+            slots.push(Arc::new(slot));
         }
         check_names(slots.iter().map(|slot| (slot.id.as_str(), slot.settings())))?;
         for &index in &preloads {
             states[index] = State::Loading { waiters: Vec::new() };
         }
-        let is_static = slots.iter().all(|slot| slot.loader.is_none());
+        let is_static = !grows && slots.iter().all(|slot| slot.loader.is_none());
         let mut inner = Inner::new(states);
         inner.queue.extend(&preloads);
         inner.preloads = preloads;
-        let inner = Mutex::new(inner);
-        let shared = Shared { slots, budget_bytes, keep_alive, inner, changed: Condvar::new() };
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared::new(slots, budget_bytes, keep_alive, inner));
         if !is_static {
             let loader = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("rf-models".into());
@@ -155,7 +149,7 @@ impl Catalog {
         if let State::Loaded(loaded) = &mut inner.states[index] {
             return Ok(Leased::new(&self.shared, index, loaded, keep_alive));
         }
-        let message = format!("the model `{}` is not loaded", self.shared.slots[index].id());
+        let message = format!("the model `{}` is not loaded", self.shared.slot(index).id());
         Err(ApiError::new(Kind::Unavailable, message))
     }
 
@@ -165,7 +159,7 @@ impl Catalog {
         name: Option<&str>,
         kind: ModelKind,
     ) -> Result<Vec<String>, ApiError> {
-        let slot = &self.shared.slots[self.find(name, kind)?];
+        let slot = self.shared.slot(self.find(name, kind)?);
         Ok(names(slot.id(), &slot.settings()))
     }
 
@@ -176,13 +170,15 @@ impl Catalog {
             && inner
                 .states
                 .iter()
-                .any(|state| !matches!(state, State::Unloaded { failure: Some(_) }))
+                .zip(self.shared.slots())
+                .filter(|(_, slot)| slot.is_there())
+                .any(|(state, _)| !matches!(state, State::Unloaded { failure: Some(_) }))
     }
 
     /// Unloads a model of this kind as soon as its running requests have ended. Returns its name.
-    pub(crate) fn unload(&self, name: Option<&str>, kind: ModelKind) -> Result<&str, ApiError> {
+    pub(crate) fn unload(&self, name: Option<&str>, kind: ModelKind) -> Result<String, ApiError> {
         let index = self.find(name, kind)?;
-        let slot = &self.shared.slots[index];
+        let slot = self.shared.slot(index);
         if slot.loader.is_some() {
             let mut inner = self.shared.lock();
             if let State::Loaded(loaded) = &mut inner.states[index] {
@@ -190,21 +186,22 @@ impl Catalog {
                 self.shared.changed.notify_all();
             }
         }
-        Ok(slot.id())
+        Ok(slot.id().to_owned())
     }
 
     fn keep_alive(&self, index: usize) -> KeepAlive {
-        self.shared.slots[index].settings().keep_alive.unwrap_or(self.shared.keep_alive)
+        self.shared.slot(index).settings().keep_alive.unwrap_or(self.shared.keep_alive)
     }
 
     /// Sets the settings of models by their names; all of them or none.
     pub(crate) fn renew(&self, settings: Vec<(String, ModelSettings)>) -> Result<(), Error> {
-        let slots = &self.shared.slots;
+        let mut slots = self.shared.slots();
+        slots.retain(|slot| slot.is_there());
         let new: HashMap<String, Arc<ModelSettings>> =
             settings.into_iter().map(|(id, settings)| (id, Arc::new(settings))).collect();
         let of = |slot: &Slot| new.get(&slot.id).map_or_else(|| slot.settings(), Arc::clone);
         check_names(slots.iter().map(|slot| (slot.id.as_str(), of(slot))))?;
-        for slot in slots {
+        for slot in &slots {
             let settings = of(slot);
             *slot.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
         }
@@ -212,24 +209,27 @@ impl Catalog {
     }
 
     /// Lists the models in order.
-    pub(crate) fn list(&self) -> Vec<Listed<'_>> {
+    pub(crate) fn list(&self) -> Vec<Listed> {
         let statuses: Vec<_> = self.shared.lock().states.iter().map(State::status).collect();
-        let slots = self.shared.slots.iter().zip(statuses);
-        let listed = slots.map(|(slot, status)| Listed {
-            id: slot.id(),
+        let slots = self.shared.slots().into_iter().zip(statuses);
+        let listed = slots.filter(|(slot, _)| slot.is_there()).map(|(slot, status)| Listed {
+            id: slot.id().to_owned(),
             settings: slot.settings(),
             kind: slot.kind,
-            details: &slot.details,
+            details: Arc::clone(&slot.details),
             status,
-            metrics: slot.metrics.get(),
+            metrics: slot.metrics.get().map(Arc::clone),
         });
         listed.collect()
     }
 
     /// The facts about a model of any kind.
-    pub(crate) fn details(&self, name: Option<&str>) -> Result<(&str, &ModelDetails), ApiError> {
+    pub(crate) fn details(
+        &self,
+        name: Option<&str>,
+    ) -> Result<(String, Arc<ModelDetails>), ApiError> {
         let slot = self.slot(name)?;
-        Ok((slot.id(), &slot.details))
+        Ok((slot.id().to_owned(), Arc::clone(&slot.details)))
     }
 
     /// The kind of a model.
@@ -237,9 +237,38 @@ impl Catalog {
         Ok(self.slot(name)?.kind)
     }
 
-    fn slot(&self, name: Option<&str>) -> Result<&Slot, ApiError> {
+    /// Adds a model that is loaded on demand. The name must be new.
+    pub(crate) fn add(&self, entry: ModelEntry) -> Result<(), Error> {
+        let (slot, model) = slot_of(entry);
+        let mut inner = self.shared.lock();
+        let slots = self.shared.slots();
+        let known = slots.iter().filter(|slot| slot.is_there());
+        let new = std::iter::once((slot.id(), slot.settings()));
+        check_names(known.map(|slot| (slot.id(), slot.settings())).chain(new))?;
+        let service = model.map(|model| slot.service(model));
+        self.shared.push(Arc::new(slot), &mut inner);
+        if let (Some(service), Some(state)) = (service, inner.states.last_mut()) {
+            *state = State::Loaded(Loaded::new(service, 0));
+        }
+        Ok(())
+    }
+
+    /// Removes a model. Its running requests come to their end, and it is unloaded then.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), ApiError> {
+        let slot = self.slot(Some(name))?;
+        slot.is_removed.store(true, Relaxed);
+        let index = self.shared.slots().iter().position(|other| Arc::ptr_eq(other, &slot));
+        let mut inner = self.shared.lock();
+        if let Some(State::Loaded(loaded)) = index.and_then(|index| inner.states.get_mut(index)) {
+            loaded.expires = Some(Instant::now());
+            self.shared.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    fn slot(&self, name: Option<&str>) -> Result<Arc<Slot>, ApiError> {
         let index = self.shared.named(name, |_| true).ok_or_else(|| self.unknown(name))?;
-        Ok(&self.shared.slots[index])
+        Ok(self.shared.slot(index))
     }
 
     fn find(&self, name: Option<&str>, kind: ModelKind) -> Result<usize, ApiError> {
@@ -256,9 +285,23 @@ impl Catalog {
     }
 
     fn unknown(&self, name: Option<&str>) -> ApiError {
-        let ids: Vec<_> = self.shared.slots.iter().map(Slot::id).collect();
+        let slots = self.shared.slots();
+        let ids: Vec<_> =
+            slots.iter().filter(|slot| slot.is_there()).map(|slot| slot.id()).collect();
         ApiError::unknown_model(name.unwrap_or_default(), &ids)
     }
+}
+
+/// The place of a model, and the model if it is loaded already.
+fn slot_of(entry: ModelEntry) -> (Slot, Option<Model>) {
+    let ModelEntry { id, kind, details, origin, settings, is_preloaded: _ } = entry;
+    let (loader, model) = match origin {
+        Origin::Loader(loader) => (Some(loader), None),
+        Origin::Loaded(model) => (None, Some(model)),
+    };
+    let (settings, details) = (RwLock::new(Arc::new(settings)), Arc::new(details));
+    let (metrics, is_removed) = (OnceLock::new(), AtomicBool::new(false));
+    (Slot { id, settings, kind, details, loader, metrics, is_removed }, model)
 }
 
 /// Checks that no two models have the same name.

@@ -3,6 +3,7 @@
 pub(crate) mod embed;
 pub(crate) mod embeddings;
 pub(crate) mod line;
+pub(crate) mod manage;
 pub(crate) mod models;
 
 use std::sync::Arc;
@@ -171,6 +172,7 @@ pub(crate) async fn generate(
         let prompt = rendered(&request.model, conversation).await?;
         return request.answer(Job::chat(prompt, params), request_id).await;
     }
+    let default_system = request.model.system().map(str::to_owned);
     let job = beside(request.model.model(), move |model: &Model| {
         if let Some(suffix) = generate.suffix.filter(|suffix| !suffix.is_empty()) {
             let ids = infill::ids(model, &prompt, &suffix, &[])?;
@@ -179,7 +181,8 @@ pub(crate) async fn generate(
         if generate.raw.unwrap_or(false) || model.chat_template().is_none() {
             return Ok(Job::text(model.text_ids(&prompt), params));
         }
-        let system = generate.system.map(|text| Message::new("system", text));
+        let system = generate.system.or(default_system);
+        let system = system.map(|text| Message::new("system", text));
         let user = Message::new("user", prompt);
         let messages = system.into_iter().chain([user]).collect();
         let conversation =
@@ -265,7 +268,7 @@ impl Request {
         let (line, reason) = if unloads {
             app.note_model(name.as_deref(), ModelKind::Text)?;
             let id = app.catalog().unload(name.as_deref(), ModelKind::Text)?;
-            (line(id, form, Answer::default()), "unload")
+            (line(&id, form, Answer::default()), "unload")
         } else {
             let model = app.model_for(name.as_deref(), keep_alive).await?;
             (line(model.id(), form, Answer::default()), "load")

@@ -7,6 +7,7 @@ use rocmforge::engine::sampling::SamplerConfig;
 use crate::image_urls::ImageFetcher;
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
+use crate::managed_models::Manager;
 use crate::settings::SettingsSource;
 use crate::step_timeout::StepTimeout;
 use crate::tls::Tls;
@@ -31,6 +32,8 @@ pub struct ServerOptions {
     pub settings: Option<SettingsSource>,
     /// Fetches the pictures that requests name by URL; without it, they must be in the requests.
     pub image_fetcher: Option<ImageFetcher>,
+    /// What downloads, copies and removes models for clients of Ollama's API; `None`: nobody may.
+    pub manager: Option<Manager>,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// Memory for the models that are loaded on demand, in bytes of their memory plans. A model is
@@ -56,6 +59,7 @@ impl Default for ServerOptions {
             sampling: SamplerConfig::default(),
             settings: None,
             image_fetcher: None,
+            manager: None,
             max_body_bytes: 32 << 20,
             memory_budget_bytes: None,
             keep_alive: KeepAlive::FOREVER,

@@ -18,7 +18,8 @@ pub(crate) async fn rendered(
     conversation: impl Into<IllustratedConversation>,
 ) -> Result<RenderedChat, ApiError> {
     let most = model.longest_prompt_bytes();
-    let IllustratedConversation { conversation, images } = conversation.into();
+    let IllustratedConversation { mut conversation, images } = conversation.into();
+    model.add_system(&mut conversation);
     if images.is_empty() {
         let chat = beside(model.model(), move |model| chat_prompt(model, &conversation, most));
         return Ok(RenderedChat::from(chat.await?));

@@ -222,7 +222,7 @@ fn llama_cpp_routes() -> Vec<Route> {
 
 fn ollama_routes() -> Vec<Route> {
     use ollama::line::Line;
-    use ollama::{embed, embeddings, models};
+    use ollama::{embed, embeddings, manage, models};
 
     let answer = |summary| {
         Operation::json::<Line>(summary).streams::<Line>(LINES).takes::<ollama::CommonFields>()
@@ -237,6 +237,16 @@ fn ollama_routes() -> Vec<Route> {
     let show = Operation::json::<models::ShownModel>("What is known of a model from its file")
         .takes::<models::ShowFields>();
     let version = Operation::json::<models::Version>("The version of the API");
+    let status = |summary| {
+        let answer = Operation::json::<manage::Progress>(summary);
+        answer.streams::<manage::Progress>(LINES).takes::<manage::NameFields>()
+    };
+    let pull = status("Downloads a model");
+    let create = status("Makes a model of another one").takes::<manage::CreateFields>();
+    let copy = Operation::json::<manage::Progress>("Gives a model a further name");
+    let copy = copy.takes::<manage::CopyFields>();
+    let delete = Operation::json::<manage::Progress>("Removes a model");
+    let delete = delete.takes::<manage::NameFields>();
     vec![
         Route::post("/api/chat", ollama::chat, chat),
         Route::post("/api/generate", ollama::generate, generate),
@@ -246,6 +256,10 @@ fn ollama_routes() -> Vec<Route> {
         Route::post("/api/show", models::show, show),
         Route::get("/api/ps", models::ps, Operation::json::<models::Models>("Loaded models")),
         Route::get("/api/version", models::version, version),
+        Route::post("/api/pull", manage::pull, pull),
+        Route::post("/api/create", manage::create, create),
+        Route::post("/api/copy", manage::copy, copy),
+        Route::delete("/api/delete", manage::delete, delete),
     ]
 }
 

@@ -17,6 +17,8 @@ pub struct ModelSettings {
     pub sampling: Option<SamplerConfig>,
     /// How long the model stays loaded, unless a request tells; `None` for the time of the server.
     pub keep_alive: Option<KeepAlive>,
+    /// The system prompt of conversations without one.
+    pub system: Option<String>,
 }
 
 /// Where a server gets the settings of its models from when it renews them: their names, each with

@@ -6,19 +6,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rocmforge::SamplerConfig;
+use rocmforge::messages::{Conversation, Message};
 use tokio::sync::watch;
 
 use crate::catalog::{Catalog, Embedder, Lease, Leased, Listed, LoadedService};
 use crate::entry::{ModelEntry, ModelKind};
-use crate::error::{ApiError, Error};
+use crate::error::{ApiError, Error, Kind};
 use crate::generator::Generator;
 use crate::image_urls::ImageUrls;
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
+use crate::managed_models::ModelManager;
 use crate::metrics::HttpMetrics;
 use crate::openai::responses::store::ResponseStore;
 use crate::options::ServerOptions;
 use crate::record::Record;
+use crate::settings::ModelSettings;
 use crate::tls::Tls;
 
 /// The state of the server.
@@ -49,6 +52,7 @@ pub(crate) struct ServedModel {
     generator: Arc<Generator>,
     sampling: SamplerConfig,
     image_urls: ImageUrls,
+    settings: Arc<ModelSettings>,
     /// Turns true when the server cuts running requests off.
     cut: watch::Receiver<bool>,
     _lease: Lease,
@@ -63,6 +67,20 @@ impl ServedModel {
     /// The pictures of URLs.
     pub(crate) fn image_urls(&self) -> &ImageUrls {
         &self.image_urls
+    }
+
+    /// The system prompt of conversations without one.
+    pub(crate) fn system(&self) -> Option<&str> {
+        self.settings.system.as_deref()
+    }
+
+    /// Gives a conversation the system prompt of the model, unless it has its own.
+    pub(crate) fn add_system(&self, conversation: &mut Conversation) {
+        let is_own = |message: &Message| matches!(&*message.role, "system" | "developer");
+        let messages = &mut conversation.messages;
+        if let (Some(system), false) = (self.system(), messages.first().is_none_or(is_own)) {
+            messages.insert(0, Message::new("system", system));
+        }
     }
 }
 
@@ -118,7 +136,8 @@ impl App {
         models: impl IntoIterator<Item = ModelEntry>,
         options: ServerOptions,
     ) -> Result<Self, Error> {
-        let catalog = Catalog::new(models, options.memory_budget_bytes, options.keep_alive)?;
+        let (budget, grows) = (options.memory_budget_bytes, options.manager.is_some());
+        let catalog = Catalog::new(models, budget, options.keep_alive, grows)?;
         let keys = RwLock::new(Arc::new(options.keys.clone()));
         let tls = RwLock::new(options.tls.clone());
         let image_urls = ImageUrls::new(options.image_fetcher.clone());
@@ -239,7 +258,9 @@ impl App {
             LoadedService::Generate(generator) => {
                 let cut = self.cut.subscribe();
                 let image_urls = self.image_urls.clone();
-                Ok(Arc::new(ServedModel { generator, sampling, image_urls, cut, _lease: lease }))
+                let served =
+                    ServedModel { generator, sampling, image_urls, settings, cut, _lease: lease };
+                Ok(Arc::new(served))
             }
             LoadedService::Embed(_) => Err(wrong_kind(&id)),
         }
@@ -256,8 +277,26 @@ impl App {
         self.is_local.load(Relaxed) && self.keys().is_empty()
     }
 
+    /// What manages the models, if the request may do that.
+    pub(crate) fn manager(&self) -> Result<Arc<dyn ModelManager>, ApiError> {
+        let refused = |message: &str| Err(ApiError::new(Kind::Forbidden, message));
+        let Some(manager) = &self.options.manager else {
+            return refused("this server does not manage models: docs/server.md says which do");
+        };
+        let record = Record::current();
+        match record.as_ref().and_then(|record| record.client()) {
+            Some(client) if client.manages_models() => {}
+            Some(_) => return refused("this API key may not manage models"),
+            None if self.keys().is_empty() && self.is_local.load(Relaxed) => {}
+            None => {
+                return refused("without API keys, models are managed from this machine only");
+            }
+        }
+        Ok(manager.get())
+    }
+
     /// The models that the request may use which the task serves.
-    pub(crate) fn visible_models(&self) -> Vec<Listed<'_>> {
+    pub(crate) fn visible_models(&self) -> Vec<Listed> {
         let mut models = self.catalog.list();
         if let Some(record) = Record::current() {
             models.retain(|model| record.may_use(&model.names()));

@@ -37,6 +37,9 @@ mod unpacked;
 /// Engines of test models on the CPU, and their options.
 #[cfg(feature = "engine")]
 pub mod engine;
+/// A stand-in for the Hugging Face hub.
+#[cfg(feature = "hub")]
+pub mod hub;
 
 pub use adapters::{GoldenAdapters, golden_adapters};
 #[cfg(feature = "engine")]

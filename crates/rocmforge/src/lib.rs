@@ -74,6 +74,7 @@ mod model;
 mod sampling_defaults;
 mod sizing;
 mod source;
+mod speed;
 mod vision;
 
 pub use answer::{Answer, AnswerStream, Delta};
@@ -102,6 +103,7 @@ pub use schemars;
 pub use serde_json;
 pub use sizing::Purpose;
 pub use source::Source;
+pub use speed::{DecodeSpeed, Expectation};
 pub use vision::{Image, Vision, image_marker, marked_text, mixed_prompt};
 
 /// The engine: sequences, logits, sampling, the scheduler, drafts, perplexity.

@@ -49,11 +49,11 @@ fn write_guide(out: &mut impl Write, placement: &Placement, free_bytes: Option<u
     }
     writeln!(
         out,
-        "\n{}\n  {:32}chat with the built-in demo model\n  {:32}all models with a short name\n  \
+        "\n{}\n  {:32}chat with the built-in demo model\n  {:32}all models that fit, and their speed\n  \
          {:32}a server with a chat page\n  {:32}all commands",
         palette.bold("Or"),
         "rf-cli run",
-        "rf-cli list --all",
+        "rf-cli fit",
         "rf-cli serve",
         "rf-cli --help",
     )?;
@@ -62,14 +62,20 @@ fn write_guide(out: &mut impl Write, placement: &Placement, free_bytes: Option<u
 
 /// The largest model of each family that fits.
 fn proposals(free_bytes: Option<u64>) -> Vec<&'static ShortName> {
-    let free_gb = free_bytes.map_or(0.0, |bytes| bytes as f64 / 1e9);
-    let fits = |name: &&ShortName| name.download_gb() + BESIDES_GB <= free_gb;
     let largest = |family: &&str| {
         let models = ShortName::all().iter().filter(|name| name.family() == *family);
-        let text = models.filter(|name| name.product() == Product::Text).filter(fits);
+        let text = models
+            .filter(|name| name.product() == Product::Text)
+            .filter(|name| fits(name, free_bytes));
         text.max_by(|a, b| a.download_gb().total_cmp(&b.download_gb()))
     };
     PROPOSED.iter().filter_map(largest).collect()
+}
+
+/// Returns true if a model fits by the size of its download. `rf-cli fit NAME` computes it.
+pub(super) fn fits(name: &ShortName, free_bytes: Option<u64>) -> bool {
+    let free_gb = free_bytes.map_or(0.0, |bytes| bytes as f64 / 1e9);
+    name.download_gb() + BESIDES_GB <= free_gb
 }
 
 #[cfg(test)]

@@ -82,8 +82,7 @@ fn print(out: &mut impl Write, [size, note]: [&str; 2], rows: &[Row]) -> io::Res
 
 impl Row {
     fn of_cached(model: &CachedModel) -> Self {
-        let short = ShortName::all().iter().find(|short| is_of(short, model));
-        let name = short.map_or_else(|| model.name.to_string(), ToString::to_string);
+        let name = name_of(model);
         let date = model.modified.map(DateTime::<Local>::from);
         Self {
             name: terminal::shown(&name),
@@ -112,8 +111,14 @@ impl Row {
     }
 }
 
+/// The short name of a cached model, else its repository and quantisation.
+pub(super) fn name_of(model: &CachedModel) -> String {
+    let short = ShortName::all().iter().find(|short| is_of(short, model));
+    short.map_or_else(|| model.name.to_string(), ToString::to_string)
+}
+
 /// Returns true if a cached model is the one of a short name.
-fn is_of(name: &ShortName, cached: &CachedModel) -> bool {
+pub(super) fn is_of(name: &ShortName, cached: &CachedModel) -> bool {
     let quant = |name: &rocmforge::hub::ModelName| name.quant().map(str::to_ascii_uppercase);
     let wanted = quant(name.model());
     name.model().repo() == cached.name.repo() && (wanted.is_none() || wanted == quant(&cached.name))

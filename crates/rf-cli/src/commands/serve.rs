@@ -2,6 +2,8 @@
 
 mod access;
 mod config;
+mod made;
+mod manage;
 mod models;
 
 use std::sync::Arc;
@@ -9,11 +11,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use rf_server::{Server, ServerOptions, StepTimeout};
+use rf_server::{Manager, Server, ServerOptions, StepTimeout};
 use rocmforge::engine::sampling::SamplerConfig;
 use rocmforge::engine::scheduler::SchedulerOptions;
 
 use self::access::AccessArgs;
+use self::manage::Models;
 use self::models::{ServedModelArgs, Settings};
 use crate::adapters::AdapterArgs;
 use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs, TemplateArgs};
@@ -34,7 +37,7 @@ certificate and of the models' options again; without such a file it stops the s
 in one line on stderr; RUST_LOG=rf_server=warn turns this off.
 
 Examples:
-  rf-cli serve                                     the demo model on http://127.0.0.1:8080
+  rf-cli serve                                     all downloaded models, and the demo model
   rf-cli serve -m model.gguf -c 16384 --kv-size 65536
   rf-cli serve --models ~/models --keep-alive 10m   all models of a folder
   rf-cli serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt
@@ -142,8 +145,9 @@ struct SchedulingArgs {
 pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
     logging::set_format(arguments.network.log_format);
     loading::check_context(arguments.ctx_size)?;
-    let mut options = arguments.server_options()?;
     let files = arguments.models.files(arguments.projector.companions())?;
+    let is_demo = arguments.models.is_demo() && files.len() == 1;
+    let mut options = arguments.server_options(is_demo)?;
     if arguments.drafts.has_model() && files.len() > 1 {
         return Err(bad_input!(
             "a draft model cannot serve several models: serve one with -m, or leave out -md"
@@ -161,7 +165,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         None => placement.available_memory_bytes()?,
     };
     let names: Vec<String> = files.iter().map(|file| file.names[0].clone()).collect();
-    let settings = Settings {
+    let settings = Arc::new(Settings {
         template: arguments.template.choice()?,
         placement,
         compute: arguments.compute.clone(),
@@ -173,12 +177,15 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         drafts: arguments.drafts.clone(),
         projector: arguments.projector.clone(),
         adapters: arguments.adapters.clone(),
-        is_single: files.len() == 1,
+        is_single: files.len() == 1 && !arguments.models.manages(),
         sampling: options.sampling.clone(),
         config: Arc::new(arguments.models.config(names.clone())?),
-    };
-    let (models, source) = models::entries(files, settings, arguments.models.is_unloaded())?;
+    });
+    let (models, source, known) =
+        models::entries(files, &settings, arguments.models.is_unloaded())?;
     options.settings = Some(source);
+    let manager = || Manager::new(Models::new(settings, known));
+    options.manager = arguments.models.manages().then(manager);
     let network = &arguments.network;
     let scheme = if options.tls.is_some() { "https" } else { "http" };
     let mut server = Server::bind((&network.host, network.port), models, options)?;
@@ -197,6 +204,12 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
     if server.is_open() {
         terminal::warn(
             "everyone in the network can use this server: require a key with --api-key or --api-key-file",
+        );
+    }
+    if arguments.models.is_demo() && arguments.models.manages() {
+        terminal::note(
+            "more models: `rf-cli fit` shows what fits, and `rf-cli pull NAME` or a client of Ollama's API \
+             downloads it",
         );
     }
     terminal::note(format_args!(
@@ -222,12 +235,9 @@ impl SchedulingArgs {
 }
 
 impl ServeArgs {
-    fn server_options(&self) -> Result<ServerOptions> {
-        let temperature = if self.models.is_demo() {
-            demo::TEMPERATURE
-        } else {
-            SamplerConfig::default().temperature
-        };
+    fn server_options(&self, is_demo: bool) -> Result<ServerOptions> {
+        let temperature =
+            if is_demo { demo::TEMPERATURE } else { SamplerConfig::default().temperature };
         Ok(ServerOptions {
             keys: self.access.keys()?,
             tls: self.access.tls()?,
@@ -245,6 +255,7 @@ impl ServeArgs {
             },
             memory_budget_bytes: None,
             settings: None,
+            manager: None,
             keep_alive: self.models.keep_alive.unwrap_or_default(),
         })
     }

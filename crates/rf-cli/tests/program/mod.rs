@@ -35,6 +35,8 @@ fn command(program: &str, folder: &Path) -> Command {
     command.env_remove("RUST_LOG").env_remove("NO_COLOR");
     // What the program prints must not depend on the GPU of whoever runs the tests.
     command.env("ROCFORGE_DEVICE", "cpu");
+    // Nor on the models that they have downloaded.
+    command.env("HF_HUB_CACHE", folder.join("no-hub"));
     command
 }
 

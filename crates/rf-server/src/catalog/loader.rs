@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::shared::{Inner, Leased, Loaded, LoadedService, Shared, State, Waiter};
+use super::shared::{Inner, Leased, Loaded, LoadedService, Shared, Slot, State, Waiter};
 use crate::entry::ModelKind;
 use crate::error::ApiError;
 
@@ -36,7 +36,7 @@ impl Shared {
 
     /// Loads a model and answers the requests that wait for it.
     fn load(self: &Arc<Self>, index: usize) {
-        let slot = &self.slots[index];
+        let slot = self.slot(index);
         let Some(loader) = &slot.loader else { return };
         if !self.is_wanted(index) {
             return;
@@ -59,7 +59,7 @@ impl Shared {
         match loaded {
             Ok(model) => {
                 tracing::info!(model = slot.id(), bytes, ms, "loaded");
-                self.publish(index, slot.service(model), bytes);
+                self.publish(index, &slot, slot.service(model), bytes);
             }
             Err(failure) => {
                 tracing::warn!(model = slot.id(), %failure, "not loaded");
@@ -83,10 +83,13 @@ impl Shared {
         is_wanted
     }
 
-    fn publish(self: &Arc<Self>, index: usize, service: LoadedService, bytes: u64) {
+    fn publish(self: &Arc<Self>, index: usize, slot: &Slot, service: LoadedService, bytes: u64) {
         let mut loaded = Loaded::new(service, bytes);
-        let keep_alive = self.slots[index].settings().keep_alive.unwrap_or(self.keep_alive);
+        let keep_alive = slot.settings().keep_alive.unwrap_or(self.keep_alive);
         loaded.expires = keep_alive.duration().and_then(|time| loaded.last_used.checked_add(time));
+        if !slot.is_there() {
+            loaded.expires = Some(loaded.last_used);
+        }
         let mut inner = self.lock();
         let waiters = inner.states[index].take_waiters();
         let leases: Vec<_> = waiters
@@ -106,7 +109,7 @@ impl Shared {
     fn fail(&self, index: usize, failure: String) {
         let mut inner = self.lock();
         let waiters = inner.states[index].take_waiters();
-        let error = ApiError::load_failed(self.slots[index].id(), &failure);
+        let error = ApiError::load_failed(self.slot(index).id(), &failure);
         inner.states[index] = State::Unloaded { failure: Some(failure) };
         drop(inner);
         for waiter in waiters {
@@ -122,7 +125,7 @@ impl Shared {
         while !inner.is_closed && inner.loaded_bytes().saturating_add(needed) > budget {
             let victims =
                 inner.states.iter().enumerate().filter_map(|(index, state)| match state {
-                    State::Loaded(loaded) if self.slots[index].loader.is_some() => {
+                    State::Loaded(loaded) if self.slot(index).loader.is_some() => {
                         Some((loaded.users > 0, loaded.last_used, index))
                     }
                     _ => None,
@@ -156,7 +159,7 @@ impl Shared {
         }
         // This waits for the thread of the engine and frees its memory.
         drop(loaded);
-        tracing::info!(model = self.slots[index].id(), "unloaded");
+        tracing::info!(model = self.slot(index).id(), "unloaded");
         self.lock()
     }
 }

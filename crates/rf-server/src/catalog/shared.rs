@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
@@ -18,7 +19,8 @@ use rocmforge::ModelDetails;
 
 /// The state that requests and the thread share.
 pub(super) struct Shared {
-    pub(super) slots: Vec<Slot>,
+    /// Models are added at the end, and stay in their places when they are removed.
+    slots: RwLock<Vec<Arc<Slot>>>,
     /// Memory for all models together; one that needs more is loaded alone.
     pub(super) budget_bytes: Option<u64>,
     pub(super) keep_alive: KeepAlive,
@@ -32,11 +34,13 @@ pub(super) struct Slot {
     pub(super) id: String,
     pub(super) settings: RwLock<Arc<ModelSettings>>,
     pub(super) kind: ModelKind,
-    pub(super) details: ModelDetails,
+    pub(super) details: Arc<ModelDetails>,
     /// `None` for a model that is never unloaded.
     pub(super) loader: Option<Arc<dyn ModelLoader>>,
     /// They outlive the loaded model, so that counters only grow.
     pub(super) metrics: OnceLock<Arc<Metrics>>,
+    /// No request finds the model any more.
+    pub(super) is_removed: AtomicBool,
 }
 
 /// The part of the state behind the lock.
@@ -145,8 +149,34 @@ pub(crate) struct Lease {
 }
 
 impl Shared {
+    pub(super) fn new(
+        slots: Vec<Arc<Slot>>,
+        budget_bytes: Option<u64>,
+        keep_alive: KeepAlive,
+        inner: Inner,
+    ) -> Self {
+        let (slots, inner) = (RwLock::new(slots), Mutex::new(inner));
+        Self { slots, budget_bytes, keep_alive, inner, changed: Condvar::new() }
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All models by their places, also removed ones.
+    pub(super) fn slots(&self) -> Vec<Arc<Slot>> {
+        self.slots.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The model in a place.
+    pub(super) fn slot(&self, index: usize) -> Arc<Slot> {
+        Arc::clone(&self.slots.read().unwrap_or_else(PoisonError::into_inner)[index])
+    }
+
+    /// Adds a model. The lock is held by the caller.
+    pub(super) fn push(&self, slot: Arc<Slot>, inner: &mut Inner) {
+        inner.states.push(State::Unloaded { failure: None });
+        self.slots.write().unwrap_or_else(PoisonError::into_inner).push(slot);
     }
 }
 
@@ -158,8 +188,9 @@ impl Shared {
         name: Option<&str>,
         is_eligible: impl Fn(&Slot) -> bool,
     ) -> Option<usize> {
+        let slots = self.slots();
         let position = |means: &dyn Fn(&Slot) -> bool| {
-            self.slots.iter().position(|slot| is_eligible(slot) && means(slot))
+            slots.iter().position(|slot| slot.is_there() && is_eligible(slot) && means(slot))
         };
         position(&|slot| slot.is_named(name)).or_else(|| position(&|slot| slot.is_pattern_of(name)))
     }
@@ -167,13 +198,18 @@ impl Shared {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.slots.iter().map(Slot::id)).finish()
+        f.debug_list().entries(self.slots().iter().map(|slot| slot.id())).finish()
     }
 }
 
 impl Slot {
     pub(super) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Returns false for a model that was removed.
+    pub(super) fn is_there(&self) -> bool {
+        !self.is_removed.load(Relaxed)
     }
 
     pub(super) fn settings(&self) -> Arc<ModelSettings> {
@@ -303,10 +339,11 @@ impl Leased {
         keep_alive: KeepAlive,
     ) -> Self {
         loaded.users += 1;
+        let known = shared.slot(slot);
         Self {
-            id: shared.slots[slot].id().to_owned(),
+            id: known.id().to_owned(),
             service: loaded.service.clone(),
-            settings: shared.slots[slot].settings(),
+            settings: known.settings(),
             lease: Lease { shared: Arc::clone(shared), slot, keep_alive },
         }
     }
@@ -315,14 +352,16 @@ impl Leased {
 impl Drop for Lease {
     fn drop(&mut self) {
         let now = Instant::now();
-        let is_permanent = self.shared.slots[self.slot].loader.is_none();
+        let slot = self.shared.slot(self.slot);
+        let is_permanent = slot.loader.is_none();
         let mut inner = self.shared.lock();
         let Some(loaded) = inner.states[self.slot].loaded_mut() else { return };
         loaded.users -= 1;
         loaded.last_used = now;
         if !is_permanent {
             // A duration beyond the clock is for ever.
-            loaded.expires = self.keep_alive.duration().and_then(|time| now.checked_add(time));
+            let expires = self.keep_alive.duration().and_then(|time| now.checked_add(time));
+            loaded.expires = if slot.is_there() { expires } else { Some(now) };
             self.shared.changed.notify_all();
         }
     }

@@ -27,6 +27,8 @@ pub(super) struct Limits {
     pub(super) models: Option<Vec<String>>,
     /// Requests may have a priority.
     pub(super) priority: bool,
+    /// Models may be downloaded, copied and removed.
+    pub(super) manage_models: bool,
     pub(super) expires: Option<SystemTime>,
 }
 
@@ -83,6 +85,11 @@ impl Client {
     /// Returns true if requests may have a priority.
     pub(crate) fn sets_priority(&self) -> bool {
         self.limits.priority
+    }
+
+    /// Returns true if requests may download, copy and remove models.
+    pub(crate) fn manages_models(&self) -> bool {
+        self.limits.manage_models
     }
 
     /// Returns true if the client may use a model that has these names.

@@ -42,11 +42,13 @@ struct Entry {
     models: Option<Vec<String>>,
     #[serde(default)]
     priority: bool,
+    #[serde(default)]
+    manage_models: bool,
     expires: Option<Spanned<Datetime>>,
 }
 
 /// Names that a message may have.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "name",
     "key",
     "sha256",
@@ -55,6 +57,7 @@ const NAMES: [&str; 9] = [
     "tokens_per_minute",
     "models",
     "priority",
+    "manage_models",
     "expires",
 ];
 
@@ -118,6 +121,7 @@ impl Entry {
             tokens_per_minute: at_least_one(self.tokens_per_minute)?,
             models: self.models,
             priority: self.priority,
+            manage_models: self.manage_models,
             expires: self.expires.as_ref().map(time).transpose()?,
         };
         Ok(Key { digest, client: Arc::new(Client::new(self.name.into_inner(), limits)) })

@@ -64,7 +64,7 @@ const HISTOGRAMS: &[(&str, &str, Distribution)] = &[
 ];
 
 /// The metrics of all models that were loaded at least once, of all answers, and of the process.
-pub(crate) fn write(models: &[Listed<'_>], http: &HttpMetrics) -> String {
+pub(crate) fn write(models: &[Listed], http: &HttpMetrics) -> String {
     let models: Vec<_> = models.iter().filter_map(Observed::new).collect();
     let mut text = String::new();
     for prefix in PREFIXES {
@@ -87,11 +87,11 @@ struct Observed<'a> {
 }
 
 impl<'a> Observed<'a> {
-    fn new(model: &'a Listed<'_>) -> Option<Self> {
+    fn new(model: &'a Listed) -> Option<Self> {
         let generator = model.generator();
         Some(Self {
-            id: model.id,
-            metrics: model.metrics?,
+            id: &model.id,
+            metrics: model.metrics.as_ref()?,
             stats: generator.as_ref().map(|g| g.handle().stats()).unwrap_or_default(),
             page_tokens: generator.as_ref().map_or(0, |g| g.page_tokens()),
         })

@@ -70,6 +70,9 @@ pub(crate) struct ShownModel {
     model_info: Map<String, Value>,
     capabilities: Vec<&'static str>,
     modified_at: Option<String>,
+    /// The system prompt that requests without one get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<String>,
 }
 
 /// `GET /api/version`: the version of Ollama whose API this is. Clients refuse servers that are too
@@ -85,7 +88,7 @@ pub(crate) async fn tags(State(app): State<Arc<App>>) -> Json<Models> {
 
 /// `GET /api/ps`: loaded models.
 pub(crate) async fn ps(State(app): State<Arc<App>>) -> Json<Models> {
-    let loaded = |model: &Listed<'_>| {
+    let loaded = |model: &Listed| {
         let Status::Loaded { service, expires, bytes } = &model.status else { return None };
         let mut entry = entry(model);
         if *bytes > 0 {
@@ -129,26 +132,27 @@ pub(crate) async fn show(
         modelfile: "",
         parameters: "",
         template: known.chat_template.clone(),
-        details: details(known),
-        model_info: model_info(known),
+        details: details(&known),
+        model_info: model_info(&known),
+        system: listed.and_then(|listed| listed.settings.system.clone()),
         capabilities,
         modified_at: listed.map(modified),
     }))
 }
 
-fn entry(model: &Listed<'_>) -> ModelJson {
+fn entry(model: &Listed) -> ModelJson {
     ModelJson {
-        name: model.id.to_owned(),
-        model: model.id.to_owned(),
+        name: model.id.clone(),
+        model: model.id.clone(),
         modified_at: modified(model),
         size: model.details.file_bytes,
         digest: "",
-        details: details(model.details),
+        details: details(&model.details),
         residence: None,
     }
 }
 
-fn modified(model: &Listed<'_>) -> String {
+fn modified(model: &Listed) -> String {
     match &model.status {
         Status::Loaded { service, .. } => timestamp(service.loaded()),
         Status::Loading | Status::Unloaded { .. } => timestamp(UNIX_EPOCH),

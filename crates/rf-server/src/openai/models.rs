@@ -120,7 +120,7 @@ pub(crate) async fn one(
     let (id, _) = app.catalog().details(Some(&id))?;
     let listed = app.visible_models();
     let found = listed.iter().find(|listed| listed.id == id);
-    let found = found.ok_or_else(|| ApiError::may_not_use(id))?;
+    let found = found.ok_or_else(|| ApiError::may_not_use(&id))?;
     Ok(Json(if is_anthropic(&headers) {
         AnyModel::Anthropic(anthropic_entry(found))
     } else {
@@ -133,25 +133,25 @@ fn is_anthropic(headers: &HeaderMap) -> bool {
     headers.contains_key("anthropic-version")
 }
 
-fn created(model: &Listed<'_>) -> SystemTime {
+fn created(model: &Listed) -> SystemTime {
     match &model.status {
         Status::Loaded { service, .. } => service.loaded(),
         Status::Loading | Status::Unloaded { .. } => UNIX_EPOCH,
     }
 }
 
-fn anthropic_entry(model: &Listed<'_>) -> AnthropicModel {
+fn anthropic_entry(model: &Listed) -> AnthropicModel {
     let created = DateTime::<Utc>::from(created(model));
     AnthropicModel {
         kind: "model",
-        id: model.id.to_owned(),
-        display_name: model.id.to_owned(),
+        id: model.id.clone(),
+        display_name: model.id.clone(),
         created_at: created.to_rfc3339_opts(SecondsFormat::Secs, true),
     }
 }
 
-fn entry(model: &Listed<'_>) -> ModelJson {
-    let details = model.details;
+fn entry(model: &Listed) -> ModelJson {
+    let details = &model.details;
     let context_tokens = match &model.status {
         Status::Loaded { service, .. } => service.context_tokens(),
         Status::Loading | Status::Unloaded { .. } => details.context_length,
@@ -161,7 +161,7 @@ fn entry(model: &Listed<'_>) -> ModelJson {
         Status::Loading | Status::Unloaded { .. } => false,
     };
     ModelJson {
-        id: model.id.to_owned(),
+        id: model.id.clone(),
         object: "model",
         created: seconds_since_1970(created(model)),
         owned_by: "rocmforge",

@@ -47,6 +47,10 @@ pub(crate) const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/show"),
     ("GET", "/api/ps"),
     ("GET", "/api/version"),
+    ("POST", "/api/pull"),
+    ("POST", "/api/create"),
+    ("POST", "/api/copy"),
+    ("DELETE", "/api/delete"),
     ("GET", "/v1/unknown"),
 ];
 

@@ -17,6 +17,7 @@ mod embeddings;
 mod errors;
 mod faults;
 mod keys;
+mod manage;
 mod models;
 mod mounted;
 mod openai;

@@ -367,7 +367,7 @@ fn settings_of_a_model_are_renewed_while_the_server_runs() {
     let sampled = |max: f32| ModelSettings {
         aliases: vec!["first-*".to_owned()],
         sampling: Some(SamplerConfig::greedy().with_min_p(max)),
-        keep_alive: None,
+        ..ModelSettings::default()
     };
     let (first, loads) = model("a", 40, || ());
     let (second, _) = model("b", 40, || ());

@@ -99,7 +99,7 @@ struct ModelToml {
 /// Parameters of sampling for requests that set none, with the names that requests use.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SamplingOptions {
+pub(super) struct SamplingOptions {
     temperature: Option<f32>,
     top_k: Option<usize>,
     top_p: Option<f32>,
@@ -117,7 +117,7 @@ struct SamplingOptions {
 }
 
 impl SamplingOptions {
-    fn over(&self, base: &SamplerConfig) -> SamplerConfig {
+    pub(super) fn over(&self, base: &SamplerConfig) -> SamplerConfig {
         fn set<T: Copy>(own: &mut T, value: Option<T>) {
             *own = value.unwrap_or(*own);
         }

@@ -1,5 +1,6 @@
 //! The models of a server: their files, their names, and how each is loaded.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,12 +9,14 @@ use clap::Args;
 use rf_server::{KeepAlive, LoadError, ModelEntry, ModelKind, ModelSettings, SettingsSource};
 use rocmforge::engine::scheduler::SchedulerOptions;
 use rocmforge::gguf::Gguf;
-use rocmforge::hub::ModelName;
+use rocmforge::hub::{CachedModel, Hub, ModelName};
 use rocmforge::{Loader, Model, ModelDetails, SamplerConfig, SamplingDefaults};
 
 use super::config::{ConfigFile, ModelOptions};
+use super::made::{Known, Made};
 use crate::adapters::AdapterArgs;
 use crate::args::{ComputeArgs, TemplateChoice};
+use crate::commands::list;
 use crate::device::Placement;
 use crate::drafts::DraftArgs;
 use crate::failure::bad_input;
@@ -25,7 +28,8 @@ use crate::{loading, terminal};
 #[derive(Debug, Args)]
 pub(super) struct ServedModelArgs {
     /// Serve the GGUF model FILE, or the model of a short name, see `rf-cli list --all`. For a
-    /// split model, name any of its parts (repeatable) [default: the built-in demo model]
+    /// split model, name any of its parts (repeatable) [default: all downloaded models, and the
+    /// built-in demo model]
     #[arg(short, long, value_name = "FILE")]
     model: Vec<PathBuf>,
     #[arg(
@@ -58,6 +62,10 @@ pub(super) struct ServedModelArgs {
     /// aliases, keep-alive and preload
     #[arg(long, value_name = "FILE", help_heading = "Several models")]
     models_config: Option<PathBuf>,
+    /// Let nobody download, copy or remove models over HTTP. Else a server without -m and -hf lets
+    /// programs of this machine do so, and keys with `manage_models`
+    #[arg(long, help_heading = "Several models")]
+    no_manage: bool,
 }
 
 /// A model to serve.
@@ -66,12 +74,19 @@ pub(super) struct ModelFile {
     path: Option<PathBuf>,
     /// At least one.
     pub(super) names: Vec<String>,
+    /// The model of the hub, if the file is one of its cache folder and nobody named it.
+    hub: Option<ModelName>,
 }
 
 impl ServedModelArgs {
     /// Returns true if no model is named, so that the demo model is used.
     pub(super) fn is_demo(&self) -> bool {
         self.model.is_empty() && self.hf_repo.is_empty() && self.models.is_none()
+    }
+
+    /// Returns true if models may be downloaded, copied and removed over HTTP.
+    pub(super) fn manages(&self) -> bool {
+        !self.no_manage && self.model.is_empty() && self.hf_repo.is_empty()
     }
 
     /// Returns true if `--keep-alive` bounds the idle time of a model, also that of a single one.
@@ -112,6 +127,9 @@ impl ServedModelArgs {
         if let Some(folder) = &self.models {
             paths.extend(model_files(folder)?.into_iter().map(Some));
         }
+        let downloaded = if self.is_demo() && self.manages() { downloaded() } else { Vec::new() };
+        paths.splice(0..0, downloaded.iter().map(|model| Some(model.path.clone())));
+        let mut downloaded = downloaded.into_iter();
         if self.is_demo() {
             paths.push(None);
         }
@@ -123,8 +141,13 @@ impl ServedModelArgs {
         }
         let mut names = self.alias.iter().cloned();
         let file = |path: Option<PathBuf>| {
-            let stem = path.as_deref().map_or_else(|| "demo".to_owned(), model_name);
-            ModelFile { path, names: names_of(names.next().as_deref(), stem) }
+            let model = downloaded.next();
+            let stem = match (&model, path.as_deref()) {
+                (Some(model), _) => list::name_of(model),
+                (None, path) => path.map_or_else(|| "demo".to_owned(), model_name),
+            };
+            let hub = model.map(|model| model.name);
+            ModelFile { path, names: names_of(names.next().as_deref(), stem), hub }
         };
         let mut files: Vec<_> = paths.into_iter().map(file).collect();
         // Of two files with the same name, aliases tell them apart.
@@ -136,6 +159,16 @@ impl ServedModelArgs {
         }
         Ok(files)
     }
+}
+
+/// The downloaded models that can be served, the newest one first.
+fn downloaded() -> Vec<CachedModel> {
+    let mut cached = Hub::from_env().map(|hub| hub.cached()).unwrap_or_default();
+    cached.sort_by_key(|model| std::cmp::Reverse(model.modified));
+    let is_served =
+        |path: &Path| Gguf::open(path).is_ok_and(|gguf| ModelDetails::of(&gguf).is_ok());
+    cached.retain(|model| is_served(&model.path));
+    cached
 }
 
 /// The names of a model: those of its alias, and that of its file. The first one, which answers
@@ -230,27 +263,29 @@ pub(super) struct Settings {
     pub(super) config: Arc<ConfigFile>,
 }
 
-/// The models of the server, and what makes their settings. A single one is loaded now and stays,
-/// unless it `is_unloaded` when nobody uses it.
+/// The models of the server, what makes their settings, and their origins. A single one is loaded
+/// now and stays, unless it `is_unloaded` when nobody uses it.
 pub(super) fn entries(
     files: Vec<ModelFile>,
-    settings: Settings,
+    settings: &Arc<Settings>,
     is_unloaded: bool,
-) -> Result<(Vec<ModelEntry>, SettingsSource)> {
-    let is_loaded = settings.is_single && !is_unloaded;
-    let settings = Arc::new(settings);
+) -> Result<(Vec<ModelEntry>, SettingsSource, BTreeMap<String, Known>)> {
+    let is_loaded = files.len() == 1 && !is_unloaded;
+    let settings = Arc::clone(settings);
     let (mut entries, mut models) = (Vec::new(), Vec::new());
-    for ModelFile { path, names } in files {
+    let mut known = BTreeMap::new();
+    for ModelFile { path, names, hub } in files {
         let mut names = names.into_iter();
         let name = names.next().unwrap_or_default();
         let file = loading::ModelFile::of_path(path);
         let (entry, sampling) = if is_loaded {
-            let model = settings.load(&name, &file, false, &mut |_| ())?;
+            let model = settings.load(&name, &file, (&Made::default(), false), &mut |_| ())?;
             let sampling = model.details().sampling;
             (ModelEntry::loaded(&name, model), sampling)
         } else {
-            on_demand(&name, file, &settings)?
+            on_demand(&name, file.clone(), &settings, Made::default())?
         };
+        known.insert(name.clone(), Known { file, hub, made: None });
         let model = NamedModel { name, aliases: names.collect(), sampling };
         let options = settings.config.of(&model.name);
         let entry = entry.with_settings(model.settings(&options, &settings.sampling));
@@ -265,14 +300,15 @@ pub(super) fn entries(
         });
         Ok(renewed.collect())
     });
-    Ok((entries, source))
+    Ok((entries, source, known))
 }
 
 /// A model that is loaded when a request names it, and the parameters of sampling in its file.
-fn on_demand(
+pub(super) fn on_demand(
     name: &str,
     file: loading::ModelFile,
     settings: &Arc<Settings>,
+    made: Made,
 ) -> Result<(ModelEntry, SamplingDefaults)> {
     // The header is all that a list of models needs.
     let details = ModelDetails::of(&file.open()?)?;
@@ -283,7 +319,7 @@ fn on_demand(
     let sampling = details.sampling.clone();
     let (settings, own_name) = (Arc::clone(settings), name.to_owned());
     let load = move |make_room: &mut dyn FnMut(u64)| {
-        let loaded = settings.load(&own_name, &file, true, make_room);
+        let loaded = settings.load(&own_name, &file, (&made, true), make_room);
         // A client sees the whole chain.
         loaded.map_err(|error| LoadError::from(anyhow!("{error:#}")))
     };
@@ -291,19 +327,24 @@ fn on_demand(
 }
 
 /// A model with what its settings are made of.
-struct NamedModel {
-    name: String,
+pub(super) struct NamedModel {
+    pub(super) name: String,
     /// Those of the command line.
-    aliases: Vec<String>,
+    pub(super) aliases: Vec<String>,
     /// The parameters of sampling in its file.
-    sampling: SamplingDefaults,
+    pub(super) sampling: SamplingDefaults,
 }
 
 impl NamedModel {
-    fn settings(&self, options: &ModelOptions, sampling: &SamplerConfig) -> ModelSettings {
+    pub(super) fn settings(
+        &self,
+        options: &ModelOptions,
+        sampling: &SamplerConfig,
+    ) -> ModelSettings {
         let aliases = self.aliases.iter().chain(&options.aliases).cloned().collect();
         let sampling = options.sampling(&self.sampling.fill_in(sampling.clone()));
-        ModelSettings { aliases, sampling: Some(sampling), keep_alive: options.keep_alive }
+        let keep_alive = options.keep_alive;
+        ModelSettings { aliases, sampling: Some(sampling), keep_alive, system: None }
     }
 }
 
@@ -313,13 +354,14 @@ impl Settings {
         &self,
         name: &str,
         file: &loading::ModelFile,
-        quiet: bool,
+        (made, quiet): (&Made, bool),
         make_room: &mut dyn FnMut(u64),
     ) -> Result<Model> {
         let options = self.config.of(name);
-        let context = options.context.or(self.context);
+        let context = options.context.or(made.context).or(self.context);
         let drafts = self.drafts.with_mode(options.drafts);
-        let template = options.template.as_ref().unwrap_or(&self.template);
+        let template = options.template.as_ref().or(made.template.as_ref());
+        let template = template.unwrap_or(&self.template);
         let open = loading::open(self.loader(file, context, &drafts, template)?)?;
         loading::warn_of_context(open.model(), context);
         drafts.note_heads(&open);

@@ -11,32 +11,36 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 /// The repository that exists.
-pub(crate) const REPO: &str = "owner/model-GGUF";
+pub const REPO: &str = "owner/model-GGUF";
 
 /// The contents and the faults of the stand-in.
-#[derive(Default)]
-pub(crate) struct Behaviour {
-    pub(crate) files: Vec<(&'static str, Vec<u8>)>,
-    pub(crate) commit: &'static str,
+#[derive(Debug, Default)]
+pub struct Behaviour {
+    /// Names and contents.
+    pub files: Vec<(&'static str, Vec<u8>)>,
+    /// The newest commit.
+    pub commit: &'static str,
     /// Deny requests without this token.
-    pub(crate) token: Option<&'static str>,
+    pub token: Option<&'static str>,
     /// The API tells the names of files only, as that of some mirrors.
-    pub(crate) names_only: bool,
+    pub names_only: bool,
     /// The storage server sends other bytes than those of the checksum.
-    pub(crate) damaged: bool,
+    pub damaged: bool,
     /// The storage server answers ranges with the whole file.
-    pub(crate) ignores_ranges: bool,
+    pub ignores_ranges: bool,
     /// The storage server closes the next connections after so many bytes.
-    pub(crate) cuts: Vec<usize>,
+    pub cuts: Vec<usize>,
     /// The API answers with this status.
-    pub(crate) status: Option<u16>,
+    pub status: Option<u16>,
 }
 
 /// A request that came in.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub(crate) path: String,
-    pub(crate) headers: HashMap<String, String>,
+pub struct Request {
+    /// The path with the query.
+    pub path: String,
+    /// The headers, by their names in lower case.
+    pub headers: HashMap<String, String>,
 }
 
 impl Request {
@@ -52,12 +56,13 @@ impl Request {
         Some(Self { path, headers })
     }
 
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Shared {
     behaviour: Mutex<Behaviour>,
     requests: Mutex<Vec<Request>>,
@@ -65,14 +70,16 @@ struct Shared {
 }
 
 /// The server. It ends when it is dropped.
-pub(crate) struct StandIn {
+#[derive(Debug)]
+pub struct StandIn {
     address: SocketAddr,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl StandIn {
-    pub(crate) fn start(files: &[(&'static str, Vec<u8>)]) -> Self {
+    /// Starts it with these files.
+    pub fn start(files: &[(&'static str, Vec<u8>)]) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
@@ -91,16 +98,18 @@ impl StandIn {
         Self { address, shared, thread: Some(thread) }
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// The URL for `HF_ENDPOINT`.
+    pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub(crate) fn behaviour(&self) -> MutexGuard<'_, Behaviour> {
+    /// The behaviour, to change it.
+    pub fn behaviour(&self) -> MutexGuard<'_, Behaviour> {
         self.shared.behaviour.lock().unwrap()
     }
 
     /// Returns the requests since the last call.
-    pub(crate) fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<Request> {
         std::mem::take(&mut *self.shared.requests.lock().unwrap())
     }
 }
@@ -113,7 +122,8 @@ impl Drop for StandIn {
     }
 }
 
-pub(crate) fn sha256(bytes: &[u8]) -> String {
+/// The SHA-256 of bytes in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
     let digits = Sha256::digest(bytes).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| char::from_digit(digit.into(), 16).unwrap()).collect()
 }
