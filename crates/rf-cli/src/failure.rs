@@ -191,6 +191,25 @@ fn cure(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     }
 }
 
+/// Why the value of an argument is refused, in our words: those of the standard library name
+/// neither the kind of value nor the cure.
+pub(crate) fn value_problem(error: &clap::Error) -> Option<String> {
+    use std::error::Error as _;
+    use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
+    let source = error.source()?;
+    if let Some(error) = source.downcast_ref::<ParseIntError>() {
+        return Some(match error.kind() {
+            IntErrorKind::PosOverflow => "the number is too large".to_owned(),
+            IntErrorKind::NegOverflow => "the number is too small".to_owned(),
+            _ => "expected a whole number".to_owned(),
+        });
+    }
+    if source.is::<ParseFloatError>() {
+        return Some("expected a number, as in 0.8".to_owned());
+    }
+    Some(source.to_string())
+}
+
 /// The flags for the parameters that an error of a device speaks of.
 fn device_cure(error: &rocmforge::device::Error) -> Option<&'static str> {
     use rocmforge::device::Error as D;

@@ -27,6 +27,7 @@ mod prefix_cache;
 mod recording;
 #[cfg(all(test, feature = "gpu"))]
 mod reference;
+mod screen;
 mod sources;
 mod telemetry;
 mod terminal;

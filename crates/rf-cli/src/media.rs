@@ -1,12 +1,12 @@
 //! Pictures of prompts, and the projector that reads them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
 use rocmforge::{Image, Loader};
 
-use crate::failure::bad_input;
+use crate::sources;
 
 /// The projector of a model.
 #[derive(Clone, Debug, Default, Args)]
@@ -41,9 +41,10 @@ impl ProjectorArgs {
 
 /// Reads the files of pictures.
 pub(crate) fn images(paths: &[PathBuf]) -> Result<Vec<Image>> {
-    let read = |path: &PathBuf| match std::fs::read(path) {
-        Ok(bytes) => Ok(Image::new(bytes)),
-        Err(error) => Err(bad_input!("--image {}: {error}", path.display())),
-    };
-    paths.iter().map(read).collect()
+    paths.iter().map(|path| image(path)).collect()
+}
+
+/// Reads the file of a picture.
+pub(crate) fn image(path: &Path) -> Result<Image> {
+    Ok(Image::new(sources::file_bytes(path)?))
 }
