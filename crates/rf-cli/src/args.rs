@@ -519,7 +519,12 @@ impl GrammarArgs {
             })?;
             return Ok(Some(Grammar::JsonSchema(schema)));
         }
-        Ok(grammar.map(|grammar| Grammar::of_text(&grammar)))
+        match grammar {
+            Some(grammar) if grammar.trim().is_empty() => Err(bad_input!(
+                "--grammar is empty: give a rule, as in 'root ::= \"yes\" | \"no\"'"
+            )),
+            grammar => Ok(grammar.map(|grammar| Grammar::of_text(&grammar))),
+        }
     }
 }
 

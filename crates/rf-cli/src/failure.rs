@@ -172,6 +172,12 @@ fn cure(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(rocmforge::engine::ModelError::NoLogits { .. }) = cause.downcast_ref() {
         return Some("use `rf-cli embed` or `rf-cli rerank`");
     }
+    if let Some(rocmforge::engine::Error::PromptTooLong { .. }) = cause.downcast_ref() {
+        return Some("see -c");
+    }
+    if let Some(rf_server::Error::Listen { .. }) = cause.downcast_ref() {
+        return Some("give another --port or --host; ports below 1024 may need the rights of root");
+    }
     if let Some(error) = cause.downcast_ref() {
         return device_cure(error);
     }
@@ -189,25 +195,6 @@ fn cure(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         io::ErrorKind::PermissionDenied => Some("check the permissions of the file and its folder"),
         _ => None,
     }
-}
-
-/// Why the value of an argument is refused, in our words: those of the standard library name
-/// neither the kind of value nor the cure.
-pub(crate) fn value_problem(error: &clap::Error) -> Option<String> {
-    use std::error::Error as _;
-    use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
-    let source = error.source()?;
-    if let Some(error) = source.downcast_ref::<ParseIntError>() {
-        return Some(match error.kind() {
-            IntErrorKind::PosOverflow => "the number is too large".to_owned(),
-            IntErrorKind::NegOverflow => "the number is too small".to_owned(),
-            _ => "expected a whole number".to_owned(),
-        });
-    }
-    if source.is::<ParseFloatError>() {
-        return Some("expected a number, as in 0.8".to_owned());
-    }
-    Some(source.to_string())
 }
 
 /// The flags for the parameters that an error of a device speaks of.

@@ -1,7 +1,6 @@
 //! `rf-cli run`: one prompt and its answer, or a chat.
 
-use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -144,7 +143,10 @@ pub(crate) struct RunArgs {
 
 /// Runs `rf-cli run`.
 pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
-    arguments.trace.as_deref().map_or(Ok(()), sources::check_output)?;
+    if let Some(trace) = &arguments.trace {
+        sources::check_output(trace)?;
+        sources::check_is_no_input(trace, arguments.inputs())?;
+    }
     let mut recording = Recording::start(arguments.trace.as_deref(), arguments.verbose);
     let ended = answer_or_chat(arguments, recording.as_mut());
     // A stopped answer has a timeline, too.
@@ -155,6 +157,10 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
 fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Result<()> {
     let words = arguments.words()?;
     let is_demo = arguments.model.is_demo() && words.model.is_none();
+    let looks_like_name = words.prompt.as_deref().is_some_and(looks_like_model_name);
+    if is_demo && looks_like_name && !arguments.quiet {
+        terminal::note("no model is named with -m or -hf, so the demo model answers");
+    }
     let options = arguments.generate_options()?;
     let grammar = arguments.form.grammar()?;
     loading::check_context(arguments.ctx_size)?;
@@ -219,15 +225,10 @@ struct Words {
 
 /// Returns true if the word is a model file, has the name of one, or is a short name.
 fn is_model(word: &str) -> bool {
-    let starts_as_gguf = |path: &Path| {
-        let mut magic = [0; 4];
-        File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
-            && magic == *b"GGUF"
-    };
     let one_word = !word.contains(char::is_whitespace);
     (one_word && flags::is_gguf_name(word.as_ref()))
         || ShortName::find(word).is_some()
-        || starts_as_gguf(Path::new(word))
+        || sources::is_gguf(Path::new(word))
 }
 
 /// Returns true if a word is a name such as `qwen3:8b` or `llama3.2:latest`. Other words with a
@@ -239,6 +240,12 @@ fn is_ollama_name(word: &str) -> bool {
     };
     let is_tag = |tag: &str| tag == "latest" || tag.starts_with(|c: char| c.is_ascii_digit());
     word.split_once(':').is_some_and(|(name, tag)| is_part(name) && is_part(tag) && is_tag(tag))
+}
+
+/// Returns true if a prompt may be meant as a model: `llama3`, `owner/model`.
+fn looks_like_model_name(prompt: &str) -> bool {
+    let is_one_word = !prompt.contains(char::is_whitespace);
+    is_one_word && prompt.contains(|c: char| c.is_ascii_digit() || c == '/')
 }
 
 /// A tokenised prompt.
@@ -257,6 +264,12 @@ struct Request {
 }
 
 impl RunArgs {
+    /// The files that are read.
+    fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let named = [&self.file, &self.model.model, &self.system_prompt_file, &self.tools];
+        named.into_iter().flatten().chain(&self.image).map(PathBuf::as_path)
+    }
+
     /// Opens a model with the options of the command line.
     fn open(&self, file: &ModelFile) -> Result<OpenModel> {
         let loader = loading::sized(file.loader(), &self.compute, self.ctx_size)?;
@@ -308,7 +321,7 @@ impl RunArgs {
         while let chat::End::OtherModel(open) = chat.run(&mut model, &mut input, &other)? {
             // The memory of one model is room for the other.
             drop(model);
-            let path = open.model().gguf().paths().first().map(|path| path.to_path_buf());
+            let path = open.model().gguf().paths().first().cloned();
             (model, placement) = match load(*open) {
                 Ok(loaded) => {
                     file = ModelFile::of_path(path);

@@ -12,6 +12,7 @@ const CODE: &str = "36";
 
 /// The state of a text.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "styles that are on")]
 pub(super) struct Markdown {
     /// The start of a line, until its kind is certain.
     start: Option<String>,
@@ -124,7 +125,7 @@ impl Markdown {
             '-' | '*' | '+' if text[1..].starts_with(' ') => Line::Item(indent, &text[..1]),
             '0'..='9' => {
                 let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-                match text[digits..].as_bytes() {
+                match &text.as_bytes()[digits..] {
                     _ if digits > 4 => Line::Text,
                     [] | [b'.' | b')'] => Line::Undecided,
                     [b'.' | b')', b' '] => Line::Item(indent, &text[..=digits]),
@@ -139,13 +140,11 @@ impl Markdown {
 
     fn is_fence(&self, line: &str) -> bool {
         let text = line.trim();
-        match &self.fence {
-            Some(fence) => text.starts_with(&**fence) && text.chars().all(|c| fence.contains(c)),
-            None => {
-                let rest = text.trim_start_matches(['`', '~']);
-                text.len() - rest.len() >= 3 && !rest.contains('`')
-            }
+        if let Some(fence) = &self.fence {
+            return text.starts_with(&**fence) && text.chars().all(|c| fence.contains(c));
         }
+        let rest = text.trim_start_matches(['`', '~']);
+        text.len() - rest.len() >= 3 && !rest.contains('`')
     }
 
     /// Begins a line whose kind is certain.
@@ -170,7 +169,8 @@ impl Markdown {
                 self.before = ' ';
             }
             Line::Quote => {
-                ['│', ' '].into_iter().for_each(|c| out.push(c));
+                out.push('│');
+                out.push(' ');
                 out.set_indent(2);
                 self.before = '>';
             }

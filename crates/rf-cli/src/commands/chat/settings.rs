@@ -7,6 +7,7 @@ use rocmforge::engine::sampling::SamplerConfig;
 
 use crate::args::SamplingArgs;
 use crate::failure::bad_input;
+use crate::usage;
 
 /// The options that a chat may change.
 #[derive(Clone, Debug, Args)]
@@ -45,10 +46,9 @@ impl Settings {
             return Err(bad_input!("there is no option {name}: /set lists the options"));
         }
         let words = [format!("--{name}={}", value.trim())];
-        let matches = command.try_get_matches_from(words).map_err(|error| {
-            let reason = crate::failure::value_problem(&error);
-            bad_input!("{name}: {}", reason.unwrap_or_else(|| "the value is invalid".into()))
-        })?;
+        let matches = command
+            .try_get_matches_from(words)
+            .map_err(|error| bad_input!("{name}: {}", usage::value_problem(&error)))?;
         let mut set = self.clone();
         set.update_from_arg_matches(&matches)?;
         if set.predict == Some(0) {
