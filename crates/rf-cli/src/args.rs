@@ -7,7 +7,6 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use clap::Args;
-use rocmforge::Loader;
 use rocmforge::device::{CpuOptions, Isa};
 use rocmforge::device::{Device, DeviceOptions, GpuLayers, Graphs, Shares, SplitMode};
 use rocmforge::engine::sampling::{
@@ -17,9 +16,10 @@ use rocmforge::engine::{KvType, Model};
 use rocmforge::grammar::Grammar;
 use rocmforge::hub::ModelName;
 use rocmforge::messages::ChatTemplate;
+use rocmforge::{Loader, SamplingDefaults};
 
 use crate::failure::bad_input;
-use crate::{escapes, sources, terminal};
+use crate::{demo, escapes, sources, terminal};
 
 /// The device, and the layers that a GPU gets.
 #[derive(Clone, Copy, Debug, Args)]
@@ -189,35 +189,39 @@ pub(crate) fn kv_type(name: &str) -> Result<KvType, String> {
     })
 }
 
-/// Parameters of sampling: names, defaults and order of llama.cpp.
-#[derive(Debug, Args)]
+/// Parameters of sampling: names, defaults and order of llama.cpp. Those without a value here have
+/// that of the model's file (`general.sampling.*`), or else llama.cpp's.
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingArgs {
     /// Seed the random numbers with SEED; -1 takes a new seed each time
     #[arg(short, long, value_name = "SEED", default_value_t = -1, allow_negative_numbers = true)]
     seed: i64,
-    /// Divide logits by temperature T; 0 always takes the most probable token [default: 0.8; 0.5
-    /// for the demo model]
+    /// Divide logits by temperature T; 0 always takes the most probable token [default: the model's,
+    /// else 0.8]
     #[arg(long, visible_alias = "temperature", value_name = "T", allow_negative_numbers = true)]
     temp: Option<f32>,
-    /// Keep the K most probable tokens; 0 keeps all
-    #[arg(long, value_name = "K", default_value_t = 40)]
-    top_k: usize,
-    /// Keep the most probable tokens with a total probability of P; 1 keeps all
-    #[arg(long, value_name = "P", default_value_t = 0.95)]
-    top_p: f32,
-    /// Keep tokens at least P times as probable as the most probable one
-    #[arg(long, value_name = "P", default_value_t = 0.05)]
-    min_p: f32,
+    /// Keep the K most probable tokens; 0 and -1 keep all [default: the model's, else 40]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    top_k: Option<i64>,
+    /// Keep the most probable tokens with a total probability of P; 1 keeps all [default: the
+    /// model's, else 0.95]
+    #[arg(long, value_name = "P")]
+    top_p: Option<f32>,
+    /// Keep tokens at least P times as probable as the most probable one [default: the model's,
+    /// else 0.05]
+    #[arg(long, value_name = "P")]
+    min_p: Option<f32>,
     /// Keep tokens of typical information content with a total probability of P; 1 keeps all
     #[arg(long, visible_alias = "typical-p", value_name = "P", default_value_t = 1.0)]
     typical: f32,
-    /// Penalise recent tokens by the factor R; 1 turns it off
-    #[arg(long, value_name = "R", default_value_t = 1.0)]
-    repeat_penalty: f32,
+    /// Penalise recent tokens by the factor R; 1 turns it off [default: the model's, else 1]
+    #[arg(long, value_name = "R")]
+    repeat_penalty: Option<f32>,
     /// Apply the penalties to the last N tokens; 0 turns them off, -1 takes the whole context
-    #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true)]
-    repeat_last_n: i64,
+    /// [default: the model's, else 64]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    repeat_last_n: Option<i64>,
     /// Subtract X from the logit of each recent token
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     presence_penalty: f32,
@@ -245,21 +249,23 @@ pub(crate) struct SamplingArgs {
     /// Keep logits within N standard deviations of the largest one; -1 keeps all
     #[arg(long, visible_alias = "top-nsigma", value_name = "N", default_value_t = -1.0)]
     top_n_sigma: f32,
-    /// Remove the most probable tokens (XTC) with the probability P
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
-    xtc_probability: f32,
+    /// Remove the most probable tokens (XTC) with the probability P [default: the model's, else 0]
+    #[arg(long, value_name = "P")]
+    xtc_probability: Option<f32>,
     /// With XTC, remove all tokens of at least the probability P, except the least probable of them
-    #[arg(long, value_name = "P", default_value_t = 0.1)]
-    xtc_threshold: f32,
+    /// [default: the model's, else 0.1]
+    #[arg(long, value_name = "P")]
+    xtc_threshold: Option<f32>,
     /// Vary the temperature by up to R with the entropy; 0 keeps it constant
     #[arg(long, value_name = "R", default_value_t = 0.0)]
     dynatemp_range: f32,
     /// Raise the entropy to the power E for the dynamic temperature
     #[arg(long, value_name = "E", default_value_t = 1.0)]
     dynatemp_exp: f32,
-    /// Use Mirostat 1 or 2 instead of all samplers except the temperature; 0 turns it off
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    mirostat: u8,
+    /// Use Mirostat 1 or 2 instead of all samplers except the temperature; 0 turns it off [default:
+    /// the model's, else 0]
+    #[arg(long, value_name = "N")]
+    mirostat: Option<u8>,
     /// Let Mirostat learn at the rate N
     #[arg(long, value_name = "N", default_value_t = MirostatConfig::ETA)]
     mirostat_lr: f32,
@@ -284,16 +290,54 @@ pub(crate) struct SamplingArgs {
 }
 
 impl SamplingArgs {
-    /// Checks the parameters. `temperature` is the default.
-    pub(crate) fn config(&self, temperature: f32) -> Result<SamplerConfig> {
-        let config = SamplerConfig::default()
-            .with_temperature(self.temp.unwrap_or(temperature))
-            .with_top_k(self.top_k)
-            .with_top_p(self.top_p)
-            .with_min_p(self.min_p)
+    /// Checks the parameters.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.config(&SamplerConfig::default()).map(drop)
+    }
+
+    /// The parameters for a model. Those that are not given are those of its file; the demo model
+    /// has a temperature of its own.
+    pub(crate) fn for_model(&self, model: &Model) -> Result<SamplerConfig> {
+        let usual = SamplerConfig::default();
+        let usual = if model.gguf().paths().is_empty() {
+            usual.with_temperature(demo::TEMPERATURE)
+        } else {
+            SamplingDefaults::of(model.gguf()).fill_in(usual)
+        };
+        let mut config = self.config(&usual)?;
+        if config.dry.multiplier > 0.0 {
+            config.dry.breakers = match self.dry_sequence_breaker.as_slice() {
+                [] => model.tokens_containing(&DryConfig::DEFAULT_BREAKERS),
+                texts => {
+                    let texts = texts.iter().filter(|text| *text != "none");
+                    let texts: Vec<_> = texts.map(|text| escapes::resolved(text)).collect();
+                    model.tokens_containing(&texts)
+                }
+            };
+        }
+        let vocab_size = model.tokenizer().vocab_size();
+        match self.logit_bias.iter().find(|(id, _)| *id >= vocab_size) {
+            Some((id, _)) => Err(bad_input!(
+                "--logit-bias {id}: the vocabulary has {vocab_size} tokens: `rf-cli tokenize` shows ids"
+            )),
+            None => Ok(config),
+        }
+    }
+
+    /// Checks the parameters. Those that are not given are `usual`.
+    pub(crate) fn config(&self, usual: &SamplerConfig) -> Result<SamplerConfig> {
+        // As in llama.cpp, all tokens are kept for 0 and negative numbers.
+        let top_k = self.top_k.map(|k| usize::try_from(k).unwrap_or(0));
+        let repeat_last_n = self.repeat_last_n.map(|n| usize::try_from(n).ok());
+        let config = usual
+            .clone()
+            .with_temperature(self.temp.unwrap_or(usual.temperature))
+            .with_top_k(top_k.unwrap_or(usual.top_k))
+            .with_top_p(self.top_p.unwrap_or(usual.top_p))
+            .with_min_p(self.min_p.unwrap_or(usual.min_p))
             .with_typical_p(self.typical)
-            .with_repeat_penalty(self.repeat_penalty)
-            .with_repeat_last_n(usize::try_from(self.repeat_last_n).ok())
+            .with_repeat_penalty(self.repeat_penalty.unwrap_or(usual.repeat_penalty))
+            .with_repeat_last_n(repeat_last_n.unwrap_or(usual.repeat_last_n))
             .with_presence_penalty(self.presence_penalty)
             .with_frequency_penalty(self.frequency_penalty)
             .with_logit_bias(self.logit_bias.clone())
@@ -305,37 +349,24 @@ impl SamplingArgs {
                     .with_last_n(usize::try_from(self.dry_penalty_last_n).ok()),
             )
             .with_top_n_sigma(self.top_n_sigma)
-            .with_xtc_probability(self.xtc_probability)
-            .with_xtc_threshold(self.xtc_threshold)
+            .with_xtc_probability(self.xtc_probability.unwrap_or(usual.xtc_probability))
+            .with_xtc_threshold(self.xtc_threshold.unwrap_or(usual.xtc_threshold))
             .with_dynatemp_range(self.dynatemp_range)
             .with_dynatemp_exponent(self.dynatemp_exp)
-            .with_mirostat(self.mirostat()?)
+            .with_mirostat(self.mirostat(usual.mirostat)?)
             .with_samplers(self.samplers()?)
             .with_seed(u64::try_from(self.seed).ok());
         config.validate().map_err(|error| bad_input!("{error}"))?;
         Ok(config)
     }
 
-    /// Adds what depends on the model: the tokens that end repetitions (DRY).
-    pub(crate) fn for_model(&self, config: &mut SamplerConfig, model: &Model) {
-        if config.dry.multiplier > 0.0 {
-            config.dry.breakers = match self.dry_sequence_breaker.as_slice() {
-                [] => model.tokens_containing(&DryConfig::DEFAULT_BREAKERS),
-                texts => {
-                    let texts = texts.iter().filter(|text| *text != "none");
-                    let texts: Vec<_> = texts.map(|text| escapes::resolved(text)).collect();
-                    model.tokens_containing(&texts)
-                }
-            };
-        }
-    }
-
-    fn mirostat(&self) -> Result<Option<MirostatConfig>> {
+    fn mirostat(&self, usual: Option<MirostatConfig>) -> Result<Option<MirostatConfig>> {
         let version = match self.mirostat {
-            0 => return Ok(None),
-            1 => MirostatVersion::V1,
-            2 => MirostatVersion::V2,
-            other => return Err(bad_input!("--mirostat {other}: give 0, 1 or 2")),
+            None => return Ok(usual),
+            Some(0) => return Ok(None),
+            Some(1) => MirostatVersion::V1,
+            Some(2) => MirostatVersion::V2,
+            Some(other) => return Err(bad_input!("--mirostat {other}: give 0, 1 or 2")),
         };
         let config = MirostatConfig::new(version).with_tau(self.mirostat_ent);
         Ok(Some(config.with_eta(self.mirostat_lr)))
@@ -469,6 +500,14 @@ pub(crate) struct GrammarArgs {
 }
 
 impl GrammarArgs {
+    /// Returns true if the answer has a form.
+    pub(crate) fn is_given(&self) -> bool {
+        self.json_schema.is_some()
+            || self.json_schema_file.is_some()
+            || self.grammar.is_some()
+            || self.grammar_file.is_some()
+    }
+
     /// The grammar, if one is given.
     pub(crate) fn grammar(&self) -> Result<Option<Grammar>> {
         let text = |given: &str| match given.strip_prefix('@') {
@@ -492,7 +531,12 @@ impl GrammarArgs {
             })?;
             return Ok(Some(Grammar::JsonSchema(schema)));
         }
-        Ok(grammar.map(|grammar| Grammar::of_text(&grammar)))
+        match grammar {
+            Some(grammar) if grammar.trim().is_empty() => Err(bad_input!(
+                "--grammar is empty: give a rule, as in 'root ::= \"yes\" | \"no\"'"
+            )),
+            grammar => Ok(grammar.map(|grammar| Grammar::of_text(&grammar))),
+        }
     }
 }
 

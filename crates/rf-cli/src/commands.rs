@@ -6,6 +6,7 @@ mod chat;
 pub(crate) mod completions;
 #[cfg(feature = "gpu")]
 pub(crate) mod devices;
+mod display;
 #[cfg(feature = "gpu")]
 pub(crate) mod doctor;
 pub(crate) mod embed;

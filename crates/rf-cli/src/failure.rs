@@ -172,6 +172,12 @@ fn cure(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(rocmforge::engine::ModelError::NoLogits { .. }) = cause.downcast_ref() {
         return Some("use `rf-cli embed` or `rf-cli rerank`");
     }
+    if let Some(rocmforge::engine::Error::PromptTooLong { .. }) = cause.downcast_ref() {
+        return Some("see -c");
+    }
+    if let Some(rf_server::Error::Listen { .. }) = cause.downcast_ref() {
+        return Some("give another --port or --host; ports below 1024 may need the rights of root");
+    }
     if let Some(error) = cause.downcast_ref() {
         return device_cure(error);
     }

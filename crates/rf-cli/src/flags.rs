@@ -4,6 +4,7 @@
 //! the same name have no row here.
 
 use std::ffi::{OsStr, OsString};
+use std::iter::Peekable;
 
 use anyhow::Result;
 use clap::Command;
@@ -12,12 +13,14 @@ use rocmforge::hub::ShortName;
 use crate::failure::bad_input;
 use crate::terminal;
 
+#[cfg(test)]
+mod llama_cpp;
 mod rows;
 
 use rows::{FlagRow, Meaning, ROWS, Values};
 
 /// Rewrites the arguments for clap, from the name of the program on: flags of [`ROWS`], a model in
-/// place of a command, and commands of the names that llama.cpp has.
+/// place of a command, a flag of `-m`, or a prompt, and commands of the names that llama.cpp has.
 pub(crate) fn prepare(
     arguments: impl IntoIterator<Item = OsString>,
     cli: &Command,
@@ -27,40 +30,90 @@ pub(crate) fn prepare(
         match first {
             "cli" | "chat" | "completion" => arguments[1] = "run".into(),
             "server" => arguments[1] = "serve".into(),
-            _ if is_model(first, cli) => arguments.insert(1, "run".into()),
+            "version" => arguments[1] = "--version".into(),
+            _ if is_model(first, cli) || is_flag_of_run(first, cli) => {
+                arguments.insert(1, "run".into());
+            }
             _ => {}
         }
     }
     let name = arguments.get(1).and_then(|name| name.to_str()).unwrap_or_default();
     let Some(command) = cli.find_subcommand(name) else { return Ok(arguments) };
-    let name = command.get_name().to_owned();
-    let mut prepared: Vec<OsString> = arguments.drain(..2).collect();
-    let mut rest = arguments.into_iter().peekable();
-    while let Some(argument) = rest.next() {
-        let Some(text) = argument.to_str() else {
-            prepared.push(argument);
-            continue;
-        };
-        if text == "--" {
-            prepared.push(argument);
-            prepared.extend(rest);
-            break;
+    let rest = arguments.split_off(2);
+    Preparation { command, prepared: arguments, dashed: Vec::new(), has_model: false }.finish(rest)
+}
+
+/// The arguments of a command while they are rewritten.
+struct Preparation<'c> {
+    command: &'c Command,
+    prepared: Vec<OsString>,
+    /// Arguments that begin with a dash, which come last.
+    dashed: Vec<OsString>,
+    has_model: bool,
+}
+
+impl Preparation<'_> {
+    fn finish(mut self, rest: Vec<OsString>) -> Result<Vec<OsString>> {
+        let mut rest = rest.into_iter().peekable();
+        let mut literal = Vec::new();
+        while let Some(argument) = rest.next() {
+            let Some(text) = argument.to_str() else {
+                self.prepared.push(argument);
+                continue;
+            };
+            if text == "--" {
+                literal.extend(rest);
+                break;
+            }
+            if text == "--version" && find(self.command, text).is_none() {
+                self.prepared.truncate(1);
+                self.prepared.push(argument);
+                return Ok(self.prepared);
+            }
+            self.add(text, &mut rest)?;
+        }
+        if !literal.is_empty() || !self.dashed.is_empty() {
+            self.prepared.push("--".into());
+            self.prepared.extend(self.dashed.into_iter().chain(literal));
+        }
+        Ok(self.prepared)
+    }
+
+    /// Adds an argument, and its value from the rest.
+    fn add(
+        &mut self,
+        text: &str,
+        rest: &mut Peekable<impl Iterator<Item = OsString>>,
+    ) -> Result<()> {
+        if !text.starts_with('-') {
+            if self.is_model(text) {
+                self.prepared.push("--model".into());
+                self.has_model = true;
+            }
+            self.prepared.push(text.into());
+            return Ok(());
         }
         let (flag, value) = match text.split_once('=') {
-            Some((flag, value)) if flag.starts_with('-') => (flag, Some(value)),
-            _ => (text, None),
+            Some((flag, value)) => (flag, Some(value)),
+            None => (text, None),
         };
-        match meaning(&name, flag) {
-            Some(Meaning::Is(ours)) => {
-                prepared.push(value.map_or(ours.into(), |value| format!("{ours}={value}").into()));
-                if value.is_none() && takes_value(command, ours) {
-                    prepared.extend(rest.next());
-                }
+        let flag = &*self.spelt(flag);
+        match meaning(self.command, flag) {
+            Some(Meaning::Is(ours)) => self.add_flag(ours, value, rest),
+            Some(Meaning::Argument) => {
+                let value = value.map(OsString::from).or_else(|| rest.next());
+                let Some(value) = value else {
+                    return Err(bad_input!("{flag} needs a value"));
+                };
+                let is_dashed = value.as_encoded_bytes().starts_with(b"-");
+                if is_dashed { &mut self.dashed } else { &mut self.prepared }.push(value);
             }
             Some(Meaning::NoEffect(values, _)) => {
                 let is_switch = |next: &OsString| {
                     let words = ["on", "off", "auto", "0", "1", "-1"];
-                    next.to_str().is_some_and(|next| words.contains(&next))
+                    // llama-bench takes lists.
+                    let is_word = |next: &str| next.split(',').all(|word| words.contains(&word));
+                    next.to_str().is_some_and(is_word)
                 };
                 let skips = match values {
                     Values::None => false,
@@ -75,17 +128,51 @@ pub(crate) fn prepare(
                 return Err(bad_input!("{flag} is not supported: {advice}"));
             }
             None => {
-                check_cluster(command, flag)?;
-                let has_value = value.is_none() && takes_value(command, flag);
-                prepared.push(argument);
-                // Whatever it looks like, the value of a flag is not a flag.
-                if has_value {
-                    prepared.extend(rest.next());
-                }
+                check_cluster(self.command, flag)?;
+                self.add_flag(flag, value, rest);
             }
         }
+        Ok(())
     }
-    Ok(prepared)
+
+    /// Adds a flag that clap knows, or that is none.
+    fn add_flag(
+        &mut self,
+        flag: &str,
+        value: Option<&str>,
+        rest: &mut impl Iterator<Item = OsString>,
+    ) {
+        self.has_model |= matches!(flag, "-m" | "--model" | "--hf-repo");
+        self.prepared.push(match value {
+            Some(value) => format!("{flag}={value}").into(),
+            None => flag.into(),
+        });
+        // Whatever it looks like, the value of a flag is not a flag.
+        if value.is_none() && takes_value(self.command, flag) {
+            self.prepared.extend(rest.next());
+        }
+    }
+
+    /// The name of a flag with dashes, if it is known with dashes only: llama.cpp takes underscores.
+    fn spelt(&self, flag: &str) -> String {
+        let is_known = |flag: &str| {
+            find(self.command, flag).is_some() || meaning(self.command, flag).is_some()
+        };
+        let dashed = flag.replace('_', "-");
+        let is_other = flag.starts_with("--") && !is_known(flag) && is_known(&dashed);
+        if is_other { dashed } else { flag.to_owned() }
+    }
+
+    /// Returns true if a word is the model of a command that names it with `-m`.
+    fn is_model(&self, word: &str) -> bool {
+        // These look at their words by themselves.
+        let reads_words = matches!(self.command.get_name(), "run" | "info");
+        let takes_several = self.command.get_name() == "serve";
+        !reads_words
+            && (takes_several || !self.has_model)
+            && find(self.command, "--model").is_some()
+            && (is_gguf_name(OsStr::new(word)) || ShortName::find(word).is_some())
+    }
 }
 
 /// Lets values begin with a dash, and the last of repeated flags count.
@@ -103,17 +190,29 @@ pub(crate) fn configured(cli: Command) -> Command {
     })
 }
 
-fn meaning(command: &str, flag: &str) -> Option<Meaning> {
+/// The treatment of a flag; `None` if clap knows it, or nobody.
+fn meaning(command: &Command, flag: &str) -> Option<Meaning> {
     if !flag.starts_with('-') {
         return None;
     }
     let is_row = |row: &&FlagRow| {
-        row.commands.split(' ').any(|known| known == command)
+        row.commands.split(' ').any(|known| known == command.get_name())
             && row.names.split(' ').any(|known| known == flag)
     };
     // A flag of one command may take a value that the same flag of others does not.
     let commands = |row: &&FlagRow| row.commands.split(' ').count();
-    ROWS.iter().filter(is_row).min_by_key(commands).map(|row| row.meaning)
+    let row = ROWS.iter().filter(is_row).min_by_key(commands)?;
+    let is_general = row.commands == rows::ANY;
+    (!is_general || find(command, flag).is_none()).then_some(row.meaning)
+}
+
+/// Returns true if the first argument is a flag of `run`, and not of the program.
+fn is_flag_of_run(first: &str, cli: &Command) -> bool {
+    let flag = first.split_once('=').map_or(first, |(flag, _)| flag);
+    let is_known = |run: &Command| find(run, flag).is_some() || meaning(run, flag).is_some();
+    first.starts_with('-')
+        && !matches!(first, "-h" | "--help" | "-V" | "--version")
+        && cli.find_subcommand("run").is_some_and(is_known)
 }
 
 /// Returns true if the first argument is a model file instead of a command.
@@ -137,7 +236,7 @@ fn takes_value(command: &Command, flag: &str) -> bool {
 }
 
 /// The argument with this name, in full.
-fn find<'c>(command: &'c Command, flag: &str) -> Option<&'c clap::Arg> {
+pub(crate) fn find<'c>(command: &'c Command, flag: &str) -> Option<&'c clap::Arg> {
     let long = flag.strip_prefix("--");
     let short = flag.strip_prefix('-').filter(|rest| rest.chars().count() == 1);
     let short = short.and_then(|rest| rest.chars().next());
@@ -207,8 +306,8 @@ mod tests {
 
     /// The words of a row with one flag, and values that our flag takes.
     fn line<'a>(command: &'a str, flag: &'a str, value: &'a str) -> Vec<&'a str> {
-        let mut words = vec![command, flag];
-        words.extend([value].iter().filter(|value| !value.is_empty()));
+        let mut words = vec![command];
+        words.extend([flag, value].iter().filter(|word| !word.is_empty()));
         match command {
             "perplexity" => words.extend(["-f", "text.txt"]),
             "quantize" => words.extend(["in.gguf", "out.gguf", "Q4_0"]),
@@ -220,16 +319,25 @@ mod tests {
 
     #[test]
     fn every_row_does_what_it_says() {
-        for FlagRow { commands, names, meaning } in ROWS {
+        let cli = configured(Cli::command());
+        for row @ FlagRow { commands, names, meaning } in ROWS {
             for (command, flag) in commands
                 .split(' ')
                 .flat_map(|command| names.split(' ').map(move |flag| (command, flag)))
             {
-                let cli = configured(Cli::command());
                 let own = cli.find_subcommand(command).expect(command);
+                let is_general = *commands == rows::ANY;
+                if is_general && super::meaning(own, flag) != Some(*meaning) {
+                    // The command has the flag, or a row of its own for it.
+                    continue;
+                }
                 match meaning {
                     Meaning::Is(ours) => {
                         assert!(find(own, ours).is_some(), "{command} {flag}: no {ours}");
+                    }
+                    Meaning::Argument => {
+                        let words = prepared(&[command, flag, "text", flag, "-x"]).unwrap();
+                        assert_eq!(words, [command, "text", "--", "-x"]);
                     }
                     Meaning::NoEffect(values, _) => {
                         let value = match values {
@@ -238,16 +346,7 @@ mod tests {
                             Values::Switch => "on",
                         };
                         let words = prepared(&line(command, flag, value)).unwrap();
-                        assert!(!words.contains(&flag.to_owned()), "{command} {flag}");
-                        assert_eq!(
-                            words,
-                            prepared(&line(command, "--", ""))
-                                .map(|mut words| {
-                                    words.retain(|word| word != "--");
-                                    words
-                                })
-                                .unwrap()
-                        );
+                        assert_eq!(words, prepared(&line(command, "", "")).unwrap(), "{flag}");
                     }
                     Meaning::Refused(advice) => {
                         let error = prepared(&line(command, flag, "")).unwrap_err();
@@ -255,12 +354,28 @@ mod tests {
                     }
                 }
                 // A row would hide a flag of ours.
-                if find(own, flag).is_some() {
+                if !is_general && find(own, flag).is_some() {
                     let is_it = *meaning == Meaning::Is(names.split(' ').next_back().unwrap());
                     assert!(is_it, "{command} {flag} is a flag of clap and a row");
                 }
             }
+            assert!(!row.names.is_empty());
         }
+    }
+
+    #[test]
+    fn every_option_of_llama_cpp_is_taken_mapped_or_refused_with_advice() {
+        let cli = configured(Cli::command());
+        let mut tried = 0;
+        for command in rows::ANY.split(' ') {
+            let own = cli.find_subcommand(command).unwrap();
+            for name in llama_cpp::OPTIONS.split_whitespace() {
+                tried += 1;
+                let is_known = find(own, name).is_some() || meaning(own, name).is_some();
+                assert!(is_known, "{command} {name}");
+            }
+        }
+        assert!(tried > 4000, "{tried}");
     }
 
     #[test]
@@ -277,11 +392,13 @@ mod tests {
             let commands = match row.commands {
                 rows::COMPUTE => "all that compute",
                 rows::MODEL => "all with a model",
+                rows::ANY => "all that have no such flag",
                 commands => commands,
             };
             let meaning = match row.meaning {
                 Meaning::Is(ours) => format!("is `{ours}`"),
                 Meaning::NoEffect(_, reason) => format!("no effect: {reason}"),
+                Meaning::Argument => "is an argument without a flag".to_owned(),
                 Meaning::Refused(advice) => format!("not supported: {advice}"),
             };
             format!("| {commands} | {} | {meaning} |", names.join(" "))
@@ -321,6 +438,41 @@ mod tests {
     fn a_model_in_place_of_a_command_runs() {
         assert_eq!(prepared(&["x.gguf", "Hi"]).unwrap(), ["run", "x.gguf", "Hi"]);
         assert_eq!(prepared(&["server", "-np", "2"]).unwrap(), ["serve", "--parallel", "2"]);
+    }
+
+    #[test]
+    fn the_first_line_of_a_user_of_llama_cpp_runs() {
+        assert_eq!(prepared(&["-m", "x.gguf", "-p", "Hi"]).unwrap()[0], "run");
+        assert_eq!(prepared(&["--temp", "0", "Hi"]).unwrap()[0], "run");
+        assert_eq!(prepared(&["--version"]).unwrap(), ["--version"]);
+        assert_eq!(prepared(&["run", "--version"]).unwrap(), ["--version"]);
+        assert_eq!(prepared(&["version"]).unwrap(), ["--version"]);
+        assert_eq!(
+            prepared(&["run", "--no-warmup", "-fa", "on", "--mlock", "--top_k=5", "hi"]).unwrap(),
+            ["run", "--top-k=5", "hi"]
+        );
+        assert_eq!(prepared(&["bench", "-fa", "0,1", "-p", "5"]).unwrap(), ["bench", "-p", "5"]);
+    }
+
+    #[test]
+    fn a_model_is_understood_without_its_flag() {
+        assert_eq!(
+            prepared(&["serve", "a.gguf", "b.gguf"]).unwrap(),
+            ["serve", "--model", "a.gguf", "--model", "b.gguf"]
+        );
+        assert_eq!(
+            prepared(&["embed", "a.gguf", "b.gguf"]).unwrap(),
+            ["embed", "--model", "a.gguf", "b.gguf"]
+        );
+        assert_eq!(
+            prepared(&["tokenize", "-m", "a.gguf", "-p", "b.gguf"]).unwrap(),
+            ["tokenize", "-m", "a.gguf", "b.gguf"]
+        );
+        assert_eq!(
+            prepared(&["quantize", "-m", "a.gguf", "q4_0"]).unwrap(),
+            ["quantize", "a.gguf", "q4_0"]
+        );
+        assert_eq!(prepared(&["embed", "--", "a.gguf"]).unwrap(), ["embed", "--", "a.gguf"]);
     }
 
     #[test]

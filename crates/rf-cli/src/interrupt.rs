@@ -13,7 +13,10 @@ pub(crate) const HOW_TO_LEAVE: &str = "(Ctrl-D or /exit to leave)";
 /// The effect of Ctrl-C.
 enum Effect {
     End,
-    Request,
+    /// Sets the flag. With the flag set, it ends the program, or first warns of that.
+    Request {
+        warns: bool,
+    },
     /// The prompt to show again.
     Note(&'static str),
 }
@@ -28,8 +31,18 @@ pub(crate) struct Watch(());
 impl Watch {
     /// Starts watching, with the flag cleared.
     pub(crate) fn new() -> Self {
+        Self::start(false)
+    }
+
+    /// Starts watching in a chat, where the end of the program loses the conversation: a second
+    /// Ctrl-C warns, and a third one ends the program.
+    pub(crate) fn of_chat() -> Self {
+        Self::start(true)
+    }
+
+    fn start(warns: bool) -> Self {
         REQUESTED.store(false, SeqCst);
-        set(Effect::Request);
+        set(Effect::Request { warns });
         Self(())
     }
 
@@ -84,9 +97,18 @@ fn locked() -> MutexGuard<'static, Effect> {
 
 #[expect(clippy::exit, reason = "the default action of the signal")]
 fn on_signal() {
-    match *locked() {
-        Effect::Request if !REQUESTED.swap(true, SeqCst) => {}
-        Effect::Request | Effect::End => std::process::exit(130),
+    let mut effect = locked();
+    match &mut *effect {
+        Effect::Request { .. } if !REQUESTED.swap(true, SeqCst) => {}
+        Effect::Request { warns: warns @ true } => {
+            *warns = false;
+            drop(write!(
+                io::stderr().lock(),
+                "\n(it stops after this batch of tokens; Ctrl-C once more ends the program and loses \
+                 the conversation)\n"
+            ));
+        }
+        Effect::Request { .. } | Effect::End => std::process::exit(130),
         Effect::Note(prompt) => {
             // A failure is ignored, since it could not be reported.
             drop(write!(io::stderr().lock(), "\n{HOW_TO_LEAVE}\n{prompt}"));

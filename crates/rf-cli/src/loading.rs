@@ -85,6 +85,23 @@ pub(crate) fn open_generator(loader: Loader) -> Result<OpenModel> {
     Ok(open)
 }
 
+/// Opens a model that computes windows of a text. Without `context` they have 512 tokens, or as many
+/// as the model was trained with.
+pub(crate) fn open_windows(
+    loader: Loader,
+    compute: &ComputeArgs,
+    context: Option<usize>,
+) -> Result<OpenModel> {
+    const WINDOW: usize = 512;
+    let open = open_generator(sized(loader, compute, context)?)?;
+    warn_of_context(open.model(), context);
+    if context.is_some() {
+        return Ok(open);
+    }
+    let trained = open.model().config().context_length;
+    Ok(open.with(|loader| loader.context_tokens(WINDOW.min(trained))))
+}
+
 /// Warns of what may make answers worse.
 pub(crate) fn warn_of_tokenizer(tokenizer: &rocmforge::engine::Tokenizer) {
     for (key, id) in tokenizer.ignored_ids() {

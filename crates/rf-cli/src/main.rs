@@ -28,9 +28,11 @@ mod prefix_cache;
 mod recording;
 #[cfg(all(test, feature = "gpu"))]
 mod reference;
+mod screen;
 mod sources;
 mod telemetry;
 mod terminal;
+mod usage;
 mod version;
 
 use std::process::ExitCode;
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     let cli = flags::configured(Cli::command());
     let arguments = flags::prepare(std::env::args_os(), &cli)?;
-    let matches = cli.get_matches_from(arguments);
+    let parsed = cli.clone().try_get_matches_from(&arguments);
+    let matches = parsed.map_err(|error| usage::explained(&error, &cli, &arguments))?;
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).run()
 }

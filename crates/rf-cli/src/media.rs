@@ -1,6 +1,6 @@
 //! Pictures of prompts, and the projector that reads them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -9,8 +9,8 @@ use rf_server::ImageFetcher;
 use rocmforge::hub::{PublicWeb, WebLimits};
 use rocmforge::{Image, Loader};
 
-use crate::failure::bad_input;
 use crate::hub::Companions;
+use crate::sources;
 
 /// The projector of a model.
 #[derive(Clone, Debug, Default, Args)]
@@ -61,9 +61,10 @@ pub(crate) fn image_fetcher() -> ImageFetcher {
 
 /// Reads the files of pictures.
 pub(crate) fn images(paths: &[PathBuf]) -> Result<Vec<Image>> {
-    let read = |path: &PathBuf| match std::fs::read(path) {
-        Ok(bytes) => Ok(Image::new(bytes)),
-        Err(error) => Err(bad_input!("--image {}: {error}", path.display())),
-    };
-    paths.iter().map(read).collect()
+    paths.iter().map(|path| image(path)).collect()
+}
+
+/// Reads the file of a picture.
+pub(crate) fn image(path: &Path) -> Result<Image> {
+    Ok(Image::new(sources::file_bytes(path)?))
 }

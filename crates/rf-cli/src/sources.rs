@@ -1,6 +1,6 @@
 //! Files that users name: sources of text, which may be standard input, and outputs.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 
@@ -28,8 +28,35 @@ pub(crate) fn file_bytes(path: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// Checks, before any work, that the folder of an output file exists.
+/// Checks, before any work, that an output is none of the inputs of a command.
+pub(crate) fn check_is_no_input<'p>(
+    output: &Path,
+    inputs: impl IntoIterator<Item = &'p Path>,
+) -> Result<()> {
+    match inputs.into_iter().find(|input| rf_convert::is_same_file(input, output)) {
+        Some(input) => Err(bad_input!(
+            "the output '{}' is the input '{}': write to another file",
+            output.display(),
+            input.display()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Checks, before any work, that the folder of an output file exists, and that the file is no model
+/// and no flag.
 pub(crate) fn check_output(path: &Path) -> Result<()> {
+    let name = path.display();
+    if path.as_os_str().as_encoded_bytes().starts_with(b"-") {
+        return Err(bad_input!(
+            "the output '{name}' begins as a flag does: for a file of this name write './{name}'"
+        ));
+    }
+    if is_gguf(path) {
+        return Err(bad_input!(
+            "the output '{name}' is a model, which it would replace: give another file"
+        ));
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.exists() => Err(bad_input!(
@@ -38,6 +65,15 @@ pub(crate) fn check_output(path: &Path) -> Result<()> {
         )),
         _ => Ok(()),
     }
+}
+
+/// Returns true if a file begins as GGUF files do.
+pub(crate) fn is_gguf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    // Opening a pipe would wait for its other end.
+    path.is_file()
+        && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == *b"GGUF"
 }
 
 /// Reads the text of a file, or of standard input for `-`.
@@ -53,15 +89,17 @@ pub(crate) fn named(path: &Path) -> String {
     format!("'{}'", path.display())
 }
 
-/// The texts of the arguments, or else the lines of a file or of standard input.
+/// The texts of the arguments, or else the lines of a file or of standard input, without blank ones
+/// at the end.
 pub(crate) fn texts(arguments: &[String], file: Option<&Path>) -> Result<Vec<String>> {
     let lines = match file {
         _ if !arguments.is_empty() => return Ok(arguments.to_vec()),
         Some(file) => Some(file_text(file)?),
         None => piped_text()?,
     };
-    let lines: Vec<String> =
+    let mut lines: Vec<String> =
         lines.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
+    while lines.pop_if(|line| line.trim().is_empty()).is_some() {}
     if lines.is_empty() {
         return Err(bad_input!("no text: give it as an argument, with -f FILE, or by a pipe"));
     }

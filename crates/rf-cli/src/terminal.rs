@@ -21,6 +21,10 @@ impl Palette {
         Self { coloured: io::stderr().is_terminal() && allows_colour() }
     }
 
+    pub(crate) fn is_coloured(self) -> bool {
+        self.coloured
+    }
+
     pub(crate) fn bold(self, text: impl fmt::Display) -> String {
         self.paint("1", text)
     }
@@ -69,6 +73,13 @@ pub(crate) fn warn(text: impl fmt::Display) {
     note(format_args!("{} {text}", Palette::stderr().yellow("warning:")));
 }
 
+/// Returns true if a terminal only shows the character: it is no control character, and no mark of
+/// direction, which reorders the text around it.
+pub(crate) fn is_safe(c: char) -> bool {
+    let reorders = matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !c.is_control() && !reorders
+}
+
 /// Text of a file, a server or a command line, for the terminal: escape sequences and other control
 /// characters are spelt out, and what is very long is cut in the middle.
 pub(crate) fn shown(text: &str) -> String {
@@ -76,12 +87,10 @@ pub(crate) fn shown(text: &str) -> String {
     let plain = |text: &mut dyn Iterator<Item = char>| {
         let mut shown = String::new();
         for c in text {
-            // Marks of direction reorder the text around them.
-            let reorders = matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-            if (c.is_control() && c != '\n') || reorders {
-                shown.extend(c.escape_default());
-            } else {
+            if c == '\n' || is_safe(c) {
                 shown.push(c);
+            } else {
+                shown.extend(c.escape_default());
             }
         }
         shown
@@ -103,6 +112,12 @@ pub(crate) fn byte_progress(what: &'static str, total_bytes: u64) -> ProgressBar
 /// A progress bar over things on stderr, hidden if that is no terminal.
 pub(crate) fn count_progress(what: &'static str, total: u64) -> ProgressBar {
     progress(what, total, "{msg} [{wide_bar}] {pos}/{len} {eta}")
+}
+
+/// A progress bar over the tokens of a prompt on stderr, hidden if that is no terminal. Its message
+/// is the throughput.
+pub(crate) fn prompt_progress(tokens: u64) -> ProgressBar {
+    progress("", tokens, "prompt [{wide_bar}] {pos}/{len} tokens {msg}")
 }
 
 fn progress(what: &'static str, total: u64, template: &str) -> ProgressBar {

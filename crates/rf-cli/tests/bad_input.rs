@@ -214,7 +214,7 @@ fn a_prompt_longer_than_the_context() {
     check(
         &finished,
         2,
-        "the prompt has 81 tokens, but the context has room for 32: use a larger context or a shorter prompt",
+        "the prompt has 81 tokens, but the context has room for 32: use a larger context or a shorter prompt: see -c",
     );
 }
 
@@ -265,8 +265,6 @@ fn sampling_out_of_range() {
         str![[r#"
 $ rf-cli run --logit-bias x Hello
 error: invalid value 'x' for '--logit-bias <ID±B>': expected a token id, + or -, and a number, as in 15043+1
-
-For more information, try '--help'.
 ? 2
 
 "#]]
@@ -359,32 +357,16 @@ fn unknown_arguments_are_usage_errors() {
         transcripts(folder.path(), &lines),
         str![[r#"
 $ rf-cli --nothing
-error: unexpected argument '--nothing' found
-
-Usage: rf-cli [COMMAND]
-
-For more information, try '--help'.
+error: unknown flag '--nothing': `rf-cli --help` lists the flags, and a text that begins with a dash comes after `--`
 ? 2
 $ rf-cli run --nothing
-error: unexpected argument '--nothing' found
-
-  tip: to pass '--nothing' as a value, use '-- --nothing'
-
-Usage: rf-cli run [OPTIONS] [PROMPT]...
-
-For more information, try '--help'.
+error: unknown flag '--nothing': `rf-cli run --help` lists the flags, and a text that begins with a dash comes after `--`
 ? 2
 $ rf-cli fly
-error: unrecognized subcommand 'fly'
-
-Usage: rf-cli [COMMAND]
-
-For more information, try '--help'.
+error: 'fly' is no command, file or short name: `rf-cli --help` lists the commands, `rf-cli list --all` the names, and `rf-cli run "fly"` asks a model
 ? 2
 $ rf-cli run -c x
-error: invalid value 'x' for '--ctx-size <CTX>': invalid digit found in string
-
-For more information, try '--help'.
+error: invalid value 'x' for '--ctx-size <CTX>': expected a whole number
 ? 2
 
 "#]]

@@ -89,6 +89,19 @@ fn texts_come_from_arguments_lines_of_a_file_or_a_pipe() {
 }
 
 #[test]
+fn texts_of_a_recurrent_model_do_not_depend_on_each_other() {
+    for name in ["lfm2", "mamba2", "qwen35"] {
+        let Some(model) = rf_testing::shared(&format!("golden/arch/{name}.gguf")) else { return };
+        let embed = |texts: &[&str]| {
+            let arguments = [&["embed", "--json", "-m", model.to_str().unwrap()], texts].concat();
+            finish(&std::env::temp_dir(), &arguments).json()["embeddings"].clone()
+        };
+        let both = embed(&["one", "two"]);
+        assert_eq!([&both[0], &both[1]], [&embed(&["one"])[0], &embed(&["two"])[0]], "{name}");
+    }
+}
+
+#[test]
 fn pooling_and_normalisation_are_as_asked_for() {
     let folder = TempDir::new().unwrap();
     let (ids, _) = golden("nomic_bert");
@@ -211,8 +224,6 @@ fn what_cannot_be_embedded_is_named() {
         str![[r#"
 $ rf-cli embed --pooling median a
 error: invalid value 'median' for '--pooling <POOLING>': expected one of mean, cls, last, rank
-
-For more information, try '--help'.
 ? 2
 
 "#]]

@@ -84,8 +84,6 @@ error: cannot reach http://127.0.0.1:1 for 'owner/repo': [..]: check the network
 ? 1
 $ rf-cli run -hf no-owner Hello
 error: invalid value 'no-owner' for '--hf-repo <OWNER/REPO[:QUANT]>': 'no-owner' does not name a model of the hub: give OWNER/REPO or OWNER/REPO:QUANT
-
-For more information, try '--help'.
 ? 2
 $ rf-cli run -m x.gguf -hf owner/repo Hello
 error: the argument '--model <FILE>' cannot be used with '--hf-repo <OWNER/REPO[:QUANT]>'
@@ -126,11 +124,9 @@ $ rf-cli list
 no model is downloaded: `rf-cli list --all` shows names, and `rf-cli pull NAME` downloads one
 $ rf-cli pull no-such-name
 error: invalid value 'no-such-name' for '<NAME>': it is no short name (`rf-cli list --all` shows them), and neither OWNER/REPO nor OWNER/REPO:QUANT
-
-For more information, try '--help'.
 ? 2
 $ rf-cli run qwen3.5:4b Hello
-error: cannot reach http://127.0.0.1:1 for 'unsloth/Qwen3.5-4B-GGUF': [..]: check the network, the proxy and HF_ENDPOINT
+error: cannot reach http://127.0.0.1:1 for 'unsloth/Qwen3.5-4B-GGUF': io: Connection refused (os error 111): check the network, the proxy and HF_ENDPOINT
 ? 1
 
 "#]]

@@ -222,8 +222,6 @@ error: -mg is not supported: select the GPU with --device N
 ? 2
 $ rf-cli bench -sm row
 error: invalid value 'row' for '--split-mode <MODE>': layers are not divided between GPUs: expected none or layer
-
-For more information, try '--help'.
 ? 2
 $ rf-cli quantize --prune-layers 1 a b q4_0
 error: --prune-layers is not supported: leave it out: layers cannot be pruned

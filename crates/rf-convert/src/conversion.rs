@@ -136,23 +136,25 @@ impl<'a> Conversion<'a> {
 }
 
 fn is_part_of(gguf: &Gguf, output: &Path) -> bool {
-    let Ok(output) = output.canonicalize() else {
-        return false; // It does not exist yet.
-    };
-    gguf.paths().iter().any(|path| {
-        path.canonicalize().is_ok_and(|path| path == output) || is_same_file(path, &output)
-    })
+    gguf.paths().iter().any(|path| is_same_file(path, output))
+}
+
+/// Returns true if two paths name the same existing file, also by links.
+pub fn is_same_file(a: &Path, b: &Path) -> bool {
+    // A file that does not exist yet is no other file.
+    let (Ok(full_a), Ok(full_b)) = (a.canonicalize(), b.canonicalize()) else { return false };
+    full_a == full_b || is_hard_link(&full_a, &full_b)
 }
 
 #[cfg(unix)]
-fn is_same_file(a: &Path, b: &Path) -> bool {
+fn is_hard_link(a: &Path, b: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let identity = |path: &Path| path.metadata().map(|data| (data.dev(), data.ino())).ok();
     identity(a).is_some() && identity(a) == identity(b)
 }
 
 #[cfg(not(unix))]
-fn is_same_file(_: &Path, _: &Path) -> bool {
+fn is_hard_link(_: &Path, _: &Path) -> bool {
     false
 }
 

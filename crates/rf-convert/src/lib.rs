@@ -48,7 +48,7 @@ mod model;
 mod parts;
 mod rules;
 
-pub use conversion::{Conversion, TensorConversion};
+pub use conversion::{Conversion, TensorConversion, is_same_file};
 pub use error::Error;
 pub use imatrix::Imatrix;
 pub use mix::Mix;

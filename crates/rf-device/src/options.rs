@@ -96,7 +96,8 @@ impl FromStr for Device {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.trim().to_ascii_lowercase().as_str() {
             "" | "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
+            // llama.cpp's word for the CPU.
+            "cpu" | "none" => Ok(Self::Cpu),
             "gpu" => Ok(Self::Gpu),
             numbers => numbers.parse().map(Self::Numbers),
         }

@@ -127,11 +127,17 @@ impl Prober {
             let reports = thread::scope(|scope| {
                 let children: Vec<_> = platforms
                     .iter()
-                    .map(|&platform| scope.spawn(move || self.list(platform, &[])))
+                    .map(|&platform| {
+                        let list = move || self.list(platform, &[]);
+                        thread::Builder::new().spawn_scoped(scope, list).map_err(|_| list)
+                    })
                     .collect();
-                let join =
-                    |child: thread::ScopedJoinHandle<'_, _>| child.join().unwrap_or_default();
-                children.into_iter().map(join).collect()
+                // Where no thread can be started, one platform comes after the other.
+                let children = children.into_iter().map(|child| match child {
+                    Ok(child) => child.join().unwrap_or_default(),
+                    Err(list) => list(),
+                });
+                children.collect()
             });
             numbered(reports)
         });

@@ -84,8 +84,8 @@ impl Engine {
         Ok(vectors)
     }
 
-    /// The number of texts in the next batch: as many as its tokens and the free pages allow, and
-    /// at least one. A long text takes several batches.
+    /// The number of texts in the next batch: as many as its tokens, the free pages and the free
+    /// recurrent states allow, and at least one. A long text takes several batches.
     fn texts_per_batch(&self, texts: &[&[u32]]) -> usize {
         let page_tokens = self.page_tokens();
         let available = self.available_pages();
@@ -105,7 +105,8 @@ impl Engine {
             }
             fits
         };
-        texts.iter().take_while(fits).count().max(1)
+        let states = if self.is_recurrent() { available.states } else { usize::MAX };
+        texts.iter().take(states).take_while(fits).count().max(1)
     }
 }
 

@@ -41,6 +41,21 @@ pub struct Extras<'a> {
     /// Log probabilities of the generated tokens, with as many of the most probable tokens at each
     /// position.
     pub logprobs: Option<usize>,
+    /// Receives the progress of the prompt after each batch but the last, and may end the
+    /// generation.
+    pub on_prompt: Option<&'a mut dyn FnMut(PromptProgress) -> ControlFlow<()>>,
+}
+
+/// The part of a prompt that is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PromptProgress {
+    /// Tokens of the prompt.
+    pub tokens: usize,
+    /// Tokens that are in the cache: found there, or computed.
+    pub done_tokens: usize,
+    /// Tokens that were found in the cache.
+    pub cached_tokens: usize,
 }
 
 impl<'a> Extras<'a> {
@@ -48,6 +63,7 @@ impl<'a> Extras<'a> {
         with_constraint(constraint: Option<Box<dyn Constraint>>);
         with_speculation(speculation: impl Into<Option<&'a mut Speculation>>);
         with_logprobs(logprobs: impl Into<Option<usize>>);
+        with_on_prompt(on_prompt: &'a mut dyn FnMut(PromptProgress) -> ControlFlow<()>);
     }
 }
 
@@ -103,7 +119,7 @@ impl Engine {
         extras: Extras<'_>,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Outcome, Error> {
-        let Extras { constraint, mut speculation, logprobs } = extras;
+        let Extras { constraint, mut speculation, logprobs, mut on_prompt } = extras;
         let alone = SchedulerOptions {
             max_num_seqs: 1,
             max_batched_tokens: self.batch_tokens(),
@@ -113,7 +129,7 @@ impl Engine {
         let mut steps = StepScheduler::new(self, alone)?;
         let request = Request::new(prompt, options.clone());
         let request = Request { logprobs, constraint, ..request };
-        steps.submit_with(self, request, session)?;
+        let id = steps.submit_with(self, request, session)?;
 
         let mut outcome = Outcome {
             ids: Vec::new(),
@@ -124,14 +140,18 @@ impl Engine {
             seed: 0,
         };
         let mut failed = None;
-        let mut take = |event| {
+        // Until the first token.
+        let mut progress: Option<PromptProgress> = None;
+        let mut take = |event, progress: &mut Option<PromptProgress>| {
             let text = match event {
                 Event::Token { id, text, logprob, .. } => {
+                    *progress = None;
                     outcome.ids.push(id);
                     outcome.logprobs.extend(logprob);
                     text
                 }
                 Event::Finished { reason, text, timings, session: computed, .. } => {
+                    *progress = None;
                     outcome.stop_reason = reason;
                     outcome.timings = timings;
                     if let Some(computed) = computed {
@@ -139,11 +159,17 @@ impl Engine {
                     }
                     text
                 }
-                Event::Started { seed, .. } => {
+                Event::Started { seed, prompt_tokens, cached_tokens } => {
                     outcome.seed = seed;
+                    *progress = Some(PromptProgress {
+                        tokens: prompt_tokens,
+                        done_tokens: cached_tokens,
+                        cached_tokens,
+                    });
                     return ControlFlow::Continue(());
                 }
                 Event::Failed(error) => {
+                    *progress = None;
                     failed = Some(error);
                     return ControlFlow::Break(());
                 }
@@ -157,7 +183,16 @@ impl Engine {
             on_text(&text)
         };
         while !steps.is_idle() {
-            steps.step(self, speculation.as_deref_mut(), &mut |_, event| take(event));
+            steps
+                .step(self, speculation.as_deref_mut(), &mut |_, event| take(event, &mut progress));
+            let Some(progress) = &mut progress else { continue };
+            progress.done_tokens = steps.computed_tokens(id);
+            if let Some(on_prompt) = &mut on_prompt
+                && progress.done_tokens < progress.tokens
+                && on_prompt(*progress).is_break()
+            {
+                steps.cancel(id);
+            }
         }
         if let Some(error) = failed {
             return Err(error.into());

@@ -86,7 +86,7 @@ pub use adapters::{AdapterScales, AdapterScalesError};
 pub use embed::Normalization;
 pub use engine::{Engine, Feed, Outputs, PrefixCacheStats};
 pub use error::{Error, SavedError};
-pub use generate::{Extras, Outcome};
+pub use generate::{Extras, Outcome, PromptProgress};
 pub use generation::{GenerateOptions, StopReason};
 pub use media::{MediaError, MediaRows, MixedPrompt};
 pub use model::Model;

@@ -30,6 +30,13 @@ impl GrammarConstraint {
         }
         // The lines after the first one are about the matcher.
         let error = error.to_string();
+        if error.contains("NoExtensionBias") {
+            return ConstraintError(
+                "no token may follow: a rule of the grammar contradicts itself, or refers to itself \
+                 without an end"
+                    .to_owned(),
+            );
+        }
         ConstraintError(error.lines().next().unwrap_or_default().to_owned())
     }
 }

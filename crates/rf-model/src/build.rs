@@ -133,8 +133,8 @@ pub fn build_with_adapters(
             scores(&mut w, config, x)?
         }
     };
-    let num_blocks = config.num_layers() + usize::from(head == Head::LogitsAndMtp);
-    let mut unused = w.unused(num_blocks);
+    let num_built = config.num_layers() + usize::from(head == Head::LogitsAndMtp);
+    let mut unused = w.unused(num_built, config.num_blocks);
     unused.retain(|name| !head.ignores(name));
     if !unused.is_empty() {
         let architecture = config.architecture.clone();

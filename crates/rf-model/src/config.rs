@@ -27,6 +27,8 @@ pub struct ModelConfig {
     pub context_length: usize,
     /// Tokens of context beyond which the model cannot be computed, if there is such a limit.
     pub max_context_length: Option<usize>,
+    /// The blocks of the file: the layers, and those that predict further tokens.
+    pub(crate) num_blocks: usize,
     /// The layers.
     pub layers: Vec<LayerSpec>,
     /// The layer of the block that guesses the token after the next one (MTP), if the file has one:
@@ -309,6 +311,7 @@ pub(crate) fn hybrid(
         num_states += layer.states().len();
     }
     Ok(ModelConfig {
+        num_blocks,
         architecture: keys.architecture.clone(),
         hidden_size,
         vocab_size,

@@ -479,7 +479,7 @@ impl<'a> Keys<'a> {
             gated: true,
             clamp: None,
             gate: self.gate_function()?,
-            groups: self.expert_groups(count)?,
+            groups: self.expert_groups(count, experts_per_token)?,
             normalize: self.flag("expert_weights_norm")?.unwrap_or(true),
             scale: if scale == 0.0 { 1.0 } else { scale },
             scales_input: false,
@@ -505,7 +505,11 @@ impl<'a> Keys<'a> {
         }
     }
 
-    fn expert_groups(&self, experts: usize) -> Result<Option<ExpertGroups>, Error> {
+    fn expert_groups(
+        &self,
+        experts: usize,
+        experts_per_token: usize,
+    ) -> Result<Option<ExpertGroups>, Error> {
         let count = self.count("expert_group_count")?;
         if count <= 1 {
             return Ok(None);
@@ -517,6 +521,13 @@ impl<'a> Keys<'a> {
         }
         if selected > count {
             let reason = format!("there are {count} groups");
+            return Err(self.invalid("expert_group_used_count", &selected, &reason));
+        }
+        let candidates = selected * (experts / count);
+        if candidates < experts_per_token {
+            let reason = format!(
+                "{selected} of {count} groups have {candidates} experts, and a token uses {experts_per_token}"
+            );
             return Err(self.invalid("expert_group_used_count", &selected, &reason));
         }
         Ok(Some(ExpertGroups { count, selected }))

@@ -295,12 +295,15 @@ impl<'a> Weights<'a> {
         Some((update, if is_all { scales } else { own(&mut self.graph) }))
     }
 
-    /// Names of the tensors that were not looked up and belong to the first `num_layers` blocks or
-    /// to none. Later blocks predict further tokens.
-    pub(crate) fn unused(&self, num_layers: usize) -> Vec<String> {
+    /// Names of the tensors that were not looked up, except those of blocks from `num_layers` to
+    /// `num_blocks`, which predict further tokens.
+    pub(crate) fn unused(&self, num_layers: usize, num_blocks: usize) -> Vec<String> {
         let is_ignored = |name: &str| {
-            let repeats = block_of(name).is_some_and(|(_, rest)| rest == REPEATED_FREQUENCIES);
-            repeats || is_of_later_block(name, num_layers)
+            let predicts = |block: &str| {
+                block.parse().is_ok_and(|block: usize| (num_layers..num_blocks).contains(&block))
+            };
+            block_of(name)
+                .is_some_and(|(block, rest)| predicts(block) || rest == REPEATED_FREQUENCIES)
         };
         let names = self.gguf.tensors().iter().map(rf_gguf::TensorInfo::name);
         let unused = names.filter(|name| !self.used.contains(*name) && !is_ignored(name));

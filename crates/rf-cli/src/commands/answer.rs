@@ -1,24 +1,18 @@
-//! Answers of a model: prompts as token ids, text on stdout, a line of metrics.
+//! Answers of a model: prompts as token ids, the form of answers, metrics, JSON.
 
-use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rocmforge::engine::scheduler::Constraint;
-use rocmforge::engine::{
-    Engine, Extras, GenerateOptions, MixedPrompt, Model, Outcome, Session, Speculation, StopReason,
-    Timings,
-};
+use rocmforge::engine::{Extras, MixedPrompt, Model, Outcome, Speculation, Timings};
 use rocmforge::grammar::{Grammar, GrammarCompiler, GrammarConstraint};
-use rocmforge::messages::{
-    Answer, AnswerCall, ChatPrompt, Conversation, Delta, Message, OutputParser, Prompt, Tool,
-};
+use rocmforge::messages::{Answer, ChatPrompt, Conversation, Message, Prompt, Tool};
 use serde_json::json;
 
+use super::display::call_json;
 use crate::failure::bad_input;
 use crate::interrupt::Watch;
-use crate::terminal::Palette;
 use crate::{drafts, terminal};
 
 /// The form that all answers must have.
@@ -54,123 +48,6 @@ pub(super) fn conversation_prompt(
     let conversation =
         Conversation::default().with_messages(messages.to_vec()).with_tools(tools.to_vec());
     Ok(model.chat_prompt(&conversation)?)
-}
-
-/// Prints the parts of an answer: content and tool calls to stdout, reasoning dimmed to stderr.
-struct Display {
-    parser: OutputParser,
-    answer: Answer,
-    shows_reasoning: bool,
-    /// The last piece was reasoning, whose line has not ended.
-    is_reasoning: bool,
-    /// The last piece was content, whose line has not ended.
-    is_in_line: bool,
-}
-
-impl Display {
-    fn new(prompt: Option<&Prompt>, shows_reasoning: bool) -> Self {
-        let parser = prompt.map_or_else(OutputParser::plain, Prompt::parser);
-        Self {
-            parser,
-            answer: Answer::default(),
-            shows_reasoning,
-            is_reasoning: false,
-            is_in_line: false,
-        }
-    }
-
-    /// Shows the parts of the answer that are certain now.
-    fn show(&mut self, deltas: Vec<Delta>, out: &mut impl Write) -> io::Result<()> {
-        for delta in deltas {
-            match &delta {
-                Delta::Reasoning(text) if self.shows_reasoning => {
-                    let text = Palette::stderr().dim(terminal::shown(text));
-                    write!(io::stderr().lock(), "{text}")?;
-                    self.is_reasoning = true;
-                }
-                Delta::Content(text) => {
-                    self.end_reasoning()?;
-                    out.write_all(text.as_bytes())?;
-                    self.is_in_line = !text.ends_with('\n');
-                }
-                _ => {}
-            }
-            let ended = match &delta {
-                Delta::CallEnd { index, complete: true } => Some(*index),
-                _ => None,
-            };
-            self.answer.extend([delta]);
-            if let Some(call) = ended.and_then(|index| self.answer.calls.get(index)) {
-                let line = call_json(call);
-                self.end_reasoning()?;
-                self.end_line(out)?;
-                writeln!(out, "{line}")?;
-            }
-        }
-        out.flush()
-    }
-
-    fn end_line(&mut self, out: &mut impl Write) -> io::Result<()> {
-        if std::mem::take(&mut self.is_in_line) { writeln!(out) } else { Ok(()) }
-    }
-
-    fn end_reasoning(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.is_reasoning) { writeln!(io::stderr().lock()) } else { Ok(()) }
-    }
-}
-
-/// A tool call as one line of JSON, in the form of a message of `OpenAI`'s API.
-fn call_json(call: &AnswerCall) -> serde_json::Value {
-    json!({
-        "id": call.id,
-        "type": "function",
-        "function": { "name": call.name, "arguments": call.arguments },
-    })
-}
-
-/// Generates to stdout, with a line break at the end. `prompt` says how to read the answer; without
-/// one it is text. Returns the parts of the answer, too.
-pub(super) fn stream(
-    engine: &mut Engine,
-    session: &mut Session,
-    (mixed, prompt): (MixedPrompt, Option<&Prompt>),
-    options: &GenerateOptions,
-    extras: Extras<'_>,
-    quiet: bool,
-) -> Result<(Outcome, Answer)> {
-    let watch = Watch::new();
-    let mut out = io::stdout().lock();
-    let mut display = Display::new(prompt, !quiet);
-    let mut failed = None;
-    let outcome = engine.generate_mixed(session, mixed, options, extras, &mut |text| {
-        let deltas = display.parser.push(text);
-        if let Err(error) = display.show(deltas, &mut out) {
-            failed = Some(error);
-            return ControlFlow::Break(());
-        }
-        flow(&watch)
-    })?;
-    if failed.is_none() {
-        let rest = display.parser.finish();
-        let end = || {
-            display.show(rest, &mut out)?;
-            display.end_reasoning()?;
-            // A text without any content ends with a line break, too.
-            display.is_in_line |= display.answer == Answer::default();
-            display.end_line(&mut out)
-        };
-        failed = end().err();
-    }
-    if let Some(error) = failed {
-        return Err(error).context("cannot write to standard output");
-    }
-    if outcome.stop_reason == StopReason::ContextFull {
-        terminal::note(format_args!(
-            "the context of {} tokens is full: give a larger one with -c, or --context-shift",
-            engine.context_tokens()
-        ));
-    }
-    Ok((outcome, display.answer))
 }
 
 /// A constraint and drafts for a generation.

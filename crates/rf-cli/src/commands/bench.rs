@@ -188,7 +188,8 @@ impl BenchArgs {
             for n_ubatch in counts(&self.ubatch_size) {
                 for &kv_type in &self.cache_type_k {
                     for &threads in &threads {
-                        setups.push(Setup { threads, n_batch, n_ubatch, kv_type });
+                        let gpu_layers = self.device.gpu_layers;
+                        setups.push(Setup { threads, n_batch, n_ubatch, kv_type, gpu_layers });
                     }
                 }
             }

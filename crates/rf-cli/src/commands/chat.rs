@@ -1,174 +1,345 @@
 //! The interactive chat of `rf-cli run`.
+//!
+//! [`Chat`] is the conversation and its settings, [`ChatModel`] the model that answers. Another
+//! model may take over the conversation (`/model`).
 
+mod history;
+mod line;
+mod settings;
+
+use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use rocmforge::engine::{Engine, GenerateOptions, Outcome, Session, Speculation, StopReason};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rocmforge::engine::{
+    Engine, GenerateOptions, MixedPrompt, Outcome, Session, Speculation, StopReason,
+};
 use rocmforge::messages::{ChatPrompt, Message, Tool};
-use serde_json::{Value, json};
+use rocmforge::{Image, OpenModel, Vision};
 
-use super::answer::{OutputForm, conversation_prompt, extras, stream, summary};
-use super::input::Input;
+use super::answer::{OutputForm, conversation_prompt, summary};
+use super::display::{Presentation, Question, stream};
+use super::input::{Input, Typed, Words};
 use crate::failure::{bad_input, sentence};
+use crate::interrupt::Watch;
 use crate::terminal::{self, Palette};
-use crate::{prefix_cache, sources};
+use crate::{media, prefix_cache};
+use history::History;
+use line::{COMMANDS, Command, Line};
+pub(super) use settings::Settings;
 
-/// A conversation at the terminal.
+/// A conversation at the terminal, and its settings.
 pub(super) struct Chat {
-    engine: Engine,
-    session: Session,
-    setup: Setup,
-    /// The messages of the conversation, the system message first.
-    messages: Vec<Message>,
-    last: Option<Outcome>,
-    /// The user knows that old messages are left out.
-    knows_of_limit: bool,
-}
-
-/// The settings of a chat.
-pub(super) struct Setup {
     pub(super) options: GenerateOptions,
-    pub(super) form: Option<OutputForm>,
-    pub(super) speculation: Option<Speculation>,
-    pub(super) system: Option<String>,
+    pub(super) settings: Settings,
     pub(super) tools: Vec<Tool>,
-    pub(super) load_time: Duration,
-    /// Print no metrics.
-    pub(super) quiet: bool,
+    pub(super) presentation: Presentation,
     /// End after the first answer.
     pub(super) single_turn: bool,
+    history: History,
+    /// Pictures of the next message.
+    images: Vec<Image>,
+    /// The text with which the next line begins.
+    draft: String,
+    last: Option<Outcome>,
 }
 
-/// A line of input, parsed.
-#[derive(Debug, PartialEq, Eq)]
-enum Line<'a> {
-    Empty,
-    Say(&'a str),
-    Help,
-    Reset,
-    Stats,
-    Exit,
-    Regenerate,
-    /// A new system message, or none.
-    System(&'a str),
-    Save(&'a str),
-    Load(&'a str),
-    Model,
-    /// A command without the argument that it needs, or with one that it does not take.
-    Misused(&'static str),
-    Unknown(&'a str),
+/// A model that chats.
+pub(super) struct ChatModel {
+    engine: Engine,
+    session: Session,
+    speculation: Option<Speculation>,
+    vision: Option<Arc<Vision>>,
+    form: Option<OutputForm>,
+    load_time: Duration,
 }
 
-const HELP: &str = "\
-/help           show this list
-/reset          forget the conversation
-/regenerate     answer the last message again
-/system TEXT    set the system message; without TEXT, remove it
-/save FILE      write the conversation to FILE, as JSON
-/load FILE      continue the conversation in FILE
-/model          show the model
-/stats          show throughput, memory and use of the context
-/exit, /quit    leave (as does Ctrl-D)
-A line that ends with \\ continues in the next one. Ctrl-C stops an answer.";
+/// The end of a chat with a model.
+pub(super) enum End {
+    /// The user leaves.
+    Left,
+    /// The chat goes on with this model.
+    OtherModel(Box<OpenModel>),
+}
 
-impl Chat {
-    pub(super) fn new(engine: Engine, setup: Setup) -> Self {
-        let messages = setup.system.iter().map(|text| Message::new("system", text)).collect();
-        let session = engine.session();
-        Self { session, engine, setup, messages, last: None, knows_of_limit: false }
+/// The next thing to do.
+enum Next {
+    Input,
+    Leave,
+    Model(Box<OpenModel>),
+}
+
+/// Opens the file of a model.
+type Open<'a> = &'a dyn Fn(&Path) -> Result<OpenModel>;
+
+impl ChatModel {
+    pub(super) fn new(
+        loaded: rocmforge::LoadedModel,
+        form: Option<OutputForm>,
+        load_time: Duration,
+    ) -> Self {
+        let rocmforge::LoadedModel { engine, speculation, vision, .. } = loaded;
+        Self { session: engine.session(), engine, speculation, vision, form, load_time }
     }
 
-    /// Chats until the user leaves, and returns the engine.
-    pub(super) fn run(mut self) -> Result<Engine> {
-        if self.engine.model().chat_template().is_none() {
-            return Err(bad_input!(
-                "the model has no chat template, so it cannot chat: give a text to continue, as in \
-                 rf-cli run -m FILE \"Once upon a time\", or --chat-template"
-            ));
+    pub(super) fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        rocmforge::memory_bytes(&self.engine, self.speculation.as_ref())
+    }
+
+    fn name(&self) -> String {
+        let metadata = self.engine.model().gguf().metadata();
+        let name = metadata.str("general.name").ok().flatten().unwrap_or("the model");
+        terminal::shown(name)
+    }
+}
+
+/// Checks that a model chats.
+pub(super) fn check_chats(model: &rocmforge::engine::Model) -> Result<()> {
+    if model.chat_template().is_some() {
+        return Ok(());
+    }
+    Err(bad_input!(
+        "the model has no chat template, so it cannot chat: give a text to continue, as in \
+         rf-cli run -m FILE \"Once upon a time\", or --chat-template"
+    ))
+}
+
+impl Chat {
+    pub(super) fn new(
+        options: GenerateOptions,
+        settings: Settings,
+        (system, tools): (Option<&str>, Vec<Tool>),
+        presentation: Presentation,
+        single_turn: bool,
+    ) -> Self {
+        Self {
+            options,
+            settings,
+            tools,
+            presentation,
+            single_turn,
+            history: History::new(system),
+            images: Vec::new(),
+            draft: String::new(),
+            last: None,
         }
-        let mut input = Input::open()?;
-        self.greet();
-        while let Some(text) = input.message()? {
-            match Line::parse(&text) {
-                Line::Empty => continue,
-                Line::Say(text) => self.say(text)?,
-                Line::Help => terminal::note(HELP),
-                Line::Reset => self.reset(),
-                Line::Stats => self.stats(),
-                Line::Exit => break,
-                Line::Regenerate => self.regenerate()?,
-                Line::System(text) => self.set_system(text),
-                Line::Save(path) => self.save(path),
-                Line::Load(path) => self.load(path),
-                Line::Model => self.show_model(),
-                Line::Misused(usage) => terminal::note(format_args!("use it as {usage}")),
-                Line::Unknown(command) => {
-                    let command = terminal::shown(command);
-                    terminal::note(format_args!("unknown command {command}: see /help"));
-                }
+    }
+
+    /// Opens the editor for the lines of a chat.
+    pub(super) fn input() -> Result<Input> {
+        let commands = COMMANDS
+            .iter()
+            .flat_map(|row| row.names.iter().map(|name| (*name, row.takes_path())))
+            .collect();
+        Input::open(Words { commands, options: ("/set", Settings::names()) })
+    }
+
+    /// Chats until the user leaves or wants another model.
+    pub(super) fn run(
+        &mut self,
+        model: &mut ChatModel,
+        input: &mut Input,
+        open: Open<'_>,
+    ) -> Result<End> {
+        check_chats(model.engine.model())?;
+        self.options.sampler = self.settings.sampler(model.engine.model())?;
+        terminal::note(format_args!(
+            "{} {}",
+            Palette::stderr().bold(model.name()),
+            Palette::stderr().dim(format_args!(
+                "({} tokens of context; /help for help, Ctrl-D to leave)",
+                model.engine.context_tokens()
+            ))
+        ));
+        while let Some(typed) = input.message(&std::mem::take(&mut self.draft))? {
+            let next = match &typed {
+                Typed::Message(text) if text.trim().is_empty() => Next::Input,
+                Typed::Message(text) => self.say(model, text)?,
+                Typed::Line(line) => match Line::parse(line) {
+                    Line::Empty => Next::Input,
+                    Line::Say(text) => self.say(model, text)?,
+                    Line::Do(command, argument) => self.obey(model, command, argument, open)?,
+                    Line::Misused(row) => {
+                        terminal::note(format_args!("use it as {}", row.usage()));
+                        Next::Input
+                    }
+                    Line::Unknown(command) => {
+                        let command = terminal::shown(command);
+                        terminal::note(format_args!(
+                            "unknown command {command}: see /help; a message that begins with a slash \
+                             stands between \"\"\" and \"\"\""
+                        ));
+                        Next::Input
+                    }
+                },
+            };
+            match next {
+                Next::Leave => break,
+                Next::Model(open) => return Ok(End::OtherModel(open)),
+                Next::Input => {}
             }
-            if self.setup.single_turn && self.last.is_some() {
+            if self.single_turn && self.last.is_some() {
                 break;
             }
         }
-        input.close();
-        Ok(self.engine)
+        Ok(End::Left)
     }
 
-    fn greet(&self) {
-        let metadata = self.engine.model().gguf().metadata();
-        let name =
-            metadata.get("general.name").and_then(|name| name.as_str()).unwrap_or("the model");
-        let palette = Palette::stderr();
-        terminal::note(format_args!(
-            "{} {}",
-            palette.bold(terminal::shown(name)),
-            palette.dim(format_args!(
-                "({} tokens of context; /help for help, Ctrl-D to leave)",
-                self.engine.context_tokens()
-            ))
-        ));
-    }
-
-    fn say(&mut self, text: &str) -> Result<()> {
-        self.messages.push(Message::new("user", text));
-        if !self.answer()? {
-            // The conversation so far is valid.
-            self.messages.pop();
+    fn obey(
+        &mut self,
+        model: &mut ChatModel,
+        command: Command,
+        argument: &str,
+        open: Open<'_>,
+    ) -> Result<Next> {
+        match command {
+            Command::Help => terminal::note(line::help()),
+            Command::Set if argument.is_empty() => terminal::note(Settings::list()),
+            Command::Set => self.set(model, argument),
+            Command::System => self.set_system(argument),
+            Command::Image => self.attach(model, argument),
+            Command::Retry => self.retry(model)?,
+            Command::Edit => self.edit(),
+            Command::Undo => self.undo(),
+            Command::Copy => self.copy()?,
+            Command::Save => match self.history.save(Path::new(argument)) {
+                Ok(count) => terminal::note(format_args!("{} saved", messages(count))),
+                Err(error) => report(&error),
+            },
+            Command::Load => self.load(model, argument),
+            Command::Model if argument.is_empty() => show_model(model),
+            Command::Model => match open(Path::new(argument)) {
+                Ok(open) => return Ok(Next::Model(Box::new(open))),
+                Err(error) => report(&error),
+            },
+            Command::Reset => {
+                self.history.clear();
+                self.forget(model, "the conversation is forgotten");
+            }
+            Command::Stats => self.stats(model),
+            Command::Exit => return Ok(Next::Leave),
         }
-        Ok(())
+        Ok(Next::Input)
+    }
+
+    fn say(&mut self, model: &mut ChatModel, text: &str) -> Result<Next> {
+        let images = std::mem::take(&mut self.images);
+        self.history.push(Message::new("user", text), images);
+        if !self.answer(model)? {
+            // The conversation so far is valid.
+            self.images = self.history.pop_turn().map(|(_, images)| images).unwrap_or_default();
+        }
+        Ok(Next::Input)
     }
 
     /// Drops the last answer and makes another one.
-    fn regenerate(&mut self) -> Result<()> {
-        let Some(asked) = self.messages.iter().rposition(|message| message.role == "user") else {
+    fn retry(&mut self, model: &mut ChatModel) -> Result<()> {
+        let Some(answers) = self.history.pop_answer() else {
             terminal::note("there is no message to answer");
             return Ok(());
         };
-        let answers = self.messages.split_off(asked + 1);
-        if !self.answer()? {
-            self.messages.extend(answers);
+        if !self.answer(model)? {
+            self.history.restore(answers);
         }
         Ok(())
     }
 
-    /// Answers the last message. Returns false if that failed and was reported.
-    fn answer(&mut self) -> Result<bool> {
-        let ChatPrompt { ids, rendered_tokens, prompt } = match self.fitting_prompt() {
+    /// Offers the last message for changes, in place of it.
+    fn edit(&mut self) {
+        match self.history.pop_turn() {
+            Some((text, images)) => {
+                self.draft = text;
+                self.images = images;
+            }
+            None => terminal::note("there is no message to edit"),
+        }
+    }
+
+    fn undo(&mut self) {
+        match self.history.pop_turn() {
+            Some(_) => terminal::note(format_args!(
+                "the last message is forgotten: {} left",
+                messages(self.history.len())
+            )),
+            None => terminal::note("there is no message to forget"),
+        }
+    }
+
+    /// Copies the last answer with a sequence that terminals understand, also through SSH.
+    fn copy(&self) -> Result<()> {
+        let Some(answer) = self.history.last_answer() else {
+            terminal::note("there is no answer to copy");
+            return Ok(());
+        };
+        if !Palette::stdout().is_coloured() {
+            terminal::note("this terminal cannot copy");
+            return Ok(());
+        }
+        let mut out = io::stdout().lock();
+        write!(out, "\x1b]52;c;{}\x07", BASE64_STANDARD.encode(answer))?;
+        out.flush()?;
+        terminal::note("the answer is copied, if the terminal allows it (OSC 52)");
+        Ok(())
+    }
+
+    fn set(&mut self, model: &ChatModel, text: &str) {
+        let set = self.settings.set(text);
+        let set = set.and_then(|settings| Ok((settings.sampler(model.engine.model())?, settings)));
+        match set {
+            Ok((sampler, settings)) => {
+                self.options.sampler = sampler;
+                self.options.max_tokens = settings.max_tokens();
+                self.settings = settings;
+                terminal::note(format_args!("set for the next answers: {}", terminal::shown(text)));
+            }
+            Err(error) => report(&error),
+        }
+    }
+
+    fn attach(&mut self, model: &ChatModel, path: &str) {
+        if model.vision.is_none() {
+            report(&rocmforge::Error::NoProjector.into());
+            return;
+        }
+        match media::image(Path::new(path)) {
+            Ok(image) => {
+                self.images.push(image);
+                let count = self.images.len();
+                let pictures = if count == 1 { "picture" } else { "pictures" };
+                terminal::note(format_args!("the next message has {count} {pictures}"));
+            }
+            Err(error) => report(&error),
+        }
+    }
+
+    /// Answers the last message. Returns false if there is no answer: it failed, which is reported,
+    /// or was stopped before its start.
+    fn answer(&mut self, model: &mut ChatModel) -> Result<bool> {
+        let (ChatPrompt { rendered_tokens, prompt, .. }, mixed) = match self.fitting_prompt(model) {
             Ok(fitting) => fitting,
             Err(error) => {
                 report(&error);
                 return Ok(false);
             }
         };
-        let constraint = self.setup.form.as_ref().map(|form| form.constraint(Some(&prompt)));
+        let constraint = model.form.as_ref().map(|form| form.constraint(Some(&prompt)));
         let constraint = constraint.transpose()?;
-        let Setup { options, speculation, quiet, .. } = &mut self.setup;
-        options.rendered_tokens = rendered_tokens;
-        let extras = extras(constraint, speculation.as_mut());
-        let (engine, session) = (&mut self.engine, &mut self.session);
-        let result = stream(engine, session, (ids.into(), Some(&prompt)), options, extras, *quiet);
+        self.options.rendered_tokens = rendered_tokens;
+        let (engine, session) = (&mut model.engine, &mut model.session);
+        let speculation = model.speculation.as_mut();
+        let (chat, shown) = (Some(&prompt), None);
+        let question = Question { prompt: mixed, chat, shown, constraint, speculation };
+        let watch = Watch::of_chat();
+        let result = stream(engine, session, question, &self.options, self.presentation, &watch);
+        drop(watch);
         let (outcome, answer) = match result {
             Ok(answered) => answered,
             Err(error) if error.is::<rocmforge::engine::Error>() => {
@@ -178,116 +349,116 @@ impl Chat {
             Err(error) => return Err(error),
         };
         if outcome.stop_reason == StopReason::Cancelled {
-            terminal::note(Palette::stderr().dim("(stopped)"));
+            let palette = Palette::stderr();
+            if outcome.ids.is_empty() {
+                terminal::note(palette.dim("(stopped before the answer: the message is left out)"));
+                return Ok(false);
+            }
+            terminal::note(palette.dim("(stopped)"));
         }
         // With its reasoning, which the template leaves out of later turns where it should.
-        self.messages.push(answer.into());
-        if !self.setup.quiet {
-            terminal::note(Palette::stderr().dim(summary(&outcome.timings, self.memory_bytes())));
+        self.history.push(answer.into(), Vec::new());
+        if !self.presentation.quiet {
+            let metrics = summary(&outcome.timings, model.memory_bytes());
+            terminal::note(Palette::stderr().dim(metrics));
         }
         self.last = Some(outcome);
         Ok(true)
     }
 
-    /// The prompt of the conversation without its oldest turns, if the context has no room for
-    /// them. A quarter of the context is left for the answer.
-    fn fitting_prompt(&mut self) -> Result<ChatPrompt> {
-        let context_tokens = self.engine.context_tokens();
-        let most = context_tokens - context_tokens / 4;
-        let mut kept = self.messages.clone();
-        loop {
-            let prompt = conversation_prompt(self.engine.model(), &kept, &self.setup.tools)?;
-            if prompt.ids.len() <= most || !drop_oldest_turn(&mut kept) {
-                return Ok(prompt);
-            }
-            if !self.knows_of_limit {
-                self.knows_of_limit = true;
-                terminal::note(Palette::stderr().dim(format_args!(
-                    "(the context of {context_tokens} tokens is full: from now on the model forgets \
-                     the oldest messages; -c gives it a larger one)"
-                )));
+    /// The prompt of the conversation. If it takes more than three quarters of the context, as many
+    /// of the oldest turns are left out as leave half of it, from now on: later turns then find
+    /// their beginning in the cache.
+    fn fitting_prompt(&mut self, model: &ChatModel) -> Result<(ChatPrompt, MixedPrompt)> {
+        let context_tokens = model.engine.context_tokens();
+        let forgotten = self.history.forgotten_turns();
+        let whole = self.prompt(model, forgotten)?;
+        if whole.1.len() <= context_tokens - context_tokens / 4 {
+            return Ok(whole);
+        }
+        // The last turn stays, even if it does not fit into a half: it may fit into the whole.
+        let last = self.history.num_turns().saturating_sub(1).max(forgotten);
+        let (mut too_few, mut turns) = (forgotten, last);
+        let mut fitting = None;
+        while too_few + 1 < turns {
+            let middle = too_few.midpoint(turns);
+            let prompt = self.prompt(model, middle)?;
+            if prompt.1.len() <= context_tokens / 2 {
+                (turns, fitting) = (middle, Some(prompt));
+            } else {
+                too_few = middle;
             }
         }
+        let prompt = match fitting {
+            Some(prompt) => prompt,
+            None => self.prompt(model, turns)?,
+        };
+        if turns > forgotten {
+            if forgotten == 0 {
+                terminal::note(Palette::stderr().dim(format_args!(
+                    "(the context of {context_tokens} tokens is full: from now on the model forgets the \
+                     oldest messages; -c gives it a larger one)"
+                )));
+            }
+            self.history.forget_turns(turns);
+        }
+        Ok(prompt)
     }
 
-    fn reset(&mut self) {
-        self.messages.retain(|message| message.role == "system");
-        self.forget("the conversation is forgotten");
+    /// The prompt without so many of the oldest turns.
+    fn prompt(&self, model: &ChatModel, forgotten: usize) -> Result<(ChatPrompt, MixedPrompt)> {
+        let (messages, images) = self.history.seen(forgotten);
+        let prompt = conversation_prompt(model.engine.model(), &messages, &self.tools)?;
+        let mixed = if images.is_empty() {
+            prompt.ids.clone().into()
+        } else {
+            let text = &prompt.prompt.text;
+            let vision = model.vision.as_deref();
+            rocmforge::mixed_prompt(model.engine.model(), vision, text, &images)?
+        };
+        Ok((prompt, mixed))
     }
 
     fn set_system(&mut self, text: &str) {
-        self.messages.retain(|message| message.role != "system");
-        if text.is_empty() {
-            terminal::note("the system message is removed");
-        } else {
-            self.messages.insert(0, Message::new("system", text));
-            terminal::note("the system message is set");
-        }
+        self.history.set_system(Some(text).filter(|text| !text.is_empty()));
+        let state = if text.is_empty() { "removed" } else { "set" };
+        terminal::note(format_args!("the system message is {state}"));
     }
 
-    fn forget(&mut self, note: &str) {
-        self.session.reset();
+    fn forget(&mut self, model: &mut ChatModel, note: &str) {
+        model.session.reset();
         self.last = None;
-        self.knows_of_limit = false;
         terminal::note(note);
     }
 
-    fn save(&self, path: &str) {
-        let messages: Vec<_> = self.messages.iter().map(message_json).collect();
-        let text = format!("{:#}\n", json!({ "messages": messages }));
-        let path = Path::new(path);
-        let written = sources::check_output(path).and_then(|()| {
-            Ok(rf_profile::replace_file(path, |out| out.write_all(text.as_bytes()))?)
-        });
-        match written {
-            Ok(()) => terminal::note(format_args!("{} messages are saved", messages.len())),
-            Err(error) => report(&error),
-        }
-    }
-
-    fn load(&mut self, path: &str) {
-        match read_conversation(Path::new(path)) {
-            Ok(messages) => {
-                self.messages = messages;
-                let count = self.messages.len();
-                self.forget(&format!("the conversation has {count} messages"));
+    fn load(&mut self, model: &mut ChatModel, path: &str) {
+        match History::load(Path::new(path)) {
+            Ok(history) => {
+                self.history = history;
+                let count = messages(self.history.len());
+                self.forget(model, &format!("the conversation has {count}"));
             }
             Err(error) => report(&error),
         }
     }
 
-    fn show_model(&self) {
-        let model = self.engine.model();
-        let metadata = model.gguf().metadata();
-        let name = metadata.str("general.name").ok().flatten().unwrap_or("without a name");
-        let path = model.gguf().paths().first();
-        let path = path.map_or("built-in".into(), |path| path.to_string_lossy());
-        terminal::note(format_args!(
-            "{}: {}, {}, {} layers; leave and give another one with -m",
-            terminal::shown(&path),
-            terminal::shown(name),
-            model.config().architecture,
-            model.config().num_layers()
-        ));
-    }
-
-    fn stats(&self) {
+    fn stats(&self, model: &ChatModel) {
         if let Some(last) = &self.last {
             terminal::note(format_args!(
                 "last answer: {}, seed {}",
-                summary(&last.timings, self.memory_bytes()),
+                summary(&last.timings, model.memory_bytes()),
                 last.seed
             ));
         }
-        if let Some(line) = prefix_cache::line(&self.engine) {
+        if let Some(line) = prefix_cache::line(&model.engine) {
             terminal::note(line);
         }
-        let memory = self.engine.memory();
+        let memory = model.engine.memory();
         terminal::note(format_args!(
-            "context: {} of {} tokens in {} messages; memory: weights {}, KV cache {}{}, buffers {}; loaded in {:.2} s",
-            self.session.len(),
-            self.engine.context_tokens(),
-            self.messages.len(),
+            "context: {} of {} tokens in {}; memory: weights {}, KV cache {}{}, buffers {}; loaded in {:.2} s",
+            model.session.len(),
+            model.engine.context_tokens(),
+            messages(self.history.len()),
             terminal::bytes(memory.weights_bytes),
             terminal::bytes(memory.kv_bytes),
             match memory.states_bytes {
@@ -295,135 +466,30 @@ impl Chat {
                 bytes => format!(", recurrent states {}", terminal::bytes(bytes)),
             },
             terminal::bytes(memory.buffers_bytes),
-            self.setup.load_time.as_secs_f64()
+            model.load_time.as_secs_f64()
         ));
     }
-
-    fn memory_bytes(&self) -> u64 {
-        rocmforge::memory_bytes(&self.engine, self.setup.speculation.as_ref())
-    }
 }
 
-/// Removes the oldest turn: a message of the user and what follows it, up to the next one. Returns
-/// false if only the last turn is left.
-fn drop_oldest_turn(messages: &mut Vec<Message>) -> bool {
-    let is_user = |message: &Message| message.role == "user";
-    let mut turns = (0..messages.len()).filter(|&index| is_user(&messages[index]));
-    match (turns.next(), turns.next()) {
-        (Some(first), Some(second)) => {
-            messages.drain(first..second);
-            true
-        }
-        _ => false,
-    }
+fn show_model(model: &ChatModel) {
+    let name = model.name();
+    let model = model.engine.model();
+    let path = model.gguf().paths().first();
+    let path = path.map_or("built-in".into(), |path| path.to_string_lossy());
+    terminal::note(format_args!(
+        "{}: {name}, {}, {} layers; /model MODEL continues with another one",
+        terminal::shown(&path),
+        model.config().architecture,
+        model.config().num_layers()
+    ));
 }
 
-/// A message in a file. Tool calls are not kept: their results would be missing.
-fn message_json(message: &Message) -> Value {
-    let mut json = json!({"role": message.role, "content": message.content});
-    if let Some(reasoning) = &message.reasoning {
-        json["reasoning_content"] = reasoning.as_str().into();
-    }
-    json
+fn messages(count: usize) -> String {
+    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
 }
 
-fn read_conversation(path: &Path) -> Result<Vec<Message>> {
-    let text = sources::file_text(path)?;
-    let malformed = || {
-        bad_input!(
-            "'{}' is not a conversation: expected {{\"messages\": [{{\"role\": …, \"content\": …}}]}}",
-            path.display()
-        )
-    };
-    let json: Value = serde_json::from_str(&text).map_err(|_| malformed())?;
-    let messages = json["messages"].as_array().ok_or_else(malformed)?;
-    let message = |message: &Value| {
-        let (role, content) = (message["role"].as_str()?, message["content"].as_str()?);
-        let reasoning = message["reasoning_content"].as_str().map(str::to_owned);
-        Some(Message { reasoning, ..Message::new(role, content) })
-    };
-    messages.iter().map(message).collect::<Option<_>>().ok_or_else(malformed)
-}
-
-fn report(error: &anyhow::Error) {
+/// Prints an error, after which the chat goes on.
+pub(super) fn report(error: &anyhow::Error) {
     let error = sentence(error);
     terminal::note(format_args!("{} {error}", Palette::stderr().red("error:")));
-}
-
-impl<'a> Line<'a> {
-    fn parse(line: &'a str) -> Self {
-        let line = line.trim();
-        if line.is_empty() {
-            return Self::Empty;
-        }
-        let (command, argument) = match line.split_once(char::is_whitespace) {
-            Some((command, argument)) => (command, argument.trim()),
-            None => (line, ""),
-        };
-        let alone = |line, usage| if argument.is_empty() { line } else { Self::Misused(usage) };
-        match command {
-            "/help" | "/?" => alone(Self::Help, "/help"),
-            "/reset" | "/clear" => alone(Self::Reset, "/reset"),
-            "/stats" => alone(Self::Stats, "/stats"),
-            "/exit" | "/quit" | "/bye" => alone(Self::Exit, "/exit"),
-            "/regenerate" | "/regen" => alone(Self::Regenerate, "/regenerate"),
-            "/model" => alone(Self::Model, "/model"),
-            "/system" => Self::System(argument),
-            "/save" if argument.is_empty() => Self::Misused("/save FILE"),
-            "/save" => Self::Save(argument),
-            "/load" if argument.is_empty() => Self::Misused("/load FILE"),
-            "/load" => Self::Load(argument),
-            // A path, or several lines of text, are a message.
-            _ if command.starts_with('/') && !command[1..].contains('/') && argument.is_empty() => {
-                Self::Unknown(command)
-            }
-            _ => Self::Say(line),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_start_with_a_slash() {
-        assert_eq!(Line::parse("  "), Line::Empty);
-        assert_eq!(Line::parse("/help"), Line::Help);
-        assert_eq!(Line::parse(" /reset "), Line::Reset);
-        assert_eq!(Line::parse("/reset now"), Line::Misused("/reset"));
-        assert_eq!(Line::parse("/stats"), Line::Stats);
-        assert_eq!(Line::parse("/bye"), Line::Exit);
-        assert_eq!(Line::parse("/system Be brief. "), Line::System("Be brief."));
-        assert_eq!(Line::parse("/system"), Line::System(""));
-        assert_eq!(Line::parse("/save a b.json"), Line::Save("a b.json"));
-        assert_eq!(Line::parse("/load"), Line::Misused("/load FILE"));
-        assert_eq!(Line::parse("/regenerate"), Line::Regenerate);
-        assert_eq!(Line::parse("/nothing"), Line::Unknown("/nothing"));
-        assert_eq!(Line::parse("/usr/bin is a folder"), Line::Say("/usr/bin is a folder"));
-        assert_eq!(Line::parse("hello"), Line::Say("hello"));
-    }
-
-    #[test]
-    fn the_oldest_turns_go_first_and_the_system_message_stays() {
-        let roles = |messages: &[Message]| {
-            messages.iter().map(|m| m.content.clone()).collect::<Vec<_>>().join(" ")
-        };
-        let mut messages: Vec<_> = [
-            ("system", "s"),
-            ("user", "a"),
-            ("assistant", "A"),
-            ("user", "b"),
-            ("assistant", "B"),
-            ("user", "c"),
-        ]
-        .map(|(role, text)| Message::new(role, text))
-        .into();
-        assert!(drop_oldest_turn(&mut messages));
-        assert_eq!(roles(&messages), "s b B c");
-        assert!(drop_oldest_turn(&mut messages));
-        assert_eq!(roles(&messages), "s c");
-        assert!(!drop_oldest_turn(&mut messages));
-        assert_eq!(roles(&messages), "s c");
-    }
 }

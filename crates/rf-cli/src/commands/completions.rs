@@ -22,6 +22,12 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn completions(arguments: &CompletionsArgs, cli: &mut Command) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, cli, "rf-cli", &mut script);
+    if arguments.shell == Shell::Bash {
+        // clap_complete sets one name of a subcommand and compares with another one, if the name of
+        // the program has a dash.
+        let text = String::from_utf8(script)?.replace("rf__subcmd__cli", "rf__cli");
+        script = text.into_bytes();
+    }
     io::stdout().lock().write_all(&script)?;
     Ok(())
 }

@@ -47,24 +47,26 @@ pub(crate) struct ImatrixArgs {
     /// Compute at most N chunks; -1 for all
     #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
     chunks: i64,
-    /// Cut the text into chunks of N tokens; 0 = trained context
-    #[arg(short, long, value_name = "N", default_value_t = 512)]
-    ctx_size: usize,
+    /// Cut the text into chunks of N tokens; 0 = trained context [default: 512, or the trained
+    /// context if it is shorter]
+    #[arg(short, long, value_name = "N")]
+    ctx_size: Option<usize>,
     #[command(flatten)]
     compute: ComputeArgs,
 }
 
 /// Runs `rf-cli imatrix`.
 pub(crate) fn imatrix(arguments: &ImatrixArgs) -> Result<()> {
+    let named = [&arguments.file, &arguments.model.model].into_iter().flatten();
+    let inputs = named.chain(&arguments.in_file).map(PathBuf::as_path);
+    sources::check_is_no_input(&arguments.output, inputs)?;
     let mut imatrix = Imatrix::default();
     let started = Instant::now();
     if let Some(file) = &arguments.file {
         let bytes = sources::file_bytes(file)?;
-        let context = Some(arguments.ctx_size);
-        let loader = loading::ModelFile::of(&arguments.model)?.loader();
-        let loader = loading::sized(loader, &arguments.compute, context)?;
-        let open = loading::open_generator(loader)?;
-        loading::warn_of_context(open.model(), context);
+        let model = loading::ModelFile::of(&arguments.model)?;
+        sources::check_is_no_input(&arguments.output, model.path.as_deref())?;
+        let open = loading::open_windows(model.loader(), &arguments.compute, arguments.ctx_size)?;
         measure(&open, &bytes, arguments, &mut imatrix)?;
         imatrix.datasets.push(file.display().to_string());
     }

@@ -34,9 +34,10 @@ pub(crate) struct PerplexityArgs {
     /// Read the text from FILE; - for standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// Score windows of N tokens; 0 = trained context
-    #[arg(short, long, value_name = "N", default_value_t = 512)]
-    ctx_size: usize,
+    /// Score windows of N tokens; 0 = trained context [default: 512, or the trained context if it is
+    /// shorter]
+    #[arg(short, long, value_name = "N")]
+    ctx_size: Option<usize>,
     /// Score only the first N windows; -1 scores all
     #[arg(long, value_name = "N", default_value_t = -1)]
     chunks: i64,
@@ -55,16 +56,12 @@ pub(crate) struct PerplexityArgs {
 
 /// Runs `rf-cli perplexity`.
 pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
-    if arguments.ctx_size == 1 {
+    if arguments.ctx_size == Some(1) {
         return Err(bad_input!("a window of 1 token has no token to score: give -c 2 or more"));
     }
     let loader = ModelFile::of(&arguments.model)?.loader().purpose(Purpose::Texts);
     let loader = arguments.adapters.add_to(loader);
-    let open = loading::open_generator(loading::sized(
-        loader,
-        &arguments.compute,
-        Some(arguments.ctx_size),
-    )?)?;
+    let open = loading::open_windows(loader, &arguments.compute, arguments.ctx_size)?;
     let model = open.model();
     let tokenizer = model.tokenizer();
     let (ids, bos) = if arguments.ids {
@@ -77,13 +74,7 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
     };
     let ids = match usize::try_from(arguments.chunks) {
         Ok(0) => return Err(bad_input!("--chunks 0 scores nothing: give 1 or more")),
-        Ok(chunks) => {
-            let window = match arguments.ctx_size {
-                0 => model.config().context_length,
-                tokens => tokens,
-            };
-            &ids[..ids.len().min(window.saturating_mul(chunks))]
-        }
+        Ok(chunks) => &ids[..ids.len().min(open.context_tokens().saturating_mul(chunks))],
         Err(_) => &ids[..],
     };
     if ids.len() < 2 {
@@ -94,7 +85,6 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
         ));
     }
     let cpu = arguments.compute.cpu()?;
-    loading::warn_of_context(model, Some(arguments.ctx_size));
     let placement = device::open(arguments.device.options(cpu))?;
     let mut engine = loading::load(&open, &placement, false, &mut |_| ())?.engine;
 

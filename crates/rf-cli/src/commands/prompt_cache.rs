@@ -7,7 +7,9 @@ use std::{fs, io};
 use anyhow::{Context, Result};
 use rocmforge::engine::{Engine, Error, SavedError, Session};
 
-use crate::failure::bad_input;
+use super::display::PromptBar;
+use crate::failure::{Interrupted, bad_input};
+use crate::interrupt::Watch;
 
 /// The sequence of a file, extended to a prompt but its last token, and then saved again. Also
 /// returns how many tokens were computed, and how long it took.
@@ -24,7 +26,7 @@ pub(super) fn prefill(
     };
     // With other scales than before, all of it is computed again.
     session.set_adapters(engine.model().adapter_scales().clone());
-    let computed = engine.prefill(&mut session, ids)?;
+    let computed = compute(engine, &mut session, ids)?;
     let time = start.elapsed();
     if computed > 0 {
         let saved = rf_profile::replace_file(path, |out| {
@@ -33,6 +35,27 @@ pub(super) fn prefill(
         saved.with_context(|| format!("cannot save '{}'", path.display()))?;
     }
     Ok((session, Some((computed, time))))
+}
+
+/// Computes the tokens but the last one that the sequence does not have. Returns their number.
+fn compute(engine: &mut Engine, session: &mut Session, ids: &[u32]) -> Result<usize> {
+    let (watch, batch_tokens) = (Watch::new(), engine.batch_tokens());
+    let cached = session.tokens().iter().zip(ids).take_while(|(a, b)| a == b).count();
+    let bar = PromptBar::new(ids.len() - cached, batch_tokens);
+    let (mut computed, mut end) = (0, cached);
+    loop {
+        end = ids.len().min(end + batch_tokens);
+        computed += engine.prefill(session, &ids[..end])?;
+        if end == ids.len() {
+            bar.clear();
+            return Ok(computed);
+        }
+        bar.show(end - cached, 0);
+        if watch.requested() {
+            bar.clear();
+            return Err(Interrupted.into());
+        }
+    }
 }
 
 /// The error of a file that cannot be restored.

@@ -14,6 +14,7 @@ use rf_quant::DType;
 use crate::args;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
+use crate::sources;
 use crate::terminal::{self, Palette};
 
 /// Arguments of `rf-cli quantize`.
@@ -128,6 +129,7 @@ pub(crate) fn quantize(arguments: &QuantizeArgs) -> Result<()> {
     let files = arguments.files()?;
     let threads = args::threads(files.threads.or(arguments.threads))?.unwrap_or(0);
     let gguf = Gguf::open(&files.input)?;
+    sources::check_is_no_input(&files.output, arguments.imatrix.as_deref())?;
     let imatrix = arguments.imatrix.as_ref().map(Imatrix::open).transpose();
     let imatrix = imatrix.map_err(|error| failure(error, &files))?;
     let options = Options {
@@ -165,6 +167,15 @@ fn failure(error: Error, files: &Files) -> anyhow::Error {
         Error::Cancelled => Interrupted.into(),
         Error::NoTensors => bad_input!("{}: {error}", files.input.display()),
         Error::AlreadyQuantized { .. } => bad_input!("{error}, or give --allow-requantize"),
+        // No text reaches the layers that predict further tokens (MTP), so no matrix has them.
+        Error::NeedsImatrix { ref name, is_missing: true, .. } => {
+            let block = name.split('.').take(2).collect::<Vec<_>>().join(r"\.");
+            bad_input!(
+                "{error}: give the tensors of the block a format that needs none, as in \
+                 --tensor-type '^{}\\.=q8_0'",
+                terminal::shown(&block)
+            )
+        }
         Error::NeedsImatrix { .. } => bad_input!(
             "{error}: make one of this model with 'rf-cli imatrix' and give it with --imatrix"
         ),

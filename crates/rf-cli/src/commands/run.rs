@@ -1,31 +1,32 @@
 //! `rf-cli run`: one prompt and its answer, or a chat.
 
-use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use rocmforge::engine::sampling::SamplerConfig;
 use rocmforge::engine::{
-    Engine, GenerateOptions, MixedPrompt, Model, Outcome, Speculation, StopReason,
+    Engine, GenerateOptions, MixedPrompt, Model, Outcome, PromptProgress, Speculation, StopReason,
 };
-use rocmforge::grammar::GrammarConstraint;
+use rocmforge::grammar::{Grammar, GrammarConstraint};
 use rocmforge::hub::ShortName;
 use rocmforge::messages::{ChatPrompt, Message, Prompt, Tool};
-use rocmforge::{Image, LoadedModel, Purpose, Vision};
+use rocmforge::{Image, LoadedModel, OpenModel, Purpose, Vision};
 
-use super::answer::{OutputForm, conversation_prompt, extras, flow, json, stream, summary};
+use super::answer::{OutputForm, conversation_prompt, extras, flow, json, summary};
+use super::display::{Presentation, PromptBar, Question, stream};
 use super::{chat, prompt_cache};
 use crate::adapters::AdapterArgs;
 use crate::args::{ComputeArgs, DeviceArgs, GrammarArgs, ModelArgs, SamplingArgs, TemplateArgs};
+use crate::device::Placement;
 use crate::drafts::DraftArgs;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::loading::ModelFile;
 use crate::media::ProjectorArgs;
 use crate::recording::{self, Recording};
+use crate::screen::Look;
 use crate::terminal::Palette;
 use crate::{demo, device, escapes, flags, loading, media, sources, terminal};
 
@@ -114,6 +115,10 @@ pub(crate) struct RunArgs {
     /// Print no metrics and no notes
     #[arg(short, long)]
     quiet: bool,
+    /// Show the text as it is on a terminal, too: without styles for Markdown, and lines not wrapped
+    /// at words
+    #[arg(long)]
+    plain: bool,
     /// Print the time and the roofline of every op, the parts of TTFT and the memory in use. Timing
     /// the ops costs some speed
     #[arg(short, long, conflicts_with = "quiet")]
@@ -141,7 +146,10 @@ pub(crate) struct RunArgs {
 
 /// Runs `rf-cli run`.
 pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
-    arguments.trace.as_deref().map_or(Ok(()), sources::check_output)?;
+    if let Some(trace) = &arguments.trace {
+        sources::check_output(trace)?;
+        sources::check_is_no_input(trace, arguments.inputs())?;
+    }
     let mut recording = Recording::start(arguments.trace.as_deref(), arguments.verbose);
     let ended = answer_or_chat(arguments, recording.as_mut());
     // A stopped answer has a timeline, too.
@@ -152,80 +160,62 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
 fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Result<()> {
     let words = arguments.words()?;
     let is_demo = arguments.model.is_demo() && words.model.is_none();
-    let mut options = arguments.generate_options(is_demo)?;
+    let looks_like_name = words.prompt.as_deref().is_some_and(looks_like_model_name);
+    if is_demo && looks_like_name && !arguments.quiet {
+        terminal::note("no model is named with -m or -hf, so the demo model answers");
+    }
+    let options = arguments.generate_options()?;
     let grammar = arguments.form.grammar()?;
     loading::check_context(arguments.ctx_size)?;
-    let cpu = arguments.compute.cpu()?;
-    let template = arguments.template.choice()?;
+    arguments.compute.cpu()?;
+    arguments.template.choice()?;
     let prompt = arguments.prompt(words.prompt.as_deref(), is_demo)?;
     let companions = arguments.projector.companions();
     let file = ModelFile::with_companions(&arguments.model, companions)?
         .or_path(words.model.as_deref(), companions)?;
     let started = Instant::now();
-    let loader = loading::sized(file.loader(), &arguments.compute, arguments.ctx_size)?;
     let images = media::images(&arguments.image)?;
-    let loader = arguments.adapters.add_to(arguments.projector.add_to(loader));
-    let loader = arguments.drafts.add_to(template.add_to(loader))?;
-    let open = tracing::info_span!("model_load").in_scope(|| loading::open_generator(loader))?;
+    let open = arguments.open(&file)?;
     let model = open.model();
-    arguments.drafts.note_heads(&open);
-    loading::warn_of_context(model, arguments.ctx_size);
-    arguments.sampling.for_model(&mut options.sampler, model);
     let system = arguments.system()?;
     let tools = arguments.tools()?;
     let is_chat = arguments.is_chat(model, system.is_some() || !tools.is_empty())?;
+    let Some(prompt) = prompt else {
+        if !images.is_empty() {
+            return Err(bad_input!("--image needs a prompt: give one, or /image in the chat"));
+        }
+        if arguments.prompt_cache.is_some() {
+            return Err(bad_input!(
+                "--prompt-cache needs a prompt: give one, or save a chat with /save"
+            ));
+        }
+        chat::check_chats(model)?;
+        let settings = chat::Settings::new(arguments.sampling.clone(), arguments.predict);
+        let conversation = (system.as_deref(), tools);
+        let shown = arguments.presentation(true);
+        let chat = chat::Chat::new(options, settings, conversation, shown, arguments.single_turn);
+        return arguments.chat(chat, open, &file, (grammar.as_ref(), recording));
+    };
+    let options = options.with_sampler(arguments.sampling.for_model(model)?);
     let form = grammar.map(|grammar| OutputForm::new(model, grammar)).transpose()?;
-    let request = prompt.map(|prompt| {
-        let before = || {
-            let system = system.as_deref().map(|text| Message::new("system", text));
-            system.into_iter().collect()
-        };
-        arguments.request(model, &prompt, is_chat.then(before), &tools, form.as_ref())
-    });
-    let request = request.transpose()?;
-    if request.is_none() && !images.is_empty() {
-        return Err(bad_input!("--image needs a prompt: give one as an argument or by a pipe"));
-    }
-    if request.is_none() && arguments.prompt_cache.is_some() {
-        return Err(bad_input!(
-            "--prompt-cache needs a prompt: give one, or save a chat with /save"
-        ));
-    }
-    let placement = device::open(arguments.device.options(cpu))?;
-    // Only a conversation goes back to earlier turns.
-    let purpose = if request.is_some() { Purpose::Texts } else { Purpose::Chat };
-    let open = open.with(|loader| loader.purpose(purpose));
+    let before = || {
+        let system = system.as_deref().map(|text| Message::new("system", text));
+        system.into_iter().collect()
+    };
+    let request = arguments.request(model, &prompt, is_chat.then(before), &tools, form.as_ref())?;
+    let open = open.with(|loader| loader.purpose(Purpose::Texts));
     // A prompt of text needs no encoder, unless it is named.
     let reads_images = !images.is_empty() || arguments.projector.is_named();
     let open = if reads_images { open } else { open.without_projector() };
-    let LoadedModel { mut engine, mut speculation, vision, .. } =
-        loading::load(&open, &placement, arguments.quiet, &mut |_| ())?;
-    let request = match request {
-        Some(request) => Some(request.with_images(&engine, vision.as_deref(), &images)?),
-        None => None,
-    };
+    let (loaded, placement) = arguments.load(&open)?;
+    let LoadedModel { mut engine, mut speculation, vision, .. } = loaded;
+    let request = request.with_images(&engine, vision.as_deref(), &images)?;
     let load_time = started.elapsed();
     if recording.is_some() {
         recording::start_profiling(&mut engine);
     }
-    let (mut engine, ended) = if let Some(request) = request {
-        let drafts = speculation.as_mut();
-        let ended = arguments.answer(&mut engine, request, &options, drafts, load_time);
-        (engine, ended)
-    } else {
-        let setup = chat::Setup {
-            options,
-            form,
-            speculation,
-            system,
-            tools,
-            load_time,
-            quiet: arguments.quiet,
-            single_turn: arguments.single_turn,
-        };
-        let chat = chat::Chat::new(engine, setup);
-        (chat.run()?, Ok(()))
-    };
+    let drafts = speculation.as_mut();
+    let ended = arguments.answer(&mut engine, request, &options, drafts, load_time);
     if let Some(recording) = recording {
         recording.capture(&mut engine, &placement);
     }
@@ -240,15 +230,10 @@ struct Words {
 
 /// Returns true if the word is a model file, has the name of one, or is a short name.
 fn is_model(word: &str) -> bool {
-    let starts_as_gguf = |path: &Path| {
-        let mut magic = [0; 4];
-        File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
-            && magic == *b"GGUF"
-    };
     let one_word = !word.contains(char::is_whitespace);
     (one_word && flags::is_gguf_name(word.as_ref()))
         || ShortName::find(word).is_some()
-        || starts_as_gguf(Path::new(word))
+        || sources::is_gguf(Path::new(word))
 }
 
 /// Returns true if a word is a name such as `qwen3:8b` or `llama3.2:latest`. Other words with a
@@ -260,6 +245,12 @@ fn is_ollama_name(word: &str) -> bool {
     };
     let is_tag = |tag: &str| tag == "latest" || tag.starts_with(|c: char| c.is_ascii_digit());
     word.split_once(':').is_some_and(|(name, tag)| is_part(name) && is_part(tag) && is_tag(tag))
+}
+
+/// Returns true if a prompt may be meant as a model: `llama3`, `owner/model`.
+fn looks_like_model_name(prompt: &str) -> bool {
+    let is_one_word = !prompt.contains(char::is_whitespace);
+    is_one_word && prompt.contains(|c: char| c.is_ascii_digit() || c == '/')
 }
 
 /// A tokenised prompt.
@@ -278,16 +269,100 @@ struct Request {
 }
 
 impl RunArgs {
-    fn generate_options(&self, is_demo: bool) -> Result<GenerateOptions> {
+    /// The files that are read.
+    fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let named = [&self.file, &self.model.model, &self.system_prompt_file, &self.tools];
+        named.into_iter().flatten().chain(&self.image).map(PathBuf::as_path)
+    }
+
+    /// Opens a model with the options of the command line.
+    fn open(&self, file: &ModelFile) -> Result<OpenModel> {
+        let loader = loading::sized(file.loader(), &self.compute, self.ctx_size)?;
+        let loader = self.adapters.add_to(self.projector.add_to(loader));
+        let loader = self.drafts.add_to(self.template.choice()?.add_to(loader))?;
+        let open =
+            tracing::info_span!("model_load").in_scope(|| loading::open_generator(loader))?;
+        self.drafts.note_heads(&open);
+        loading::warn_of_context(open.model(), self.ctx_size);
+        Ok(open)
+    }
+
+    fn load(&self, open: &OpenModel) -> Result<(LoadedModel, Placement)> {
+        let placement = device::open(self.device.options(self.compute.cpu()?))?;
+        let loaded = loading::load(open, &placement, self.quiet, &mut |_| ())?;
+        Ok((loaded, placement))
+    }
+
+    /// Chats, with one model after another.
+    fn chat(
+        &self,
+        mut chat: chat::Chat,
+        open: OpenModel,
+        file: &ModelFile,
+        (grammar, recording): (Option<&Grammar>, Option<&mut Recording>),
+    ) -> Result<()> {
+        let is_recorded = recording.is_some();
+        let load = |open: OpenModel| {
+            let started = Instant::now();
+            // Only a conversation goes back to earlier turns.
+            let open = open.with(|loader| loader.purpose(Purpose::Chat));
+            let form = grammar.map(|grammar| OutputForm::new(open.model(), grammar.clone()));
+            let form = form.transpose()?;
+            let (loaded, placement) = self.load(&open)?;
+            let mut model = chat::ChatModel::new(loaded, form, started.elapsed());
+            if is_recorded {
+                recording::start_profiling(model.engine());
+            }
+            anyhow::Ok((model, placement))
+        };
+        let other = |path: &Path| {
+            let open = self.open(&ModelFile::default().or_path(Some(path))?)?;
+            chat::check_chats(open.model())?;
+            Ok(open)
+        };
+        let mut input = chat::Chat::input()?;
+        let mut file = file.clone();
+        let (mut model, mut placement) = load(open)?;
+        while let chat::End::OtherModel(open) = chat.run(&mut model, &mut input, &other)? {
+            // The memory of one model is room for the other.
+            drop(model);
+            let path = open.model().gguf().paths().first().cloned();
+            (model, placement) = match load(*open) {
+                Ok(loaded) => {
+                    file = ModelFile::of_path(path);
+                    loaded
+                }
+                Err(error) => {
+                    chat::report(&error);
+                    load(self.open(&file)?)?
+                }
+            };
+        }
+        input.close();
+        if let Some(recording) = recording {
+            recording.capture(model.engine(), &placement);
+        }
+        Ok(())
+    }
+
+    fn presentation(&self, is_chat: bool) -> Presentation {
+        let has_form = self.form.is_given();
+        let look = match is_chat {
+            _ if self.plain || has_form => Look::Plain,
+            true => Look::Markdown,
+            false => Look::Wrapped,
+        };
+        Presentation { look, quiet: self.quiet }
+    }
+
+    fn generate_options(&self) -> Result<GenerateOptions> {
         if self.predict == 0 {
             return Err(bad_input!(
                 "-n 0 generates nothing: give 1 or more, or -1 to continue until the model ends"
             ));
         }
-        let temperature =
-            if is_demo { demo::TEMPERATURE } else { SamplerConfig::default().temperature };
+        self.sampling.check()?;
         Ok(GenerateOptions::default()
-            .with_sampler(self.sampling.config(temperature)?)
             .with_max_tokens(usize::try_from(self.predict).ok())
             .with_stop(self.stop.iter().map(|text| escapes::resolved(text)).collect())
             .with_ignore_eos(self.ignore_eos)
@@ -452,22 +527,34 @@ impl RunArgs {
         };
         let options = &options.clone().with_rendered_tokens(request.rendered_tokens);
         let chat = request.chat.as_ref();
-        let extras = extras(request.constraint, speculation.as_deref_mut());
+        let watch = Watch::new();
         if self.json {
-            let watch = Watch::new();
+            let bar = PromptBar::new(request.prompt.len(), engine.batch_tokens());
+            let mut on_prompt = |progress: PromptProgress| {
+                bar.show(progress.done_tokens, progress.cached_tokens);
+                flow(&watch)
+            };
+            let extras = extras(request.constraint, speculation).with_on_prompt(&mut on_prompt);
             let (prompt, on_text) = (request.prompt.clone(), &mut |_: &str| flow(&watch));
             let mut outcome =
                 engine.generate_mixed(&mut session, prompt, options, extras, on_text)?;
+            bar.clear();
             add_prefill(&mut outcome);
             let out = &mut io::stdout().lock();
             writeln!(out, "{}", json((&request.prompt, chat), &outcome, load_time))?;
             return end(&outcome);
         }
-        if let Some(shown) = &request.shown {
-            write!(io::stdout().lock(), "{}", Palette::stdout().dim(shown))?;
-        }
-        let prompt = (request.prompt, chat);
-        let (mut outcome, _) = stream(engine, &mut session, prompt, options, extras, self.quiet)?;
+        let shown = request.shown.as_deref();
+        let question = Question {
+            prompt: request.prompt,
+            chat,
+            shown,
+            constraint: request.constraint,
+            speculation: speculation.as_deref_mut(),
+        };
+        let presentation = self.presentation(chat.is_some());
+        let (mut outcome, _) =
+            stream(engine, &mut session, question, options, presentation, &watch)?;
         add_prefill(&mut outcome);
         if !self.quiet {
             let bytes = rocmforge::memory_bytes(engine, speculation.as_deref());

@@ -22,7 +22,7 @@ use crate::commands::probe::prober;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::terminal::{self, Palette};
-use crate::version;
+use crate::{sources, version};
 
 /// Arguments of `rf-cli selftest`.
 #[derive(Debug, Args)]
@@ -89,6 +89,7 @@ pub(crate) fn selftest(arguments: &SelftestArgs) -> Result<()> {
     if let Some(problem) = &gpu.report().problem {
         bail!("{gpu} cannot be used: {problem}");
     }
+    arguments.report.as_deref().map_or(Ok(()), sources::check_output)?;
     let mut report = new_report(prober, &gpu)?;
     let plan = SelftestPlan::default()
         .with_filter(filter)

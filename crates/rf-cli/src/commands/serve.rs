@@ -236,15 +236,15 @@ impl SchedulingArgs {
 
 impl ServeArgs {
     fn server_options(&self, is_demo: bool) -> Result<ServerOptions> {
-        let temperature =
-            if is_demo { demo::TEMPERATURE } else { SamplerConfig::default().temperature };
+        let usual = SamplerConfig::default();
+        let usual = if is_demo { usual.with_temperature(demo::TEMPERATURE) } else { usual };
         Ok(ServerOptions {
             keys: self.access.keys()?,
             tls: self.access.tls()?,
             metrics_key: self.access.metrics_key,
             cors_origins: self.network.cors_origin.clone(),
             allowed_hosts: self.network.allowed_host.clone(),
-            sampling: self.sampling.config(temperature)?,
+            sampling: self.sampling.config(&usual)?,
             image_fetcher: self.network.allow_url_images.then(media::image_fetcher),
             max_body_bytes: self.network.max_body_bytes,
             drain_timeout: Duration::from_secs(self.network.drain_timeout),

@@ -26,7 +26,7 @@ use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::loading::ModelFile;
 use crate::terminal::{self, Palette};
-use crate::version;
+use crate::{sources, version};
 
 /// Arguments of `rf-cli tune`.
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -148,6 +148,7 @@ fn show(path: &Path, gpu: &Gpu, export: Option<&Path>) -> Result<()> {
         bail!("{gpu} is not tuned: run `rf-cli tune -m MODEL` first");
     };
     let Some(file) = export else { return print(&table) };
+    sources::check_output(file)?;
     rf_profile::replace_file(file, |out| write!(out, "{}", table.to_toml()))
         .with_context(|| format!("cannot write '{}'", file.display()))?;
     terminal::note(format_args!("written: {}", file.display()));

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use nix::pty::openpty;
+use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -25,9 +25,15 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the program at a terminal of this type (`TERM`).
-    pub(crate) fn start(mut command: Command, term: &str) -> Self {
-        let pty = openpty(None, None).unwrap();
+    /// Starts the program at a terminal of this type (`TERM`), which does not tell its size.
+    pub(crate) fn start(command: Command, term: &str) -> Self {
+        Self::of_width(command, term, 0)
+    }
+
+    /// Starts the program at a terminal of this type (`TERM`) and width.
+    pub(crate) fn of_width(mut command: Command, term: &str, columns: u16) -> Self {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(&size, None).unwrap();
         let end = || pty.slave.try_clone().unwrap();
         command.stdin(end()).stdout(end()).stderr(end()).env("TERM", term);
         let child = command.spawn().unwrap();
@@ -70,6 +76,14 @@ impl Terminal {
                 Err(error) => panic!("no '{text}' ({error}) in:\n{}", self.shown()),
             }
         }
+    }
+
+    /// Waits for a text, and returns the rest of its line.
+    pub(crate) fn wait_for_line(&mut self, text: &str) -> String {
+        self.wait_for(text);
+        let start = self.seen;
+        self.wait_for("\n");
+        String::from_utf8_lossy(&self.screen[start..self.seen]).into_owned()
     }
 
     /// Waits until the program ends, and returns its exit code and everything it has shown.

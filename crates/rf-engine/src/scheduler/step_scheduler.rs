@@ -202,6 +202,12 @@ impl StepScheduler {
         self.settle(engine, observer);
     }
 
+    /// Tokens in the cache of the first running sequence of a request.
+    pub(crate) fn computed_tokens(&self, id: RequestId) -> usize {
+        let sequence = self.running.iter().find(|sequence| sequence.rank.request == id);
+        sequence.map_or(0, |sequence| sequence.session.len())
+    }
+
     /// The options, as far as the engine can use them.
     pub(super) fn options(&self) -> &SchedulerOptions {
         &self.options

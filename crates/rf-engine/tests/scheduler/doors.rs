@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Event, Request, Scheduler, StepScheduler, SubmitError, TokenLogprob};
 use rf_engine::{
-    Engine, EngineOptions, Error, Extras, GenerateOptions, Speculation, StopReason, Timings,
+    Engine, EngineOptions, Error, Extras, GenerateOptions, PromptProgress, Session, Speculation,
+    StopReason, Timings,
 };
 
 use crate::constraints::{Fault, Phrases, phrases};
@@ -285,6 +286,34 @@ fn several_choices_need_no_thread() {
     let stats = steps.stats(&engine);
     assert_eq!((stats.running, stats.waiting, stats.kv_pages_used), (0, 0, 0));
     assert_eq!((stats.finished.length, stats.finished.cancelled), (4, 2));
+}
+
+#[test]
+fn a_prompt_tells_its_progress_and_stops_after_a_batch() {
+    let options = EngineOptions { batch_tokens: 8, ..ENGINE };
+    let mut engine = engine(&tiny(), options);
+    let ids = prompt(1, 30);
+    let expected = alone(&mut engine, &ids, &greedy(9)).ids;
+    let mut session = engine.session();
+    let mut generate = |session: &mut Session, most: usize| {
+        let mut seen = Vec::new();
+        let mut on_prompt = |progress: PromptProgress| {
+            assert_eq!(progress.tokens, 30);
+            seen.push((progress.cached_tokens, progress.done_tokens));
+            if seen.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let extras = Extras::default().with_on_prompt(&mut on_prompt);
+        let go_on = &mut |_: &str| ControlFlow::Continue(());
+        let outcome = engine.generate_with(session, &ids, &greedy(9), extras, go_on).unwrap();
+        (seen, outcome)
+    };
+    let (seen, outcome) = generate(&mut session, 2);
+    assert_eq!(seen, [(0, 8), (0, 16)]);
+    assert_eq!((outcome.stop_reason, outcome.ids.len()), (StopReason::Cancelled, 0));
+    // The next generation computes the rest.
+    assert_eq!(session.len(), 16);
+    let (seen, outcome) = generate(&mut session, usize::MAX);
+    assert_eq!((seen, outcome.ids), (vec![(16, 24)], expected));
 }
 
 #[test]

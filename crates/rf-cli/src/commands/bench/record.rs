@@ -7,7 +7,7 @@ use chrono::{SecondsFormat, Utc};
 use clap::ValueEnum;
 use csv::{QuoteStyle, WriterBuilder};
 use rf_profile::baseline::Hardware;
-use rocmforge::device::LayerPlacement;
+use rocmforge::device::{GpuLayers, LayerPlacement};
 use rocmforge::engine::KvType;
 use rocmforge::engine::Model;
 use rocmforge::gguf::{Gguf, TensorInfo, file_type_name};
@@ -32,6 +32,7 @@ pub(super) struct Setup {
     pub(super) n_batch: usize,
     pub(super) n_ubatch: usize,
     pub(super) kv_type: KvType,
+    pub(super) gpu_layers: GpuLayers,
 }
 
 /// A measurement: prefill, decode, or both, at a depth.
@@ -103,7 +104,10 @@ impl Record {
         let model_size: u64 = gguf.tensors().iter().map(|tensor| tensor.size_bytes() as u64).sum();
         let model_n_params: u64 = gguf.tensors().iter().map(TensorInfo::elements).sum();
         // Fields that do not apply have the values that llama-bench prints for a CPU by default.
-        let n_gpu_layers = placement.gpu.as_ref().map_or(-1, |_| placement.gpu_layers as i64);
+        let n_gpu_layers = match setup.gpu_layers {
+            GpuLayers::Last(layers) => layers as i64,
+            _ => placement.gpu.as_ref().map_or(-1, |_| placement.gpu_layers as i64),
+        };
         let fields: [(&str, Value); 42] = [
             ("build_commit", version::COMMIT.into()),
             ("build_number", version::NUMBER.parse::<u64>().unwrap_or(0).into()),
@@ -136,7 +140,7 @@ impl Record {
             ("embeddings", false.into()),
             ("no_op_offload", 0.into()),
             ("no_host", false.into()),
-            ("repack", 1.into()),
+            ("repack", true.into()),
             ("fit_target", 0.into()),
             ("fit_min_ctx", 0.into()),
             ("n_prompt", test.n_prompt.into()),

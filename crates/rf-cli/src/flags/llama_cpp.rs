@@ -1,0 +1,87 @@
+//! The options of llama.cpp's tools, with all their names but those of help and version.
+
+/// Of `llama-cli`, `llama-completion`, `llama-server`, `llama-perplexity`, `llama-embedding`,
+/// `llama-imatrix` and `llama-tokenize`; those of `llama-bench` and `llama-quantize` are our own.
+pub(super) const OPTIONS: &str = "
+--usage --license -cl --cache-list --completion-bash --verbose-prompt
+-t --threads -tb --threads-batch -C --cpu-mask -Cr --cpu-range --cpu-strict --prio --poll
+-Cb --cpu-mask-batch -Crb --cpu-range-batch --cpu-strict-batch --prio-batch --poll-batch
+-c --ctx-size -n --predict --n-predict -b --batch-size -ub --ubatch-size --keep --swa-full
+-fa --flash-attn -p --prompt --perf --no-perf -f --file -bf --binary-file
+-e --escape --no-escape --rope-scaling --rope-scale --rope-freq-base --rope-freq-scale
+--yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast
+-kvo --kv-offload -nkvo --no-kv-offload --repack -nr --no-repack --no-host
+-ctk --cache-type-k -ctv --cache-type-v -dt --defrag-thold -np --parallel --rpc
+--mlock --mmap --no-mmap -dio --direct-io -ndio --no-direct-io -lm --load-mode -lzm --lazy-mode
+--numa -dev --device --list-devices -ot --override-tensor -cmoe --cpu-moe -ncmoe --n-cpu-moe
+--moe-cache-mib -ncffn --n-cpu-ffn -ngl --gpu-layers --n-gpu-layers -sm --split-mode
+-ts --tensor-split -mg --main-gpu -fit --fit -fitt --fit-target -fitc --fit-ctx --check-tensors
+--override-kv --op-offload --no-op-offload --lora --lora-scaled --control-vector
+--control-vector-scaled --control-vector-layer-range -m --model -mu --model-url
+-dr --docker-repo -hf -hfr --hf-repo -hff --hf-file -hfv -hfrv --hf-repo-v -hffv --hf-file-v
+-hft --hf-token --log-disable --log-file --log-jsonl --no-log-jsonl --log-colors
+-v --verbose --log-verbose --offline -lv --verbosity --log-verbosity
+--log-prefix --no-log-prefix --log-timestamps --no-log-timestamps
+--samplers -s --seed --sampler-seq --sampling-seq --ignore-eos --temp --temperature --top-k
+--top-p --min-p --top-nsigma --top-n-sigma --xtc-probability --xtc-threshold
+--typical --typical-p --repeat-last-n --repeat-penalty --presence-penalty --frequency-penalty
+--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker
+--adaptive-target --adaptive-decay --dynatemp-range --dynatemp-exp --mirostat --mirostat-lr
+--mirostat-ent -l --logit-bias --grammar --grammar-file -j --json-schema -jf --json-schema-file
+-bs --backend-sampling
+-lcs --lookup-cache-static -lcd --lookup-cache-dynamic --kv-unified-per-slot
+-ctxcp --ctx-checkpoints --swa-checkpoints -cms --checkpoint-min-step -cram --cache-ram
+-kvu --kv-unified -no-kvu --no-kv-unified --cache-idle-slots --no-cache-idle-slots
+--context-shift --no-context-shift -r --reverse-prompt -sp --special --warmup --no-warmup
+--spm-infill --pooling -cb --cont-batching -nocb --no-cont-batching -mm --mmproj
+-mmu --mmproj-url --mmproj-auto --no-mmproj --no-mmproj-auto
+--mmproj-offload --no-mmproj-offload -mmdev --mmproj-device --image --audio --video
+--image-min-tokens --image-max-tokens --mtmd-batch-max-tokens --video-fps
+--video-timestamp-interval --video-ffmpeg-dir -a --alias --tags --embd-normalize --host --port
+--reuse-port --path --cors-origins --cors-methods --cors-headers
+--cors-credentials --no-cors-credentials --api-prefix --ui-config --webui-config
+--ui-config-file --webui-config-file --ui-mcp-proxy --webui-mcp-proxy --no-ui-mcp-proxy
+--no-webui-mcp-proxy --tools --tools-runtime --mcp-servers-config --mcp-servers-json
+-ag --agent -no-ag --no-agent --ui --webui --no-ui --no-webui --embedding --embeddings
+--rerank --reranking --api-key --api-key-file --ssl-key-file --ssl-cert-file
+--chat-template-kwargs -to --timeout --sse-ping-interval --threads-http
+--cache-prompt --no-cache-prompt --cache-reuse --metrics --props --slots --no-slots
+--slot-save-path --media-path --models-dir --models-preset --models-max
+--models-autoload --no-models-autoload --jinja --no-jinja --reasoning-format -rea --reasoning
+--reasoning-effort --reasoning-budget --reasoning-budget-message
+--reasoning-preserve --no-reasoning-preserve --chat-template --chat-template-file
+--skip-chat-parsing --no-skip-chat-parsing --prefill-assistant --no-prefill-assistant
+-sps --slot-prompt-similarity --lora-init-without-apply --sleep-idle-seconds
+-sys --system-prompt --show-timings --no-show-timings -sysf --system-prompt-file
+-cnv --conversation -no-cnv --no-conversation -st --single-turn -mli --multiline-input
+-o --output --output-file --simple-io --log-prompts-dir --display-prompt --no-display-prompt
+-co --color -i --interactive -if --interactive-first --in-prefix-bos --in-prefix --in-suffix
+--prompt-cache --prompt-cache-all --prompt-cache-ro -gan --grp-attn-n -gaw --grp-attn-w
+--spec-draft-type-k -ctkd --cache-type-k-draft --spec-draft-type-v -ctvd --cache-type-v-draft
+--spec-draft-hf -hfd -hfrd --hf-repo-draft --spec-draft-threads -td --threads-draft
+--spec-draft-threads-batch -tbd --threads-batch-draft --spec-draft-cpu-mask -Cd --cpu-mask-draft
+--spec-draft-cpu-range -Crd --cpu-range-draft --spec-draft-cpu-strict --cpu-strict-draft
+--spec-draft-prio --prio-draft --spec-draft-poll --poll-draft
+--spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft
+--spec-draft-cpu-strict-batch --cpu-strict-batch-draft --spec-draft-prio-batch
+--prio-batch-draft --spec-draft-poll-batch --poll-batch-draft
+--spec-draft-override-tensor -otd --override-tensor-draft
+--spec-draft-cpu-moe -cmoed --cpu-moe-draft
+--spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft
+--spec-draft-n-max --spec-draft-n-min --spec-draft-p-split --draft-p-split
+--spec-draft-p-min --draft-p-min --spec-draft-backend-sampling --no-spec-draft-backend-sampling
+--spec-draft-device -devd --device-draft
+--spec-draft-ngl -ngld --gpu-layers-draft --n-gpu-layers-draft
+--spec-draft-model -md --model-draft --spec-type
+--spec-ngram-mod-n-min --spec-ngram-mod-n-max --spec-ngram-mod-n-match
+--spec-ngram-simple-size-n --spec-ngram-simple-size-m --spec-ngram-simple-min-hits
+--spec-ngram-map-k-size-n --spec-ngram-map-k-size-m --spec-ngram-map-k-min-hits
+--spec-ngram-map-k4v-size-n --spec-ngram-map-k4v-size-m --spec-ngram-map-k4v-min-hits
+--draft --draft-n --draft-max --draft-min --draft-n-min --spec-default
+--embd-gemma-default --fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default
+--fim-qwen-7b-spec --fim-qwen-14b-spec --fim-qwen-30b-default
+--gpt-oss-20b-default --gpt-oss-120b-default --vision-gemma-4b-default --vision-gemma-12b-default
+--hellaswag --hellaswag-tasks --winogrande --winogrande-tasks
+--multiple-choice --multiple-choice-tasks --kl-divergence --save-all-logits
+--kl-divergence-base --ppl-stride --ppl-output-type --chunks
+";
