@@ -175,7 +175,7 @@ enum Direction {
 /// Reorders bits within a block of the formats whose file order does not suit vectors.
 ///
 /// `Q5_0`, `Q5_1`, `Q1_0`: bit `4g + i` of the fifth bits, or of each 32 bits (element `4g + i`),
-/// moves to bit `8i + g`, so that a shift by `g` brings the bits of four consecutive elements to the
+/// moves to bit `8i + g`. A shift by `g` then brings the bits of four consecutive elements to the
 /// bottom of four bytes. `Q2_0`: the two bits of element `4g + i` of 16 move to bit `8i + 2g`
 /// likewise. MXFP6: 24 bytes of 6-bit codes become 16 bytes of low nibbles in the order of `Q4_0`
 /// (element `j` low, `j + 16` high) and 8 bytes of upper bits (element `8k + j` in bits `2k..` of

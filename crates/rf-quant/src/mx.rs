@@ -10,7 +10,8 @@
 //! MXFP6 is our own, because ggml has none: the scale byte, then 32 elements of 6 bits, least
 //! significant bit first.
 //!
-//! [`BlockNvfp4`] has the elements of MXFP4, and per 16 of them a scale with three bits of mantissa.
+//! [`BlockNvfp4`] has the elements of MXFP4 and, per 16 of them, a scale with a mantissa of three
+//! bits.
 
 mod e8m0;
 mod mxfp4;

@@ -148,13 +148,11 @@ fn importance_lowers_the_weighted_error_of_every_search() {
         quantize_weighted(dtype, &values, &importance, &mut weighted).unwrap();
         let (plain, weighted) = (error(dtype, &plain), error(dtype, &weighted));
         println!("{dtype}: {weighted} with importance, {plain} without");
-        let is_searched = match dtype.family() {
-            Family::Microscaling => false,
-            _ => {
-                use DType::{Q1_0, Q2_0, Q8_0, Tq1_0, Tq2_0};
-                !matches!(dtype, Q8_0 | Tq1_0 | Tq2_0 | Q1_0 | Q2_0)
-            }
+        let is_one_pass = {
+            use DType::{Q1_0, Q2_0, Q8_0, Tq1_0, Tq2_0};
+            matches!(dtype, Q8_0 | Tq1_0 | Tq2_0 | Q1_0 | Q2_0)
         };
+        let is_searched = dtype.family() != Family::Microscaling && !is_one_pass;
         let bound = if is_searched { 0.95 } else { 1.0 };
         assert!(weighted <= bound * plain, "{dtype}: {weighted}, without importance {plain}");
     }

@@ -95,7 +95,7 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
     acc
 }
 
-/// Adds columns `32j..32j + 32` of a block of a small format, scaled and with the minimum, to `acc`.
+/// Adds columns `32j..32j + 32` of a block of a small format to `acc`, scaled and with the minimum.
 /// They are sub-block `at` of the activations.
 ///
 /// # Safety

@@ -62,8 +62,8 @@ impl Block<32> for BlockMxfp4 {
     }
 }
 
-/// The code of the element nearest to `x / (2 d)`, ties towards zero. Values that round to zero lose
-/// their sign.
+/// The code of the element nearest to `x / (2 d)`, ties towards zero. A value that rounds to zero
+/// loses its sign.
 pub(super) fn nearest_code(x: f32, d: f32) -> u8 {
     let magnitude = x.abs();
     // Counting boundaries compiles to compares and adds without branches. Scaling the boundaries
