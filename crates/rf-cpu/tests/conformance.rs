@@ -215,7 +215,7 @@ fn programs_of_one_backend_are_independent() {
 
 #[test]
 fn a_copied_page_holds_what_the_original_does() {
-    for kv in ["f32", "f16", "q8_0", "fp8"] {
+    for kv in ["f32", "f16", "q8_0", "fp8", "q4_0", "q5_0"] {
         let case = case(&format!("attention/rope/{kv}"));
         let backend = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
         let mut executor = backend.compile(case.program(), &mut |_| ()).unwrap();
