@@ -342,7 +342,7 @@ fn an_unknown_format() {
         printed,
         str![[r#"
 $ rf-cli quantize in.gguf out.gguf Q9
-error: unknown type 'Q9': use one of F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S, IQ4_NL, IQ4_XS, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S, IQ3_M, IQ3_S, IQ3_XS, IQ3_XXS, Q2_K, Q2_K_S, IQ2_M, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_M, IQ1_S, TQ2_0, TQ1_0, MXFP4, MXFP4_MOE, MXFP6_E2M3, MXFP6_E3M2
+error: unknown type 'Q9': use one of F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S, IQ4_NL, IQ4_XS, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S, IQ3_M, IQ3_S, IQ3_XS, IQ3_XXS, Q2_K, Q2_K_S, IQ2_M, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_M, IQ1_S, TQ2_0, TQ1_0, MXFP4, MXFP4_MOE, NVFP4, Q2_0, Q1_0, MXFP6_E2M3, MXFP6_E3M2
 ? 2
 
 "#]]

@@ -91,6 +91,9 @@ const MIXES: &[Mix] = &[
     mix("TQ1_0", &[], Some(36), (DType::Tq1_0, Recipe::Ternary), "1.7 bits: as TQ2_0"),
     mix("MXFP4", &[], Some(38), (DType::Mxfp4, Recipe::Plain), "4.25 bits, OCP microscaling"),
     mix("MXFP4_MOE", &[], Some(38), (DType::Mxfp4, Recipe::Mxfp4Moe), "MXFP4 for experts, Q8_0 for the rest"),
+    mix("NVFP4", &[], Some(39), (DType::Nvfp4, Recipe::Plain), "4.5 bits: MXFP4 with a finer scale per 16"),
+    mix("Q2_0", &[], Some(41), (DType::Q2_0, Recipe::Ternary), "2.25 bits: as TQ2_0, for rows of any multiple of 64"),
+    mix("Q1_0", &[], Some(40), (DType::Q1_0, Recipe::Plain), "1.125 bits: for models that were trained with one bit"),
     mix("MXFP6_E2M3", &[], None, (DType::Mxfp6E2M3, Recipe::Plain), "6.25 bits, OCP microscaling; only ROCmForge reads it"),
     mix("MXFP6_E3M2", &[], None, (DType::Mxfp6E3M2, Recipe::Plain), "6.25 bits, OCP microscaling; only ROCmForge reads it"),
 ];

@@ -193,8 +193,10 @@ fn fitting(wanted: DType, columns: u64) -> TensorFormat {
         return TensorFormat { dtype: wanted, fallback_from: None };
     }
     let smaller_blocks = match wanted {
-        DType::Q2K | DType::Q3K | DType::Tq1_0 | DType::Tq2_0 => DType::Q4_0,
-        DType::Iq4Xs => DType::Iq4Nl,
+        DType::Q2K | DType::Q3K | DType::Tq1_0 | DType::Tq2_0 | DType::Q1_0 | DType::Q2_0 => {
+            DType::Q4_0
+        }
+        DType::Iq4Xs | DType::Nvfp4 => DType::Iq4Nl,
         _ if wanted.family() == Family::Codebook => DType::Iq4Nl,
         DType::Q4K => DType::Q5_0,
         DType::Q5K => DType::Q5_1,
@@ -219,6 +221,7 @@ mod tests {
             (DType::Iq4Xs, DType::Iq4Nl),
             (DType::Iq2Xs, DType::Iq4Nl),
             (DType::Tq1_0, DType::Q4_0),
+            (DType::Q1_0, DType::Q4_0),
             (DType::Q4K, DType::Q5_0),
             (DType::Q5K, DType::Q5_1),
             (DType::Q6K, DType::Q8_0),

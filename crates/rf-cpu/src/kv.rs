@@ -12,7 +12,7 @@ use half::slice::HalfFloatSliceExt;
 use memmap2::MmapMut;
 use rf_graph::{BackendError, KvLayout, KvType};
 use rf_kv::{CopyPage, PageGroup, PageId};
-use rf_quant::E4m3;
+use rf_quant::{Block, BlockQ4_0, BlockQ5_0, DType, E4m3};
 
 use crate::simd::LANES;
 
@@ -40,6 +40,8 @@ pub(crate) struct KvShape {
     pub(crate) head_dim: usize,
     /// True if values are a part of the keys.
     pub(crate) is_latent: bool,
+    /// Neighbouring elements that the Hadamard transform combines; 1 without one.
+    transform_len: usize,
     pub(crate) page_tokens: usize,
 }
 
@@ -50,59 +52,109 @@ impl KvShape {
             heads: layer.num_kv_heads,
             head_dim: layer.head_dim,
             is_latent: layer.latent_dim.is_some(),
+            transform_len: if layout.dtype.is_transformed() { layer.transform_len() } else { 1 },
             page_tokens: layout.page_tokens,
         }
     }
 
-    /// Elements per row of values, or of latents: `head_dim` rounded up to whole vectors.
+    /// Elements per row of values, or of latents: `head_dim` rounded up to whole vectors, or to
+    /// whole groups if elements are smaller than a byte.
     pub(crate) fn value_stride(self) -> usize {
-        self.head_dim.next_multiple_of(LANES)
+        self.head_dim.next_multiple_of(if self.is_packed() { SCALE_GROUP } else { LANES })
     }
 
-    /// Bytes of one element.
-    pub(crate) fn element_bytes(self) -> usize {
+    /// Returns true if elements are smaller than a byte.
+    fn is_packed(self) -> bool {
+        matches!(self.dtype, KvType::Q4_0 | KvType::Q5_0)
+    }
+
+    /// Bytes of elements without their scales. Packed elements are pairs of four bits, followed by
+    /// the fifth bits, eight to a byte.
+    fn element_bytes(self, elements: usize) -> usize {
         match self.dtype {
-            KvType::F32 => 4,
-            KvType::F16 => 2,
-            _ => 1,
+            KvType::F32 => 4 * elements,
+            KvType::F16 => 2 * elements,
+            KvType::Q4_0 => elements.div_ceil(2),
+            KvType::Q5_0 => elements.div_ceil(2) + elements.div_ceil(8),
+            _ => elements,
         }
+    }
+
+    /// Bytes of the elements of a key.
+    pub(crate) fn key_bytes(self) -> usize {
+        self.element_bytes(self.head_dim)
+    }
+
+    /// Bytes of the elements of a row of values.
+    pub(crate) fn value_bytes(self) -> usize {
+        self.element_bytes(self.value_stride())
     }
 
     /// Number of f16 scales per head and token, one per 32 elements.
     pub(crate) fn scales(self) -> usize {
-        if self.dtype == KvType::Q8_0 { self.head_dim.div_ceil(SCALE_GROUP) } else { 0 }
+        let is_scaled = self.is_packed() || self.dtype == KvType::Q8_0;
+        if is_scaled { self.head_dim.div_ceil(SCALE_GROUP) } else { 0 }
+    }
+
+    /// Returns true if [`Self::transform`] changes anything.
+    pub(crate) fn is_transformed(self) -> bool {
+        self.transform_len > 1
+    }
+
+    /// Applies the Hadamard transform to heads of keys, values, queries or results. It is its own
+    /// inverse.
+    pub(crate) fn transform(self, heads: &mut [f32]) {
+        let len = self.transform_len;
+        let scale = (len as f32).sqrt().recip();
+        for x in heads.chunks_exact_mut(len) {
+            let mut half = 1;
+            while half < len {
+                for x in x.chunks_exact_mut(2 * half) {
+                    let (a, b) = x.split_at_mut(half);
+                    for (a, b) in a.iter_mut().zip(b) {
+                        (*a, *b) = (*a + *b, *a - *b);
+                    }
+                }
+                half *= 2;
+            }
+            for x in x {
+                *x *= scale;
+            }
+        }
     }
 
     /// Bytes of the keys of one page and head: elements `[dim][token]`, then scales
-    /// `[group][token]`. Latents are stored like values.
+    /// `[group][token]`. A byte of packed elements has dimensions `2i` and `2i + 1`, and a byte of
+    /// fifth bits has dimensions `8i..8i + 8`. Latents are stored like values.
     pub(crate) fn key_head_bytes(self) -> usize {
         if self.is_latent {
             return self.row_bytes() * self.page_tokens;
         }
-        (self.head_dim * self.element_bytes() + 2 * self.scales()) * self.page_tokens
+        (self.key_bytes() + 2 * self.scales()) * self.page_tokens
     }
 
     /// Bytes of the values of one page and head: elements `[token][dim]`, then scales
-    /// `[token][group]`.
+    /// `[token][group]`. Packed elements of 32 dimensions have the order of their weight format,
+    /// with the fifth bits of a row after all pairs.
     pub(crate) fn value_head_bytes(self) -> usize {
         if self.is_latent { 0 } else { self.row_bytes() * self.page_tokens }
     }
 
     /// Bytes of a row of values and its scales.
     fn row_bytes(self) -> usize {
-        self.value_stride() * self.element_bytes() + 2 * self.scales()
+        self.value_bytes() + 2 * self.scales()
     }
 }
 
 /// Vector loads of the last row may reach past its end by less than a vector.
 const SLACK_BYTES: usize = 64;
 
-/// Elements per scale of a q8_0 cache.
+/// Elements per scale of a cache that has scales.
 pub(crate) const SCALE_GROUP: usize = 32;
 
 impl KvStore {
     pub(crate) fn new(layout: &KvLayout) -> Result<Self, BackendError> {
-        if !matches!(layout.dtype, KvType::F32 | KvType::F16 | KvType::Q8_0 | KvType::Fp8) {
+        if !KvType::ALL.contains(&layout.dtype) {
             return Err(BackendError::Unsupported {
                 backend: "CPU",
                 what: format!("a KV cache of type {}", layout.dtype),
@@ -259,6 +311,23 @@ pub(crate) fn store_key(shape: KvShape, page: &mut [u8], slot: usize, k: &[f32])
                 page[d * step + slot] = E4m3::from_f32(*k).to_bits();
             }
         }
+        KvType::Q4_0 | KvType::Q5_0 => {
+            let (scales, fifth_bits) = (shape.key_bytes() * step, k.len().div_ceil(2) * step);
+            for (g, k) in k.chunks(SCALE_GROUP).enumerate() {
+                let group = PackedGroup::new(shape.dtype, k);
+                let at = scales + (g * step + slot) * 2;
+                page[at..at + 2].copy_from_slice(&group.scale);
+                for pair in 0..k.len().div_ceil(2) {
+                    let byte = group.nibble(2 * pair) | group.nibble(2 * pair + 1) << 4;
+                    page[(g * SCALE_GROUP / 2 + pair) * step + slot] = byte;
+                }
+                if shape.dtype == KvType::Q5_0 {
+                    for (i, bits) in group.fifth_bits[..k.len().div_ceil(8)].iter().enumerate() {
+                        page[fifth_bits + (g * SCALE_GROUP / 8 + i) * step + slot] = *bits;
+                    }
+                }
+            }
+        }
         _ => {
             let scales = shape.head_dim * step;
             for (g, k) in k.chunks(SCALE_GROUP).enumerate() {
@@ -297,6 +366,21 @@ pub(crate) fn store_value(shape: KvShape, page: &mut [u8], slot: usize, v: &[f32
                 *out = E4m3::from_f32(*v).to_bits();
             }
         }
+        KvType::Q4_0 | KvType::Q5_0 => {
+            let (scales, row) =
+                (shape.value_bytes() * shape.page_tokens, slot * shape.value_bytes());
+            let fifth_bits = row + shape.value_stride() / 2;
+            for (g, v) in v.chunks(SCALE_GROUP).enumerate() {
+                let group = PackedGroup::new(shape.dtype, v);
+                let at = scales + (slot * shape.scales() + g) * 2;
+                page[at..at + 2].copy_from_slice(&group.scale);
+                page[row + g * SCALE_GROUP / 2..][..SCALE_GROUP / 2].copy_from_slice(&group.pairs);
+                if shape.dtype == KvType::Q5_0 {
+                    let at = fifth_bits + g * SCALE_GROUP / 8;
+                    page[at..][..SCALE_GROUP / 8].copy_from_slice(&group.fifth_bits);
+                }
+            }
+        }
         _ => {
             let scales = shape.value_stride() * shape.page_tokens;
             for (g, v) in v.chunks(SCALE_GROUP).enumerate() {
@@ -314,7 +398,35 @@ fn quantize_group(x: &[f32]) -> ([u8; 2], [u8; SCALE_GROUP]) {
     let mut padded = [0.0; SCALE_GROUP];
     padded[..x.len()].copy_from_slice(x);
     let mut block = [0; 2 + SCALE_GROUP];
-    rf_quant::quantize(rf_quant::DType::Q8_0, &padded, &mut block).expect("one block");
+    rf_quant::quantize(DType::Q8_0, &padded, &mut block).expect("one block");
     let (scale, codes) = block.split_first_chunk().expect("a scale and codes");
     (*scale, codes.try_into().expect("32 codes"))
+}
+
+/// A block of Q4_0 or Q5_0.
+struct PackedGroup {
+    scale: [u8; 2],
+    /// Bit `j` of the word is the fifth bit of element `j`; zeros in Q4_0.
+    fifth_bits: [u8; SCALE_GROUP / 8],
+    /// Byte `j` has elements `j` and `j + 16`.
+    pairs: [u8; SCALE_GROUP / 2],
+}
+
+impl PackedGroup {
+    /// Quantises up to 32 elements.
+    fn new(dtype: KvType, x: &[f32]) -> Self {
+        let mut padded = [0.0; SCALE_GROUP];
+        padded[..x.len()].copy_from_slice(x);
+        if dtype == KvType::Q5_0 {
+            let block = BlockQ5_0::quantize(&padded, None);
+            return Self { scale: block.d.to_le_bytes(), fifth_bits: block.qh, pairs: block.qs };
+        }
+        let block = BlockQ4_0::quantize(&padded, None);
+        Self { scale: block.d.to_le_bytes(), fifth_bits: [0; SCALE_GROUP / 8], pairs: block.qs }
+    }
+
+    /// The low four bits of an element.
+    fn nibble(&self, element: usize) -> u8 {
+        self.pairs[element % 16] >> (element / 16 * 4) & 15
+    }
 }

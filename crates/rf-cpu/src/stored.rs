@@ -3,7 +3,7 @@
 //! cost more than the bytes: 3.3 bits per weight for IQ1 and IQ2, 4.2 for IQ3. TQ1_0 becomes TQ2_0.
 
 use rf_graph::DType;
-use rf_quant::{BlockTq1_0, BlockTq2_0, CodebookBlock, Family};
+use rf_quant::{BlockNvfp4, BlockTq1_0, BlockTq2_0, CodebookBlock, Family};
 
 use crate::simd::{IQ1_VALUES, IQ2_VALUES, IQ3_S_VALUES, IQ3_XXS_VALUES, planes};
 
@@ -14,7 +14,8 @@ pub(crate) fn block_bytes(dtype: DType) -> usize {
 
 /// Returns true if stored blocks differ from those of the file.
 pub(crate) fn differs(dtype: DType) -> bool {
-    matches!(dtype, DType::Q5_0 | DType::Q5_1 | DType::Mxfp6E2M3 | DType::Mxfp6E3M2 | DType::Tq1_0)
+    use DType::{Mxfp6E2M3, Mxfp6E3M2, Nvfp4, Q1_0, Q2_0, Q5_0, Q5_1, Tq1_0};
+    matches!(dtype, Q5_0 | Q5_1 | Q1_0 | Q2_0 | Mxfp6E2M3 | Mxfp6E3M2 | Nvfp4 | Tq1_0)
         || dtype.family() == Family::Codebook
 }
 
@@ -25,6 +26,11 @@ pub(crate) fn pack(dtype: DType, block: &[u8], out: &mut [u8]) {
             let block: BlockTq1_0 = bytemuck::pod_read_unaligned(block);
             let stored = BlockTq2_0::from_codes(block.d, &block.codes());
             out.copy_from_slice(bytemuck::bytes_of(&stored));
+        }
+        DType::Nvfp4 => {
+            let mut block: BlockNvfp4 = bytemuck::pod_read_unaligned(block);
+            block.d = block.scale_bits();
+            out.copy_from_slice(bytemuck::bytes_of(&block));
         }
         DType::Iq1S => pack_codes::<rf_quant::BlockIq1S>(block, out),
         DType::Iq1M => pack_codes::<rf_quant::BlockIq1M>(block, out),
@@ -44,6 +50,11 @@ pub(crate) fn pack(dtype: DType, block: &[u8], out: &mut [u8]) {
 pub(crate) fn dequantize(dtype: DType, stored: &mut [u8], out: &mut [f32]) {
     match dtype {
         DType::Tq1_0 => dequantize_file_block(DType::Tq2_0, stored, out),
+        DType::Nvfp4 => {
+            // With a sign, the bits of NaN are a number again.
+            stored[..4].iter_mut().for_each(|d| *d |= 0x80);
+            dequantize_file_block(dtype, stored, out);
+        }
         DType::Iq1S => unpack_codes::<rf_quant::BlockIq1S>(stored, out),
         DType::Iq1M => unpack_codes::<rf_quant::BlockIq1M>(stored, out),
         DType::Iq2Xxs => unpack_codes::<rf_quant::BlockIq2Xxs>(stored, out),
@@ -163,27 +174,20 @@ enum Direction {
 
 /// Reorders bits within a block of the formats whose file order does not suit vectors.
 ///
-/// Q5_0, Q5_1: bit `4g + i` of the fifth bits (element `4g + i`) moves to bit `8i + g`, so that a
-/// shift by `g` brings the bits of four consecutive elements to the bottom of four bytes. MXFP6: 24
-/// bytes of 6-bit codes become 16 bytes of low nibbles in Q4_0's order (element `j` low, `j + 16`
-/// high) and 8 bytes of upper bits (element `8k + j` in bits `2k..` of byte `j`).
+/// `Q5_0`, `Q5_1`, `Q1_0`: bit `4g + i` of the fifth bits, or of each 32 bits (element `4g + i`),
+/// moves to bit `8i + g`. A shift by `g` then brings the bits of four consecutive elements to the
+/// bottom of four bytes. `Q2_0`: the two bits of element `4g + i` of 16 move to bit `8i + 2g`
+/// likewise. MXFP6: 24 bytes of 6-bit codes become 16 bytes of low nibbles in the order of `Q4_0`
+/// (element `j` low, `j + 16` high) and 8 bytes of upper bits (element `8k + j` in bits `2k..` of
+/// byte `j`).
 fn rearrange(dtype: DType, block: &mut [u8], direction: Direction) {
     match dtype {
         DType::Q5_0 | DType::Q5_1 => {
             let at = if dtype == DType::Q5_0 { 2 } else { 4 };
-            let bits = u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
-            let mut moved = 0;
-            for g in 0..8 {
-                for i in 0..4 {
-                    let (file, vector) = (4 * g + i, 8 * i + g);
-                    moved |= match direction {
-                        Direction::Pack => (bits >> file & 1) << vector,
-                        Direction::Unpack => (bits >> vector & 1) << file,
-                    };
-                }
-            }
-            block[at..at + 4].copy_from_slice(&u32::to_le_bytes(moved));
+            transpose::<1>(&mut block[at..at + 4], direction);
         }
+        DType::Q1_0 => transpose::<1>(&mut block[2..], direction),
+        DType::Q2_0 => transpose::<2>(&mut block[2..], direction),
         DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => {
             let codes = &mut block[1..25];
             let mut moved = [0_u8; 24];
@@ -212,5 +216,23 @@ fn rearrange(dtype: DType, block: &mut [u8], direction: Direction) {
             codes.copy_from_slice(&moved);
         }
         _ => {}
+    }
+}
+
+/// Moves the `BITS` bits of element `4g + i` of each word to bit `8i + BITS · g`, or back.
+fn transpose<const BITS: u32>(words: &mut [u8], direction: Direction) {
+    for word in words.as_chunks_mut::<4>().0 {
+        let (bits, mut moved) = (u32::from_le_bytes(*word), 0);
+        for g in 0..8 / BITS {
+            for i in 0..4 {
+                let (file, vector) = (BITS * (4 * g + i), 8 * i + BITS * g);
+                let (from, to) = match direction {
+                    Direction::Pack => (file, vector),
+                    Direction::Unpack => (vector, file),
+                };
+                moved |= (bits >> from & ((1 << BITS) - 1)) << to;
+            }
+        }
+        *word = moved.to_le_bytes();
     }
 }

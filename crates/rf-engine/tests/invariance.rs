@@ -62,8 +62,8 @@ fn fingerprint(engine: &mut Engine, ids: &[u32]) -> (Vec<u32>, Vec<u32>) {
 #[test]
 fn results_do_not_depend_on_threads_chunks_or_pages() {
     let mut models = vec![
-        (tiny(), &[KvType::F16, KvType::Q8_0, KvType::Fp8][..]),
-        (demo(), &[KvType::F16, KvType::Q8_0]),
+        (tiny(), &[KvType::F16, KvType::Q8_0, KvType::Fp8, KvType::Q4_0, KvType::Q5_0][..]),
+        (demo(), &[KvType::F16, KvType::Q8_0, KvType::Q4_0]),
     ];
     models.extend(others().map(|path| (path, &[KvType::F16, KvType::Q8_0][..])));
     for (path, kv_types) in models {
@@ -98,6 +98,8 @@ fn logits_do_not_depend_on_what_else_is_in_the_batch() {
             (KvType::F16, 7),
             (KvType::Q8_0, 7),
             (KvType::Fp8, 7),
+            (KvType::Q4_0, 7),
+            (KvType::Q5_0, 7),
         ] {
             let options = EngineOptions { kv_type, batch_tokens, ..BASE };
             let mut engine = engine(&path, 2, options);

@@ -124,6 +124,8 @@ fn a_latent_takes_a_row_per_token_and_layer() {
         (KvType::F16, 48 * 2),
         (KvType::Q8_0, 48 + 2 * 2),
         (KvType::Fp8, 48),
+        (KvType::Q4_0, 2 * 18),
+        (KvType::Q5_0, 2 * 22),
     ];
     for (kv_type, bytes) in row_bytes {
         assert_eq!(model.kv_bytes_per_token(kv_type), 2 * bytes, "{kv_type}");

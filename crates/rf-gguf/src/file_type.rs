@@ -39,6 +39,9 @@ pub const fn file_type_name(file_type: u32) -> Option<&'static str> {
         36 => "TQ1_0 - 1.69 bpw ternary",
         37 => "TQ2_0 - 2.06 bpw ternary",
         38 => "MXFP4 MoE",
+        39 => "NVFP4",
+        40 => "Q1_0",
+        41 => "Q2_0",
         _ => return None,
     })
 }

@@ -147,9 +147,9 @@ const GGML_TYPES: &[GgmlType] = &[
     GgmlType { id: 37, name: "IQ4_NL_4_8", block: None },
     GgmlType { id: 38, name: "IQ4_NL_8_8", block: None },
     GgmlType { id: 39, name: "MXFP4", block: Some((32, 17)) },
-    GgmlType { id: 40, name: "NVFP4", block: None },
-    GgmlType { id: 41, name: "Q1_0", block: None },
-    GgmlType { id: 42, name: "Q2_0", block: None },
+    GgmlType { id: 40, name: "NVFP4", block: Some((64, 36)) },
+    GgmlType { id: 41, name: "Q1_0", block: Some((128, 18)) },
+    GgmlType { id: 42, name: "Q2_0", block: Some((64, 18)) },
 ];
 
 #[cfg(test)]

@@ -73,6 +73,16 @@ impl KvLayer {
         Self { latent_dim: Some(latent_dim), ..Self::new(1, head_dim) }
     }
 
+    /// Neighbouring elements that a Hadamard transform combines: the largest power of two of which
+    /// keys and values are multiples. The matrix has the elements `±1 / √n` and is its own inverse.
+    pub const fn transform_len(self) -> usize {
+        let latent_dim = match self.latent_dim {
+            Some(latent_dim) => latent_dim,
+            None => 0,
+        };
+        1 << (self.head_dim | latent_dim).trailing_zeros()
+    }
+
     /// Elements of the keys of one token.
     pub const fn width(self) -> usize {
         self.num_kv_heads * self.head_dim
@@ -128,11 +138,17 @@ pub enum KvType {
     Q8_0,
     /// [`rf_quant::E4m3`]: 1 byte per element, without a scale, saturating at 448.
     Fp8,
+    /// The weight format of this name: 4 bits and an f16 scale per 32 elements of a head, of its
+    /// Hadamard transform ([`KvLayer::transform_len`]).
+    Q4_0,
+    /// As [`Self::Q4_0`], with 5 bits.
+    Q5_0,
 }
 
 impl KvType {
     /// Every format, in the order of declaration.
-    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Q8_0, Self::Fp8];
+    pub const ALL: [Self; 6] =
+        [Self::F32, Self::F16, Self::Q8_0, Self::Fp8, Self::Q4_0, Self::Q5_0];
 
     /// The name in options and reports, such as `f16`.
     pub fn name(self) -> &'static str {
@@ -141,6 +157,8 @@ impl KvType {
             Self::F16 => "f16",
             Self::Q8_0 => "q8_0",
             Self::Fp8 => "fp8",
+            Self::Q4_0 => "q4_0",
+            Self::Q5_0 => "q5_0",
         }
     }
 
@@ -151,7 +169,15 @@ impl KvType {
             Self::F16 => 2 * head_dim,
             Self::Q8_0 => head_dim + 2 * head_dim.div_ceil(32),
             Self::Fp8 => head_dim,
+            Self::Q4_0 => 18 * head_dim.div_ceil(32),
+            Self::Q5_0 => 22 * head_dim.div_ceil(32),
         }
+    }
+
+    /// Returns true if keys and values are stored after a Hadamard transform, which spreads single
+    /// large elements over a head, so that the scale of 32 elements fits the others better.
+    pub fn is_transformed(self) -> bool {
+        matches!(self, Self::Q4_0 | Self::Q5_0)
     }
 }
 

@@ -10,7 +10,7 @@ mod magnitude;
 use bytemuck::{Pod, cast_slice};
 use rf_quant::{
     BlockIq1M, BlockIq1S, BlockIq2S, BlockIq2Xs, BlockIq2Xxs, BlockIq3S, BlockIq3Xxs, BlockIq4Nl,
-    BlockIq4Xs, BlockTq1_0, BlockTq2_0, CodebookBlock, F16Le,
+    BlockIq4Xs, BlockNvfp4, BlockQ1_0, BlockQ2_0, BlockTq1_0, BlockTq2_0, CodebookBlock, F16Le,
 };
 use rf_quant::{BlockMxfp4, BlockMxfp6E2M3, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K};
 use rf_quant::{BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, DType};
@@ -18,8 +18,8 @@ use rf_quant::{BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, DType};
 pub(crate) use magnitude::{half_unit, largest_magnitude};
 
 use bits::{
-    bits_at_top, even, fifth_bits, interleave, nibbles_by_block, nibbles_of_128, pack_bytes,
-    pairs_at_top, q2_k_codes, six_bit_codes,
+    bits_at_top, even, fifth_bits, interleave, nibbles_by_block, nibbles_of_128, nibbles_of_halves,
+    pack_bytes, pairs_at_top, q2_k_codes, six_bit_codes,
 };
 
 // The header for device code must be equal to the table of rf-quant.
@@ -57,7 +57,7 @@ pub(crate) struct PlaneBytes {
     low: usize,
     high: usize,
     scale: usize,
-    /// Bytes per 256 columns.
+    /// Bytes per 256 columns. Rows may be a part of 256 where that is a whole number of scales.
     super_scale: usize,
 }
 
@@ -67,7 +67,7 @@ impl PlaneBytes {
         let (low, high, scale, super_scale) = match dtype {
             DType::F32 => (4, 0, 0, 0),
             DType::F16 | DType::Bf16 => (2, 0, 0, 0),
-            DType::Q4_0 | DType::Iq4Nl => (16, 0, 2, 0),
+            DType::Q4_0 | DType::Iq4Nl | DType::Nvfp4 => (16, 0, 2, 0),
             DType::Q4_1 => (16, 0, 4, 0),
             DType::Q5_0 => (16, 4, 2, 0),
             DType::Q5_1 => (16, 4, 4, 0),
@@ -84,6 +84,8 @@ impl PlaneBytes {
             DType::Iq2Xxs | DType::Tq1_0 | DType::Tq2_0 => (8, 0, 0, 2),
             DType::Iq1M => (4, 2, 1, 2),
             DType::Iq1S => (4, 0, 2, 2),
+            DType::Q1_0 => (4, 0, 0, 4),
+            DType::Q2_0 => (8, 0, 0, 8),
             DType::Mxfp4 => (16, 0, 1, 0),
             DType::Mxfp6E2M3 | DType::Mxfp6E3M2 => (16, 8, 1, 0),
         };
@@ -95,12 +97,7 @@ impl PlaneBytes {
             return [self.low * columns, 0, 0, 0];
         }
         let blocks = columns / 32;
-        [
-            self.low * blocks,
-            self.high * blocks,
-            self.scale * blocks,
-            self.super_scale * (blocks / 8),
-        ]
+        [self.low * blocks, self.high * blocks, self.scale * blocks, self.super_scale * blocks / 8]
     }
 }
 
@@ -316,6 +313,21 @@ impl PackedLayout {
             DType::Tq2_0 => each::<BlockTq2_0, _>(source, planes, bytes, |b, mut p| {
                 pack_ternary(b.d, &b.codes(), &mut p);
             }),
+            DType::Q2_0 => each::<BlockQ2_0, _>(source, planes, bytes, |b, mut p| {
+                pack_ternary(b.d, &b.codes(), &mut p);
+            }),
+            DType::Q1_0 => each::<BlockQ1_0, _>(source, planes, bytes, |b, p| {
+                for (bits, low) in b.qs.as_chunks().0.iter().zip(p.low.chunks_exact_mut(4)) {
+                    low.copy_from_slice(&fifth_bits(u32::from_le_bytes(*bits)));
+                }
+                p.super_scale.copy_from_slice(bytemuck::bytes_of(&b.d));
+            }),
+            DType::Nvfp4 => each::<BlockNvfp4, _>(source, planes, bytes, |b, p| {
+                for (qs, low) in b.qs.as_chunks().0.iter().zip(p.low.chunks_exact_mut(16)) {
+                    low.copy_from_slice(&nibbles_of_halves(qs));
+                }
+                p.scale.copy_from_slice(&b.scale_bits());
+            }),
             DType::Mxfp4 => each::<BlockMxfp4, _>(source, planes, bytes, |b, p| {
                 p.low.copy_from_slice(&b.qs);
                 p.scale[0] = b.e;
@@ -396,7 +408,7 @@ where
 }
 
 /// Packs the codes of a ternary block.
-fn pack_ternary(d: F16Le, codes: &[u8; 256], planes: &mut Planes<'_>) {
+fn pack_ternary(d: F16Le, codes: &[u8], planes: &mut Planes<'_>) {
     for (codes, low) in codes.as_chunks::<16>().0.iter().zip(planes.low.chunks_exact_mut(4)) {
         pack_bytes(codes, low, |j| 2 * j);
     }

@@ -302,8 +302,9 @@ impl<'a> Weights<'a> {
             let predicts = |block: &str| {
                 block.parse().is_ok_and(|block: usize| (num_layers..num_blocks).contains(&block))
             };
-            block_of(name)
-                .is_some_and(|(block, rest)| predicts(block) || rest == REPEATED_FREQUENCIES)
+            name.ends_with(ACTIVATION_SCALE)
+                || block_of(name)
+                    .is_some_and(|(block, rest)| predicts(block) || rest == REPEATED_FREQUENCIES)
         };
         let names = self.gguf.tensors().iter().map(rf_gguf::TensorInfo::name);
         let unused = names.filter(|name| !self.used.contains(*name) && !is_ignored(name));
@@ -484,6 +485,10 @@ fn transposed(weight: &Weight) -> Weight {
 
 /// A tensor of old Llama files, which repeats the metadata.
 const REPEATED_FREQUENCIES: &str = "attn_rot_embd.weight";
+
+/// The end of the names of factors of NVFP4 files, for activations that are rounded to four bits.
+/// Matmuls here do not round them so far.
+const ACTIVATION_SCALE: &str = ".input_scale";
 
 /// Bytes and type of a tensor whose shape was checked.
 struct Tensor {

@@ -58,7 +58,7 @@ pub fn quantize(dtype: DType, values: &[f32], out: &mut [u8]) -> Result<(), Erro
 ///
 /// Shapes: as [`quantize`], `importance` \[n\]. Only ratios within a block matter. Values that are
 /// negative or not finite count as 0. Formats without a search (floats, `Q8_0`, microscaling,
-/// ternary) ignore the importance.
+/// ternary, `Q1_0`, `Q2_0`) ignore the importance.
 ///
 /// # Errors
 ///

@@ -9,14 +9,15 @@ use crate::for_each_format;
 pub enum Family {
     /// Plain floats: blocks of one value.
     Float,
-    /// Blocks of 32 values with one f16 scale.
+    /// Blocks of 32 values with one f16 scale; of 64 and 128 values below three bits.
     Block32,
     /// Super-blocks of 256 values. Most have integer scales per 16 or 32.
     KQuant,
     /// Super-blocks of 256 values whose integers are points of a codebook, with integer scales per
     /// 16 or 32.
     Codebook,
-    /// The OCP microscaling formats: blocks of 32 values with one power-of-two scale.
+    /// Small floats with a shared scale: the OCP microscaling formats, blocks of 32 values with one
+    /// power-of-two scale, and NVFP4, blocks of 64 values with an eight-bit float per 16.
     Microscaling,
 }
 

@@ -1,4 +1,4 @@
-//! [`E4m3`], an eight-bit float for the KV cache. GGUF tensors do not use it.
+//! [`E4m3`], an eight-bit float: values of the KV cache, and the scales of NVFP4.
 
 /// An eight-bit float: sign, four bits of exponent with bias 7, three of mantissa.
 ///

@@ -91,6 +91,12 @@ macro_rules! for_each_format {
               "Ternary: 2 bits, one scale per 256." }
             { 26 Tq1_0 "TQ1_0" "tq1_0" KQuant BlockTq1_0 (Some(34)) 256 54
               "Ternary: 5 values per byte, one scale per 256." }
+            { 27 Nvfp4 "NVFP4" "nvfp4" Microscaling BlockNvfp4 (Some(40)) 64 36
+              "E2M1 elements, one unsigned E4M3 scale per 16." }
+            { 28 Q1_0 "Q1_0" "q1_0" Block32 BlockQ1_0 (Some(41)) 128 18
+              "Signs, one scale per 128." }
+            { 29 Q2_0 "Q2_0" "q2_0" Block32 BlockQ2_0 (Some(42)) 64 18
+              "2 bits, one scale per 64." }
         }
     };
 }

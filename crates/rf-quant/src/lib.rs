@@ -41,6 +41,7 @@ mod dtype;
 mod e4m3;
 mod error;
 mod extent;
+mod few_bits;
 mod float;
 mod formats;
 mod k_quants;
@@ -58,6 +59,7 @@ pub use convert::{
 pub use dtype::{DType, Family};
 pub use e4m3::E4m3;
 pub use error::Error;
+pub use few_bits::*;
 pub use formats::C_TABLE;
 pub use k_quants::*;
 pub use mx::*;

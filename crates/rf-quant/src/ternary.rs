@@ -135,7 +135,7 @@ impl Block<256> for BlockTq2_0 {
 }
 
 /// The largest magnitude as the scale, and the nearest codes.
-fn round(values: &[f32; 256]) -> (F16Le, [u8; 256]) {
+pub(crate) fn round<const N: usize>(values: &[f32; N]) -> (F16Le, [u8; N]) {
     let d = magnitude(values);
     let inverse = 1.0 / d;
     let inverse = if inverse.is_finite() { inverse } else { 0.0 };
@@ -143,7 +143,8 @@ fn round(values: &[f32; 256]) -> (F16Le, [u8; 256]) {
     (F16Le::saturating_from_f32(d), codes)
 }
 
-fn restore(d: F16Le, codes: &[u8; 256], out: &mut [f32; 256]) {
+/// `x = d (q - 1)`.
+pub(crate) fn restore<const N: usize>(d: F16Le, codes: &[u8; N], out: &mut [f32; N]) {
     let d = d.to_f32();
     for (out, code) in out.iter_mut().zip(codes) {
         *out = d * (f32::from(*code) - 1.0);

@@ -15,7 +15,7 @@ const ROWS: usize = 8;
 #[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn dequantize_matches_golden_bit_for_bit() {
     for set in GoldenSet::all() {
-        for dtype in formats() {
+        for dtype in set.formats() {
             for (blocks, values) in [("quantized", "dequantized.f32"), ("random", "random.f32")] {
                 if blocks == "quantized" && !set.has_quantized(dtype) {
                     continue;
@@ -40,8 +40,8 @@ fn dequantize_matches_golden_bit_for_bit() {
 #[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn quantize_matches_golden_byte_for_byte() {
     for set in GoldenSet::all() {
-        let source = set.floats("source.f32");
-        for dtype in formats().filter(|dtype| !is_searched(*dtype)) {
+        let source = set.source();
+        for dtype in set.formats().filter(|dtype| !is_searched(*dtype)) {
             let expected = set.bytes(&format!("{dtype}.quantized"));
             let actual = quantize_to_vec(dtype, &source).unwrap();
             assert_eq!(actual.len(), expected.len());
@@ -61,9 +61,10 @@ fn quantize_matches_golden_byte_for_byte() {
 #[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn searched_rmse_of_each_row_is_within_two_percent_of_golden() {
     for set in GoldenSet::all() {
-        let source = set.floats("source.f32");
+        let source = set.source();
         let columns = source.len() / ROWS;
-        for dtype in formats().filter(|dtype| is_searched(*dtype) && set.has_quantized(*dtype)) {
+        for dtype in set.formats().filter(|dtype| is_searched(*dtype) && set.has_quantized(*dtype))
+        {
             let reference = set.floats(&format!("{dtype}.dequantized.f32"));
             let blocks = quantize_to_vec(dtype, &source).unwrap();
             let mut actual = vec![0.0; source.len()];
@@ -81,35 +82,62 @@ fn searched_rmse_of_each_row_is_within_two_percent_of_golden() {
     }
 }
 
-struct GoldenSet(PathBuf);
+struct GoldenSet {
+    folder: PathBuf,
+    /// The folder of the source.
+    source: PathBuf,
+    /// False if other folders have the other formats.
+    is_complete: bool,
+}
 
 impl GoldenSet {
     fn all() -> Vec<Self> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let mut sets = vec![Self(manifest.join("tests/golden"))];
-        sets.extend(rf_testing::shared("golden/quant").map(Self));
+        let subset = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        let mut sets = vec![Self { folder: subset.clone(), source: subset, is_complete: true }];
+        if let Some(source) = rf_testing::shared("golden/quant") {
+            let folders = [Some(source.clone()), rf_testing::shared("golden/quant3")];
+            sets.extend(folders.into_iter().flatten().map(|folder| Self {
+                folder,
+                source: source.clone(),
+                is_complete: false,
+            }));
+        }
         sets
+    }
+
+    /// The formats with reference data: all but F32.
+    fn formats(&self) -> impl Iterator<Item = DType> {
+        DType::ALL.into_iter().filter(|dtype| {
+            let is_here = || self.folder.join(format!("{dtype}.random")).is_file();
+            *dtype != DType::F32 && (self.is_complete || is_here())
+        })
+    }
+
+    fn source(&self) -> Vec<f32> {
+        floats(&read(&self.source.join("source.f32")))
     }
 
     /// Codebook formats have only random blocks in the subset.
     fn has_quantized(&self, dtype: DType) -> bool {
-        dtype.family() != Family::Codebook || self.0.join(format!("{dtype}.quantized")).is_file()
+        dtype.family() != Family::Codebook
+            || self.folder.join(format!("{dtype}.quantized")).is_file()
     }
 
     fn bytes(&self, name: &str) -> Vec<u8> {
-        let path = self.0.join(name);
-        fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        read(&self.folder.join(name))
     }
 
     fn floats(&self, name: &str) -> Vec<f32> {
-        let bytes = self.bytes(name);
-        bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+        floats(&self.bytes(name))
     }
 }
 
-/// The formats with reference data: all but F32.
-fn formats() -> impl Iterator<Item = DType> {
-    DType::ALL.into_iter().filter(|dtype| *dtype != DType::F32)
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
 /// Formats whose quantisation is a search, so that the bytes may differ.

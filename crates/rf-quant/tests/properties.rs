@@ -148,10 +148,11 @@ fn importance_lowers_the_weighted_error_of_every_search() {
         quantize_weighted(dtype, &values, &importance, &mut weighted).unwrap();
         let (plain, weighted) = (error(dtype, &plain), error(dtype, &weighted));
         println!("{dtype}: {weighted} with importance, {plain} without");
-        let is_searched = match dtype.family() {
-            Family::Microscaling => false,
-            _ => !matches!(dtype, DType::Q8_0 | DType::Tq1_0 | DType::Tq2_0),
+        let is_one_pass = {
+            use DType::{Q1_0, Q2_0, Q8_0, Tq1_0, Tq2_0};
+            matches!(dtype, Q8_0 | Tq1_0 | Tq2_0 | Q1_0 | Q2_0)
         };
+        let is_searched = dtype.family() != Family::Microscaling && !is_one_pass;
         let bound = if is_searched { 0.95 } else { 1.0 };
         assert!(weighted <= bound * plain, "{dtype}: {weighted}, without importance {plain}");
     }
@@ -242,7 +243,11 @@ fn error_bound(dtype: DType) -> f32 {
         DType::Mxfp6E2M3 => 0.5 / 8.0,
         DType::Mxfp6E3M2 => 4.0 / 32.0,
         DType::Q3K => 1.0 / 3.0,
-        DType::Tq1_0 | DType::Tq2_0 => 0.5 + F16,
+        DType::Tq1_0 | DType::Tq2_0 | DType::Q2_0 => 0.5 + F16,
+        // Only the sign of a value is stored.
+        DType::Q1_0 => 1.0 + F16,
+        // Half a step at the top of the range, and the rounding of a scale, which may be subnormal.
+        DType::Nvfp4 => 1.0 / 6.0 + 0.05,
         // The search shrinks the scale to as little as largest / 134, and the codebook ends at 113
         // on the side without the largest magnitude.
         DType::Iq4Nl | DType::Iq4Xs => 1.0 - 113.0 / 134.0 + F16,

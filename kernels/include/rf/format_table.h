@@ -32,4 +32,7 @@
     CODEBOOK(iq1_s, Iq1S, 24) \
     K_QUANT(tq2_0, Tq2_0, 25) \
     K_QUANT(tq1_0, Tq1_0, 26) \
+    MICROSCALING(nvfp4, Nvfp4, 27) \
+    BLOCK32(q1_0, Q1_0, 28) \
+    BLOCK32(q2_0, Q2_0, 29) \
     // end

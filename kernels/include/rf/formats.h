@@ -207,7 +207,38 @@ struct Tq2_0 {
     }
 };
 
-// The same planes: the host unpacks five values per byte, which are no whole number of words.
+// The codes of Tq2_0; d per 64.
+struct Q2_0 : Tq2_0 {
+    static constexpr u32 NUMBER = 29;
+    static constexpr u32 SUPER = 8;
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x2>(row.low, block), at<u16>(row.super_scale, block / 2)};
+    }
+};
+
+// Signs: a bit per value, where 1 is d and 0 is -d; d per 128.
+struct Q1_0 {
+    static constexpr u32 NUMBER = 28;
+    static constexpr u32 LOW = 4, HIGH = 0, SCALE = 0, SUPER = 4;
+    static constexpr bool MINIMA = false, HALVES = false;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32 low;
+        u16 super;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32>(row.low, block), at<u16>(row.super_scale, block / 4)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+        constexpr u32 VALUES = 0x000001ffu;
+        for (u32 j = 0; j < 8; j++) q[j] = detail::select_bytes(0, VALUES, detail::bit_at(raw.low, j, 0));
+    }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return detail::one_scale(f16_value(raw.super));
+    }
+};
+
+// The planes of Tq2_0: the host unpacks five values per byte, which are no whole number of words.
 struct Tq1_0 : Tq2_0 {
     static constexpr u32 NUMBER = 26;
 };
@@ -371,18 +402,46 @@ struct Mxfp4 {
     RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
         return {at<u32x4>(row.low, block), at<u8>(row.scale, block)};
     }
-    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) {
+    RF_DEVICE_MEMBER static void values(u32x4 low, u32 q[8]) {
         constexpr u32 VALUES[4] = {0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu};
-        detail::look_up_nibbles(VALUES, raw.low, q);
+        detail::look_up_nibbles(VALUES, low, q);
     }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { values(raw.low, q); }
 #if RF_NVIDIA
-    RF_DEVICE_MEMBER static void split(const Raw &raw, u32 plus[8], u32 minus[8]) {
+    RF_DEVICE_MEMBER static void split_values(u32x4 low, u32 plus[8], u32 minus[8]) {
         constexpr u32x2 MAGNITUDES = {0x03020100u, 0x0c080604u};
-        detail::split_nibbles(MAGNITUDES, MAGNITUDES, raw.low, plus, minus);
+        detail::split_nibbles(MAGNITUDES, MAGNITUDES, low, plus, minus);
     }
+    RF_DEVICE_MEMBER static void split(const Raw &raw, u32 plus[8], u32 minus[8]) { split_values(raw.low, plus, minus); }
 #endif
     RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
         return detail::one_scale(detail::e8m0_halved(raw.scale));
+    }
+};
+
+// The codes of Mxfp4; an E4M3 without sign per 16 columns.
+struct Nvfp4 {
+    static constexpr u32 NUMBER = 27;
+    static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 0;
+    static constexpr bool MINIMA = false, HALVES = true;
+    static constexpr u32 PARTS = 1;
+    struct Raw {
+        u32x4 low;
+        u16 scale;
+    };
+    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
+        return {at<u32x4>(row.low, block), at<u16>(row.scale, block)};
+    }
+    RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { Mxfp4::values(raw.low, q); }
+#if RF_NVIDIA
+    RF_DEVICE_MEMBER static void split(const Raw &raw, u32 plus[8], u32 minus[8]) {
+        Mxfp4::split_values(raw.low, plus, minus);
+    }
+#endif
+    // Half of the value of a code, whose bits in a float are 2^-120 times the value.
+    RF_DEVICE_MEMBER static float half(u32 code) { return __builtin_bit_cast(float, code << 20) * 0x1p119f; }
+    RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {
+        return {{half(raw.scale & 0xff), half(raw.scale >> 8)}, {0.0f, 0.0f}};
     }
 };
 

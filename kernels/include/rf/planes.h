@@ -25,7 +25,7 @@ RF_DEVICE RfWeight row_of(const RfWeight &w, u32 row, u32 blocks) {
     u64 first = (u64)row * blocks;
     return {static_cast<const u8 *>(w.low) + first * F::LOW, static_cast<const u8 *>(w.high) + first * F::HIGH,
             static_cast<const u8 *>(w.scale) + first * F::SCALE,
-            static_cast<const u8 *>(w.super_scale) + (u64)row * (blocks / 8) * F::SUPER};
+            static_cast<const u8 *>(w.super_scale) + (u64)row * (blocks * F::SUPER / 8)};
 }
 
 namespace detail {

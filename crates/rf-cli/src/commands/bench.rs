@@ -82,7 +82,7 @@ pub(crate) struct BenchArgs {
     /// Process at most N tokens per batch, as llama.cpp's -ub. The smaller of -b and -ub applies
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "512")]
     ubatch_size: Vec<Numbers>,
-    #[arg(help = "Store the KV cache as f32, f16, q8_0 or fp8 (-ctk)")]
+    #[arg(help = "Store the KV cache as f32, f16, q8_0, fp8, q5_0 or q4_0 (-ctk)")]
     #[arg(long, visible_alias = "cache-type", value_name = "TYPE", value_delimiter = ',', default_value = "f16", value_parser = args::kv_type)]
     cache_type_k: Vec<KvType>,
     /// Store values in this format, which must be the format of the keys (-ctv)

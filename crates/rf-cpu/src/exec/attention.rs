@@ -130,13 +130,19 @@ impl Region<'_> {
                         let rope = &self.ropes[rope];
                         rope.rotate(self.isa, position, &mut cos_sin, &mut head_buffer);
                     }
+                    shape.transform(&mut head_buffer);
                     let Some(v) = v else {
                         store_value(shape, keys, position % page_tokens, &head_buffer);
                         continue;
                     };
                     store_key(shape, keys, position % page_tokens, &head_buffer);
                     // SAFETY: written in an earlier phase.
-                    let v = unsafe { &v.row(token)[columns.clone()] };
+                    let mut v = unsafe { &v.row(token)[columns.clone()] };
+                    if shape.is_transformed() {
+                        head_buffer.copy_from_slice(v);
+                        shape.transform(&mut head_buffer);
+                        v = &head_buffer;
+                    }
                     store_value(shape, values, position % page_tokens, v);
                 }
             }
@@ -198,6 +204,7 @@ impl Region<'_> {
                 let first_head = kv_head * group + item % per_group * heads_per_item;
                 let heads = first_head..(first_head + heads_per_item).min((kv_head + 1) * group);
                 let tokens = first..(first + tokens_per_item).min(span.tokens.end);
+                let mut transformed = Vec::new();
                 let mut rows = Vec::with_capacity(MAX_ROWS);
                 let mut outs = Vec::with_capacity(MAX_ROWS);
                 for token in tokens {
@@ -218,6 +225,15 @@ impl Region<'_> {
                         outs.push(unsafe { out.row_mut(token, columns) });
                     }
                 }
+                if kv.shape.is_transformed() {
+                    for row in &rows {
+                        transformed.extend_from_slice(row.q);
+                    }
+                    kv.shape.transform(&mut transformed);
+                    for (row, q) in rows.iter_mut().zip(transformed.chunks_exact(a.head_dim)) {
+                        row.q = q;
+                    }
+                }
                 self.isa.run(Attend {
                     cache: CachedHead {
                         shape: kv.shape,
@@ -232,6 +248,11 @@ impl Region<'_> {
                     out: &mut outs,
                     scratch: &mut scratch.attention,
                 });
+                if kv.shape.is_transformed() {
+                    for out in &mut outs {
+                        kv.shape.transform(out);
+                    }
+                }
             }
         }
     }

@@ -51,6 +51,7 @@ impl Region<'_> {
         for item in share.flatten() {
             // Late tiles attend to more positions. They run first, which balances the loop.
             let (span, first) = tiles[tiles.len() - 1 - item];
+            let mut transformed = Vec::new();
             let mut queries = Vec::with_capacity(MAX_QUERIES);
             let mut outs = Vec::with_capacity(MAX_QUERIES);
             for query in first..(first + per_item).min(span.tokens.len() * heads) {
@@ -63,6 +64,15 @@ impl Region<'_> {
                 // SAFETY: each head of each token belongs to one item.
                 outs.push(unsafe { out.row_mut(span.tokens.start + token, columns) });
             }
+            if kv.shape.is_transformed() {
+                for query in &queries {
+                    transformed.extend_from_slice(query.q);
+                }
+                kv.shape.transform(&mut transformed);
+                for (query, q) in queries.iter_mut().zip(transformed.chunks_exact(a.head_dim)) {
+                    query.q = q;
+                }
+            }
             let pages = span.pages_of(kv.group);
             self.isa.run(AttendLatent {
                 cache: CachedHead { shape: kv.shape, keys, values: &[], head: 0, pages },
@@ -72,6 +82,11 @@ impl Region<'_> {
                 out: &mut outs,
                 scratch: &mut scratch.latent,
             });
+            if kv.shape.is_transformed() {
+                for out in &mut outs {
+                    kv.shape.transform(out);
+                }
+            }
         }
     }
 }

@@ -61,6 +61,8 @@ impl Kernel for Attend<'_, '_> {
             KvType::F32 => self.all::<S, F32>(s),
             KvType::F16 => self.all::<S, F16>(s),
             KvType::Fp8 => self.all::<S, Fp8>(s),
+            KvType::Q4_0 => self.all::<S, Packed<false>>(s),
+            KvType::Q5_0 => self.all::<S, Packed<true>>(s),
             _ => self.all::<S, Q8>(s),
         }
     }
@@ -141,16 +143,28 @@ impl Attend<'_, '_> {
 
 /// The storage format of the elements of the cache.
 pub(super) trait Element {
-    /// Bytes of one element.
+    /// Bytes of one element, or of [`Self::PACKED`] ones.
     const BYTES: usize;
+    /// Elements in [`Self::BYTES`].
+    const PACKED: usize = 1;
+    /// Bytes of 16 elements of a row.
+    const VECTOR_BYTES: usize = LANES * Self::BYTES / Self::PACKED;
     /// True if 32 dimensions of a token share a scale.
     const SCALED: bool = false;
 
-    /// Loads 16 consecutive elements as f32, without their scale.
+    /// Loads dimension `d` of the keys of 16 consecutive positions as f32, without their scale.
     ///
     /// # Safety
-    /// 16 elements at `p` are readable.
-    unsafe fn load<S: Simd>(s: S, p: *const u8) -> S::F;
+    /// `keys` is the first dimension of the first position in a page of heads of `head_dim`
+    /// elements, whose dimensions are `step` bytes apart, and the page has these positions.
+    unsafe fn key<S: Simd>(s: S, keys: *const u8, d: usize, step: usize, head_dim: usize) -> S::F;
+
+    /// Loads dimensions `d..d + 16` of a row of `stride` elements as f32, without their scale. `d`
+    /// is a multiple of 16.
+    ///
+    /// # Safety
+    /// The row has these dimensions.
+    unsafe fn value<S: Simd>(s: S, row: *const u8, d: usize, stride: usize) -> S::F;
 }
 
 macro_rules! element {
@@ -160,7 +174,14 @@ macro_rules! element {
             const BYTES: usize = $bytes;
             const SCALED: bool = $scaled;
             #[inline(always)]
-            unsafe fn load<S: Simd>($s: S, $p: *const u8) -> S::F {
+            unsafe fn key<S: Simd>($s: S, k: *const u8, d: usize, step: usize, _: usize) -> S::F {
+                let $p = k.wrapping_add(d * step);
+                // SAFETY: by contract.
+                unsafe { $load }
+            }
+            #[inline(always)]
+            unsafe fn value<S: Simd>($s: S, row: *const u8, d: usize, _stride: usize) -> S::F {
+                let $p = row.wrapping_add(d * $bytes);
                 // SAFETY: by contract.
                 unsafe { $load }
             }
@@ -171,6 +192,63 @@ element!(F32, 4, false, |s, p| s.load_f(p.cast()));
 element!(F16, 2, false, |s, p| s.load_f16(p));
 element!(Fp8, 1, false, |s, p| s.load_fp8(p));
 element!(Q8, 1, true, |s, p| s.to_f(s.load_i8(p)));
+
+/// Codes of four bits, or of five with the fifth bits in bytes of their own.
+pub(super) struct Packed<const FIFTH_BITS: bool>;
+
+impl<const FIFTH_BITS: bool> Packed<FIFTH_BITS> {
+    /// The code of 0.
+    const ZERO: i32 = if FIFTH_BITS { 16 } else { 8 };
+}
+
+/// A bit per lane.
+static LANE_BITS: [i32; LANES] = {
+    let mut bits = [0; LANES];
+    let mut lane = 0;
+    while lane < LANES {
+        bits[lane] = 1 << lane;
+        lane += 1;
+    }
+    bits
+};
+
+impl<const FIFTH_BITS: bool> Element for Packed<FIFTH_BITS> {
+    const BYTES: usize = 1;
+    const PACKED: usize = 2;
+    const SCALED: bool = true;
+
+    #[inline(always)]
+    unsafe fn key<S: Simd>(s: S, keys: *const u8, d: usize, step: usize, head_dim: usize) -> S::F {
+        // SAFETY: by contract; a byte has two dimensions.
+        let pair = unsafe { s.load_u8(keys.add(d / 2 * step)) };
+        let mut code = s.and(s.shr(pair, 4 * (d % 2) as u32), s.splat_i(15));
+        if FIFTH_BITS {
+            // SAFETY: by contract; the fifth bits follow the pairs.
+            let bits = unsafe { s.load_u8(keys.add((head_dim.div_ceil(2) + d / 8) * step)) };
+            let bit = s.and(s.shr(bits, (d % 8) as u32), s.splat_i(1));
+            code = s.or(code, s.shl(bit, 4));
+        }
+        s.to_f(s.sub_i(code, s.splat_i(Self::ZERO)))
+    }
+
+    #[inline(always)]
+    unsafe fn value<S: Simd>(s: S, row: *const u8, d: usize, stride: usize) -> S::F {
+        // SAFETY: by contract; 16 bytes have 32 dimensions, the last 16 in their upper bits.
+        let pairs = unsafe { s.load_u8(row.add(d / SCALE_GROUP * LANES)) };
+        let code = s.and(s.shr(pairs, 4 * (d / LANES % 2) as u32), s.splat_i(15));
+        let code = s.sub_i(code, s.splat_i(Self::ZERO));
+        if !FIFTH_BITS {
+            return s.to_f(code);
+        }
+        // SAFETY: by contract; the fifth bits of a row follow its pairs.
+        let bits = unsafe { row.add(stride / 2 + d / 8).cast::<[u8; 2]>().read_unaligned() };
+        // SAFETY: 64 bytes.
+        let lanes = unsafe { s.load_i(LANE_BITS.as_ptr().cast()) };
+        let bit =
+            s.min(s.to_f(s.and(s.splat_i(u16::from_le_bytes(bits).into()), lanes)), s.splat(1.0));
+        s.fma(bit, s.splat(16.0), s.to_f(code))
+    }
+}
 
 /// Writes `sums · inverse` to dimensions `d..` of each row, up to the end of the row.
 #[inline(always)]
@@ -331,11 +409,11 @@ impl CachedHead<'_> {
         for (g, dim) in (0..shape.head_dim).step_by(group).enumerate() {
             let mut partial = [[s.splat(0.0); V]; R];
             for d in dim..shape.head_dim.min(dim + group) {
-                s.prefetch(ahead.wrapping_add(d * step));
+                s.prefetch(ahead.wrapping_add(d / E::PACKED * step));
                 let mut k = [s.splat(0.0); V];
                 for v in 0..V {
                     // SAFETY: the page has this dimension of these positions.
-                    k[v] = unsafe { E::load(s, keys[v].add(d * step)) };
+                    k[v] = unsafe { E::key(s, keys[v], d, step, shape.head_dim) };
                 }
                 for r in 0..R {
                     // SAFETY: d < head_dim.
@@ -352,7 +430,8 @@ impl CachedHead<'_> {
             for v in 0..V {
                 let position = first + at + v * LANES;
                 let slot = position % shape.page_tokens;
-                let scales = shape.head_dim * step + (g * shape.page_tokens + slot) * 2;
+                let scales = shape.key_bytes() * shape.page_tokens;
+                let scales = scales + (g * shape.page_tokens + slot) * 2;
                 // SAFETY: scales follow the elements.
                 let scale = unsafe { s.load_f16(self.page_keys(position).add(scales)) };
                 for r in 0..R {
@@ -379,7 +458,7 @@ impl CachedHead<'_> {
         d: usize,
     ) -> [[S::F; D]; R] {
         let shape = self.shape;
-        let stride = shape.value_stride();
+        let (stride, row_bytes) = (shape.value_stride(), shape.value_bytes());
         let mut acc = [[s.splat(0.0); D]; R];
         let mut position = positions.start;
         while position < positions.end {
@@ -390,21 +469,22 @@ impl CachedHead<'_> {
             let p: [*const f32; R] =
                 std::array::from_fn(|r| p[r][position - positions.start..][..here].as_ptr());
             for i in 0..here {
-                let at = ((slot + i) * stride + d) * E::BYTES;
-                for line in (0..D * LANES * E::BYTES).step_by(64) {
+                let row = (slot + i) * row_bytes;
+                let at = row + d / LANES * E::VECTOR_BYTES;
+                for line in (0..D * E::VECTOR_BYTES).step_by(64) {
                     s.prefetch(ahead.wrapping_add(at + line));
                 }
                 let mut scales = [1.0; LANES];
                 if E::SCALED {
                     let first = (slot + i) * shape.scales() + d / SCALE_GROUP;
-                    let p = page.wrapping_add(stride * shape.page_tokens + first * 2);
+                    let p = page.wrapping_add(row_bytes * shape.page_tokens + first * 2);
                     // SAFETY: scales follow the elements; 32 bytes from here are inside the map.
                     scales = s.to_array(unsafe { s.load_f16(p) });
                 }
                 let mut value = [s.splat(0.0); D];
                 for v in 0..D {
                     // SAFETY: the row has whole vectors.
-                    value[v] = unsafe { E::load(s, page.add(at + v * LANES * E::BYTES)) };
+                    value[v] = unsafe { E::value(s, page.add(row), d + v * LANES, stride) };
                     if E::SCALED {
                         // `d` is a multiple of 32, or only the last 16 dimensions are left.
                         value[v] = s.mul(value[v], s.splat(scales[v * LANES / SCALE_GROUP]));

@@ -130,8 +130,10 @@ impl Block {
 /// `codes(j)` returns the codes of elements `32j..32j + 32` in order: vector `g` holds elements
 /// `4g..4g + 4` of each row.
 pub(crate) trait Format {
-    /// Elements per block.
+    /// Elements per block: 32, 64, 128 or 256.
     const BLOCK: usize;
+    /// True if activations have a scale per 32 elements, otherwise one per 256.
+    const SMALL: bool = Self::BLOCK < 256;
     /// Elements per scale: 32 or 16.
     const SUB: usize;
     /// Bits of a code: at most 7 if unsigned, 8 if a signed byte.
@@ -190,7 +192,16 @@ pub(crate) trait Format {
     unsafe fn sub_scale<S: Simd>(s: S, _block: Block, _i: usize) -> S::I {
         s.splat_i(1)
     }
-    /// With [`Self::MIN`]: the value added to each element of the block (`BLOCK == 32`), or the
+    /// The scale of sub-block `i` as f32.
+    ///
+    /// # Safety
+    /// See the trait; `i < BLOCK / SUB`.
+    #[inline(always)]
+    unsafe fn float_sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::F {
+        // SAFETY: the same contract.
+        s.to_f(unsafe { Self::sub_scale(s, block, i) })
+    }
+    /// With [`Self::MIN`]: the value added to each element of the block ([`Self::SMALL`]), or the
     /// scale of the integer minima to subtract.
     ///
     /// # Safety

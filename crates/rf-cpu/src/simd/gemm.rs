@@ -155,11 +155,7 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
                 store_int(s, &mut tile.start[sub], bias_start(s, s.add_i(sums[0], sums[1])));
                 // SAFETY: as above.
                 let scale = unsafe {
-                    if Fm::BLOCK == 32 {
-                        Fm::scale(s, block)
-                    } else {
-                        s.to_f(Fm::sub_scale(s, block, j))
-                    }
+                    if Fm::SMALL { Fm::scale(s, block) } else { Fm::float_sub_scale(s, block, j) }
                 };
                 store_float(s, &mut tile.scale[sub], scale);
             } else {
@@ -167,7 +163,7 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
                     let i = 2 * sub + half;
                     store_int(s, &mut tile.start[i], bias_start(s, sums[half]));
                     // SAFETY: as above.
-                    let scale = s.to_f(unsafe { Fm::sub_scale(s, block, 2 * j + half) });
+                    let scale = unsafe { Fm::float_sub_scale(s, block, 2 * j + half) };
                     store_float(s, &mut tile.scale[i], scale);
                 }
             }
@@ -175,8 +171,9 @@ pub(super) unsafe fn unpack<S: Simd, Fm: Format>(
         if folds::<S, Fm>() {
             store_int(s, &mut tile.start[0], bias_start(s, total));
         }
-        if Fm::BLOCK == 32 {
+        if Fm::SMALL {
             if Fm::MIN {
+                assert_eq!(Fm::BLOCK, 32); // a constant
                 // SAFETY: as above.
                 store_float(s, &mut tile.min[b], unsafe { Fm::min(s, block) });
             }
@@ -278,13 +275,25 @@ fn part_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
     let x: &[ActBlock; T] = x.first_chunk().expect("T tokens");
     let sums: &mut [PanelSums; T] = sums.first_chunk_mut().expect("T tokens");
     let mut acc = [[s.splat(0.0); P]; T];
-    if Fm::BLOCK == 32 {
+    if Fm::SMALL {
         for t in 0..T {
             for p in 0..P {
                 acc[t][p] = float(s, &sums[t].0[first + p]);
             }
         }
         for sub in 0..subs {
+            if Fm::SUB == 16 {
+                // The scale of the block is 1.
+                let mut sum = [[s.splat(0.0); P]; T];
+                add_sub_block::<S, Fm, P, T>(s, tiles, x, sub, 0..4, &mut sum);
+                add_sub_block::<S, Fm, P, T>(s, tiles, x, sub, 4..8, &mut sum);
+                for t in 0..T {
+                    for p in 0..P {
+                        acc[t][p] = s.fma(sum[t][p], s.splat(x[t].scale[sub]), acc[t][p]);
+                    }
+                }
+                continue;
+            }
             let mut dot = starts::<S, Fm, P, T>(s, tiles, x, sub);
             add_dots::<S, Fm, P, T>(s, tiles, x, sub, 0..8, &mut dot);
             for p in 0..P {
@@ -356,7 +365,7 @@ fn part_dot<S: Simd, Fm: Format, const P: usize, const T: usize>(
     }
 }
 
-/// Adds the dot product of one sub-block of a super-block, columns `4 · words` of 32, to `acc`.
+/// Adds the scaled dot product of one sub-block, columns `4 · words` of 32, to `acc`.
 #[inline(always)]
 fn add_sub_block<S: Simd, Fm: Format, const P: usize, const T: usize>(
     s: S,

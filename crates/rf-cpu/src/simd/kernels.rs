@@ -26,7 +26,7 @@ pub(crate) enum Operand {
 impl Operand {
     /// The operand type of matmuls with `dtype`.
     pub(crate) fn of(dtype: DType) -> Self {
-        let group = with_format!(dtype, Fm => Fm::BLOCK);
+        let group = with_format!(dtype, Fm => if Fm::SMALL { 32 } else { 256 });
         group.map_or(Self::Float, |group| Self::Int8 { group })
     }
 }

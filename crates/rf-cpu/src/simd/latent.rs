@@ -8,7 +8,7 @@
 
 use rf_graph::KvType;
 
-use super::attention::{CachedHead, Element, F16, F32, Fp8, Q8};
+use super::attention::{CachedHead, Element, F16, F32, Fp8, Packed, Q8};
 use super::math::SimdMath;
 use super::{Kernel, LANES, Simd};
 use crate::kv::SCALE_GROUP;
@@ -327,6 +327,8 @@ impl CachedHead<'_> {
                 KvType::F32 => self.unpack_row::<S, F32>(s, position, row),
                 KvType::F16 => self.unpack_row::<S, F16>(s, position, row),
                 KvType::Fp8 => self.unpack_row::<S, Fp8>(s, position, row),
+                KvType::Q4_0 => self.unpack_row::<S, Packed<false>>(s, position, row),
+                KvType::Q5_0 => self.unpack_row::<S, Packed<true>>(s, position, row),
                 _ => self.unpack_row::<S, Q8>(s, position, row),
             }
         }
@@ -336,8 +338,8 @@ impl CachedHead<'_> {
     fn unpack_row<S: Simd, E: Element>(&self, s: S, position: usize, row: &mut [Lanes]) {
         let shape = self.shape;
         let (page, slot) = (self.page_keys(position), position % shape.page_tokens);
-        let elements = page.wrapping_add(slot * shape.value_stride() * E::BYTES);
-        let scales = page.wrapping_add(shape.value_stride() * shape.page_tokens);
+        let elements = page.wrapping_add(slot * shape.value_bytes());
+        let scales = page.wrapping_add(shape.value_bytes() * shape.page_tokens);
         let scales = scales.wrapping_add(slot * shape.scales() * 2);
         let vectors = SCALE_GROUP / LANES;
         for (g, lanes) in row.chunks_mut(vectors * LANES).enumerate() {
@@ -348,9 +350,9 @@ impl CachedHead<'_> {
                 scale = s.to_array(unsafe { s.load_f16(scales.wrapping_add(g * 2 * LANES)) });
             }
             for (i, lanes) in lanes.iter_mut().enumerate() {
-                let at = (g * vectors * LANES + i) * LANES * E::BYTES;
+                let d = (g * vectors * LANES + i) * LANES;
                 // SAFETY: the row has whole vectors.
-                let mut v = unsafe { E::load(s, elements.wrapping_add(at)) };
+                let mut v = unsafe { E::value(s, elements, d, shape.value_stride()) };
                 if E::SCALED {
                     v = s.mul(v, s.splat(scale[i / vectors]));
                 }

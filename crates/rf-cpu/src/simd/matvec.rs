@@ -18,8 +18,7 @@ use rf_graph::DType;
 /// # Safety
 ///
 /// `panel` is a panel of `Fm` with `blocks` blocks a row, and each token has
-/// `⌈blocks · BLOCK / 256⌉` activation blocks with a scale per 32 if `Fm::BLOCK` is 32, else per
-/// 256.
+/// `⌈blocks · BLOCK / 256⌉` activation blocks with a scale per 32 if `Fm::SMALL`, else per 256.
 #[inline(always)]
 pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
     s: S,
@@ -41,12 +40,16 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
         let first_sub = b % per_act * (Fm::BLOCK / 32);
         // SAFETY: b / per_act is below the number of the token's blocks.
         let x: [&ActBlock; T] = activations.map(|a| unsafe { &*a.add(b / per_act * stride) });
-        let mut sum = [s.splat(0.0); T];
-        if Fm::BLOCK == 32 {
+        if Fm::SMALL {
             prefetch(s, ahead, 0..bytes);
-            // SAFETY: the panel is of this format.
-            unsafe { sub_block::<S, Fm, T>(s, block, 0, first_sub, x, &mut sum) };
-        } else if S::PAIRS && Fm::FOLD != 0 {
+            for j in 0..Fm::BLOCK / 32 {
+                // SAFETY: the panel is of this format.
+                unsafe { small_sub_block::<S, Fm, T>(s, block, j, first_sub + j, x, &mut acc) };
+            }
+            continue;
+        }
+        let mut sum = [s.splat(0.0); T];
+        if S::PAIRS && Fm::FOLD != 0 {
             prefetch(s, ahead, 0..bytes);
             // SAFETY: as above.
             sum = unsafe { folded_block::<S, Fm, T>(s, block, x) };
@@ -69,34 +72,59 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
         }
         // SAFETY: as above.
         let d = unsafe { Fm::scale(s, block) };
-        let scale_at = if Fm::BLOCK == 32 { first_sub } else { 0 };
         for t in 0..T {
-            acc[t] = s.fma(sum[t], s.mul(d, s.splat(x[t].scale[scale_at])), acc[t]);
+            acc[t] = s.fma(sum[t], s.mul(d, s.splat(x[t].scale[0])), acc[t]);
         }
         if Fm::MIN {
             // SAFETY: as above.
             let min = unsafe { Fm::min(s, block) };
-            if Fm::BLOCK == 32 {
+            let mut mins = [s.splat_i(0); T];
+            for p in 0..Fm::BLOCK / Fm::SUB / 2 {
+                // SAFETY: as above.
+                let pair = unsafe { Fm::sub_mins(s, block, p) };
                 for t in 0..T {
-                    acc[t] = s.fma(min, s.splat(x[t].sum[first_sub]), acc[t]);
+                    mins[t] = s.dot_i16(mins[t], pair, s.splat_i(sum_pair::<Fm>(x[t], p)));
                 }
-            } else {
-                let mut mins = [s.splat_i(0); T];
-                for p in 0..Fm::BLOCK / Fm::SUB / 2 {
-                    // SAFETY: as above.
-                    let pair = unsafe { Fm::sub_mins(s, block, p) };
-                    for t in 0..T {
-                        mins[t] = s.dot_i16(mins[t], pair, s.splat_i(sum_pair::<Fm>(x[t], p)));
-                    }
-                }
-                for t in 0..T {
-                    let scale = s.mul(min, s.splat(-x[t].scale[0]));
-                    acc[t] = s.fma(s.to_f(mins[t]), scale, acc[t]);
-                }
+            }
+            for t in 0..T {
+                let scale = s.mul(min, s.splat(-x[t].scale[0]));
+                acc[t] = s.fma(s.to_f(mins[t]), scale, acc[t]);
             }
         }
     }
     acc
+}
+
+/// Adds columns `32j..32j + 32` of a block of a small format to `acc`, scaled and with the minimum.
+/// They are sub-block `at` of the activations.
+///
+/// # Safety
+///
+/// The block is of a panel of `Fm`, and has these columns.
+#[inline(always)]
+unsafe fn small_sub_block<S: Simd, Fm: Format, const T: usize>(
+    s: S,
+    block: Block,
+    j: usize,
+    at: usize,
+    x: [&ActBlock; T],
+    acc: &mut [S::F; T],
+) {
+    let mut sum = [s.splat(0.0); T];
+    // SAFETY: by contract.
+    unsafe { sub_block::<S, Fm, T>(s, block, j, at, x, &mut sum) };
+    // SAFETY: by contract.
+    let d = unsafe { Fm::scale(s, block) };
+    for t in 0..T {
+        acc[t] = s.fma(sum[t], s.mul(d, s.splat(x[t].scale[at])), acc[t]);
+    }
+    if Fm::MIN {
+        // SAFETY: by contract.
+        let min = unsafe { Fm::min(s, block) };
+        for t in 0..T {
+            acc[t] = s.fma(min, s.splat(x[t].sum[at]), acc[t]);
+        }
+    }
 }
 
 /// Prefetches the cache lines that begin in `range`.
@@ -128,7 +156,7 @@ unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
     }
     if Fm::SUB == 32 {
         // SAFETY: by contract.
-        let scale = (Fm::BLOCK > 32).then(|| s.to_f(unsafe { Fm::sub_scale(s, block, j) }));
+        let scale = (!Fm::SMALL).then(|| unsafe { Fm::float_sub_scale(s, block, j) });
         let starts = array!(s.splat_i(0), |t| start::<S, Fm>(s, i32::from(x[t].sum_32[at])));
         let mut dot = dots::<S, Fm, T>(s, starts, &codes, x, 8 * at);
         if Fm::SPLIT {
@@ -150,7 +178,7 @@ unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
     }
     for half in 0..2 {
         // SAFETY: by contract.
-        let scale = s.to_f(unsafe { Fm::sub_scale(s, block, 2 * j + half) });
+        let scale = unsafe { Fm::float_sub_scale(s, block, 2 * j + half) };
         let sub = 2 * at + half;
         let starts = array!(s.splat_i(0), |t| start::<S, Fm>(s, i32::from(x[t].sum_16[sub])));
         let dot = dots::<S, Fm, T>(s, starts, &codes[4 * half..][..4], x, 4 * sub);

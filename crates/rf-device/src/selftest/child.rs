@@ -62,12 +62,14 @@ impl<W: Write> Lines<W> {
         backend: &GpuBackend,
     ) -> io::Result<bool> {
         self.write(&Message::Group)?;
+        let mut is_supported = false;
         for case in group.cases(plan.cases_per_group.unwrap_or(usize::MAX)) {
             let wide = with_wide_tiles(backend, case);
             let wide = wide.iter().map(|wide| (format!("{}/wide-tiles", case.name()), wide));
             for (name, backend) in iter::once((case.name().to_owned(), backend)).chain(wide) {
                 self.write(&Message::Begin(name.clone()))?;
                 let report = run(backend, case, name);
+                is_supported |= report.skipped.is_none();
                 self.write(&Message::Case(report.clone()))?;
                 if report.is_device_lost {
                     self.write(&Message::End)?;
@@ -75,7 +77,7 @@ impl<W: Write> Lines<W> {
                 }
             }
         }
-        for case in group.speeds().iter().filter(|_| plan.times) {
+        for case in group.speeds().iter().filter(|_| plan.times && is_supported) {
             self.write(&Message::Begin(what(case)))?;
             self.write(&Message::Speed(measure(backend, case)))?;
         }

@@ -62,7 +62,7 @@ pub(crate) fn check(make: &dyn Fn() -> Engine, what: &str) {
 
 #[test]
 fn a_saved_prompt_goes_on_as_if_it_had_been_computed() {
-    for kv_type in [KvType::F16, KvType::Q8_0] {
+    for kv_type in [KvType::F16, KvType::Q8_0, KvType::Q4_0] {
         check(&|| engine(&tiny(), EngineOptions { kv_type, ..OPTIONS }), "full attention");
     }
     check(&|| engine(&data("gemma4_e4b"), OPTIONS), "windows");

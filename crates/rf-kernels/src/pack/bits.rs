@@ -58,6 +58,13 @@ pub(super) fn nibbles_of_128(qs: &[u8], out: &mut [u8]) {
     }
 }
 
+/// The order of [`nibbles_by_block`] for 32 values in two halves, in which byte `l` of eight has
+/// value `l` in the low nibble and value `8 + l` in the high one.
+pub(super) fn nibbles_of_halves(qs: &[[u8; 8]; 2]) -> [u8; 16] {
+    let code = |half: usize, l: usize| qs[half][l % 8] >> (l / 8 * 4) & 15;
+    std::array::from_fn(|l| code(0, l) | code(1, l) << 4)
+}
+
 /// Interleaves two arrays: `a₀ b₀ a₁ b₁ …`.
 pub(super) fn interleave(a: &[u8], b: &[u8], out: &mut [u8]) {
     for ((a, b), out) in a.iter().zip(b).zip(out.chunks_exact_mut(2)) {

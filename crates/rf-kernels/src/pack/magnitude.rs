@@ -1,7 +1,7 @@
 //! A bound of the magnitudes of packed weights, from which f16 matmuls choose a unit.
 
 use half::f16;
-use rf_quant::DType;
+use rf_quant::{DType, E4m3};
 
 /// An upper bound of the weights in packed planes (low, high, scale and super-scale), and of what
 /// their conversion to f16 adds up (`rf/halves.h`). It reads the scales, and for float formats the
@@ -33,7 +33,9 @@ pub(crate) fn largest_magnitude(dtype: DType, planes: [&[u8]; 4]) -> f32 {
         | DType::Iq2Xxs
         | DType::Iq1M
         | DType::Iq1S => 512.0 * largest_f16(super_scale, 0, 2),
-        DType::Tq1_0 | DType::Tq2_0 => largest_f16(super_scale, 0, 2),
+        DType::Tq1_0 | DType::Tq2_0 | DType::Q1_0 => largest_f16(super_scale, 0, 2),
+        DType::Q2_0 => 2.0 * largest_f16(super_scale, 0, 2),
+        DType::Nvfp4 => 6.0 * largest_scale(scale),
         DType::Mxfp4 => 6.0 * largest_power(scale),
         DType::Mxfp6E2M3 => 7.5 * largest_power(scale),
         DType::Mxfp6E3M2 => 28.0 * largest_power(scale),
@@ -68,6 +70,11 @@ fn largest_f16(bytes: &[u8], at: usize, stride: usize) -> f32 {
 fn largest_bits(bytes: &[u8], at: usize, stride: usize) -> u16 {
     let word = |bytes: &[u8]| u16::from_le_bytes([bytes[at], bytes[at + 1]]) & 0x7fff;
     bytes.chunks_exact(stride).map(word).max().unwrap_or(0)
+}
+
+/// The largest of scales without sign, whose order is that of their bits.
+fn largest_scale(scales: &[u8]) -> f32 {
+    E4m3::from_bits(scales.iter().copied().max().unwrap_or(0)).to_f32()
 }
 
 /// 2^(e − 127) of the largest exponent e of the microscaling formats.

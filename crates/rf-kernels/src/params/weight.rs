@@ -16,7 +16,7 @@ params! {
         high: *const void,
         /// Scales per block of 32 columns.
         scale: *const void,
-        /// Scales per 256 columns (K-quants and codebook formats).
+        /// Scales per 256 columns (K-quants and codebook formats), 128 (`Q1_0`) or 64 (`Q2_0`).
         super_scale: *const void,
     }
 

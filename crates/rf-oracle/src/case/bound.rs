@@ -25,6 +25,8 @@ pub enum Bound {
     CacheInt8,
     /// Attention over values that are rounded to eight-bit floats after f32 arithmetic.
     CacheFp8,
+    /// Attention over values that are rounded to four or five bits after f32 arithmetic.
+    CacheInt4,
     /// A matmul or attention whose left operand is rounded to f16, otherwise as [`Self::Float`].
     HalfOperands,
     /// Whole layers in f32.
@@ -63,6 +65,10 @@ impl Bound {
             // element per case gives 2e-7 at the median and 5e-5 at worst; two are allowed. Values
             // without any rounding would be off by 2⁻⁵ everywhere, 7e-4.
             Self::CacheFp8 => 1.1e-4,
+            // As `CacheFp8`, with a step of an eighth of the largest of 32 elements, 2.4 times as
+            // much. Values without any rounding would be off by a 12th of the square of a step
+            // everywhere, 7e-3.
+            Self::CacheInt4 => 6e-4,
             // Rounding to f16 is off by up to 2⁻¹¹ of a value, 4e-8 at the mean of the squares for
             // each operand. Attention rounds queries, keys, weights and values: 1.6e-7.
             Self::HalfOperands => 4e-7,
@@ -95,6 +101,7 @@ impl Bound {
             Self::CacheF16 => 1e-3,
             // As for NMSE: up to 0.4.
             Self::CacheFp8 => 0.5,
+            Self::CacheInt4 => 1.2,
             other => 10.0 * other.nmse().sqrt(),
         }
     }
@@ -126,6 +133,8 @@ impl Bound {
             KvType::Fp8 if computed => Self::CacheFp8,
             KvType::F16 => Self::CacheF16,
             KvType::Q8_0 => Self::CacheInt8,
+            // The transform is f32 arithmetic.
+            KvType::Q4_0 | KvType::Q5_0 => Self::CacheInt4,
             _ => Self::Float,
         }
     }

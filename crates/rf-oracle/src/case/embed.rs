@@ -5,7 +5,7 @@ use rf_quant::DType;
 
 use super::bound::Bound;
 use super::definition::{Case, Shape};
-use super::net::{LARGEST_EXPONENT, Net};
+use super::net::{LARGEST_EXPONENT, Net, part_of_super_block};
 use super::schedule::{Schedule, VOCAB_SIZE};
 
 /// Every row of a table `[rows, columns]` once, as f32.
@@ -23,8 +23,9 @@ pub fn embed(dtype: DType, rows: usize, columns: usize) -> Case {
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in DType::ALL {
-        let widths: &[usize] = if dtype.block_elements() == 256 { &[256, 768] } else { &[96, 256] };
-        for &width in widths {
+        let part = part_of_super_block(dtype);
+        let widths = if part == 256 { [256, 768] } else { [part, 256] };
+        for width in widths {
             for scale in [1.0, 16.0] {
                 let name = format!("embed/{dtype}/{width}/scale-{scale}");
                 cases.push(table(name, dtype, bound(dtype), width, scale));

@@ -6,7 +6,7 @@ use rf_quant::DType;
 use super::bound::Bound;
 use super::definition::{Case, Shape};
 use super::matmul::MANY_TOKENS;
-use super::net::Net;
+use super::net::{Net, part_of_super_block};
 use super::schedule::Schedule;
 
 /// Batch sizes on both sides of what kernels block by; one and two rows have their own kernels.
@@ -96,7 +96,7 @@ fn wide_gated_unit(dtype: DType) -> Case {
 fn large_gated_unit(dtype: DType) -> Case {
     case("glu/large", dtype, Schedule::batches(&MANY_TOKENS), move |net| {
         // Not a multiple of 64 where the format allows it.
-        let ffn_size = if dtype.block_elements() == 256 { 256 } else { 96 };
+        let ffn_size = part_of_super_block(dtype);
         let x = net.input(512);
         let (gate, up) = (net.matrix(dtype, ffn_size, 512), net.matrix(dtype, ffn_size, 512));
         let (gate, up) = (net.g.matmul(x, gate), net.g.matmul(x, up));

@@ -5,7 +5,7 @@ use rf_quant::DType;
 
 use super::bound::Bound;
 use super::definition::{Case, Shape};
-use super::net::Net;
+use super::net::{Net, part_of_super_block};
 use super::schedule::Schedule;
 
 /// Batch sizes on both sides of the block sizes of kernels.
@@ -61,8 +61,9 @@ fn shapes() -> Vec<Case> {
     for dtype in DType::ALL {
         // One and three super-blocks. Formats of small blocks also have a part of a super-block,
         // and more than one.
-        let columns: &[usize] =
-            if dtype.block_elements() == 256 { &[256, 768] } else { &[96, 256, 288, 768] };
+        let part = part_of_super_block(dtype);
+        let small = [part, 256, 256 + dtype.block_elements().max(32), 768];
+        let columns = if part == 256 { &[256, 768][..] } else { &small };
         for &columns in columns {
             for rows in [1, 37, 64] {
                 cases.push(matmul(dtype, rows, columns, Schedule::batches(&TOKENS)));

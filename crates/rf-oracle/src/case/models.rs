@@ -58,6 +58,7 @@ pub(super) fn cases() -> Vec<Case> {
             Model { dtype: DType::Q8_0, better_dtype: DType::F16, kv: KvType::Q8_0, ..llama() },
         ),
         ("llama-fp8", Model { kv: KvType::Fp8, ..llama() }),
+        ("llama-kv-q4_0", Model { kv: KvType::Q4_0, ..llama() }),
         ("qwen2", qwen2()),
         ("qwen3", qwen3(1)),
         (
@@ -87,6 +88,7 @@ fn case(name: &str, model: Model) -> Case {
     let is_float = dtypes.map(Bound::of_matmul) == [Bound::Float; 3];
     let bound = match (is_float, model.kv) {
         (true, KvType::Fp8) => Bound::CacheFp8,
+        (true, KvType::Q4_0 | KvType::Q5_0) => Bound::CacheInt4,
         (true, _) => Bound::FloatModel,
         (false, _) => Bound::Int8Model,
     };

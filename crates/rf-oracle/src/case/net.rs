@@ -179,6 +179,11 @@ impl Net {
     }
 }
 
+/// Columns that are a part of 256, or 256 in formats whose blocks have as many.
+pub(super) fn part_of_super_block(dtype: DType) -> usize {
+    96_usize.next_multiple_of(dtype.block_elements())
+}
+
 /// Blocks of `values`. In a codebook format, whose search takes long, they have arbitrary codes and
 /// the same root mean square.
 ///

@@ -3,7 +3,7 @@
 
 use rf_graph::{BackendError, Batch, KvLayer, KvLayout, KvType, Span};
 use rf_kv::{CopyPage, PageGroup, PageId};
-use rf_quant::E4m3;
+use rf_quant::{DType, E4m3};
 
 /// Keys and values of every layer, after rounding to the storage type.
 pub(super) struct Cache {
@@ -46,7 +46,7 @@ impl Cache {
                     let row = &mut store[slot * width..][..width];
                     row.copy_from_slice(&x[token * width..][..width]);
                     let heads = row.chunks_exact_mut(shape.head_dim);
-                    heads.for_each(|head| round(self.layout.dtype, head));
+                    heads.for_each(|head| round(self.layout.dtype, shape, head));
                 }
             }
         }
@@ -130,25 +130,51 @@ fn stores(layer: KvLayer) -> usize {
     if layer.latent_dim.is_some() { 1 } else { 2 }
 }
 
-/// Rounds one head to the storage type. Q8_0 is the weight format of that name, with an f16 scale
-/// `max|x| / 127` per 32 elements.
-fn round(dtype: KvType, head: &mut [f32]) {
+/// Rounds one head to the storage type. Q8_0, Q4_0 and Q5_0 are the weight formats of these names,
+/// with an f16 scale per 32 elements; the last two are of the Hadamard transform, which is inverted
+/// here instead of being applied to queries and results.
+fn round(dtype: KvType, layer: KvLayer, head: &mut [f32]) {
     match dtype {
         KvType::F32 => {}
         KvType::F16 => head.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32()),
-        KvType::Q8_0 => {
-            for block in head.chunks_mut(32) {
-                let mut padded = [0.0; 32];
-                padded[..block.len()].copy_from_slice(block);
-                let mut bytes = [0; 34];
-                rf_quant::quantize(rf_quant::DType::Q8_0, &padded, &mut bytes)
-                    .and_then(|()| rf_quant::dequantize(rf_quant::DType::Q8_0, &bytes, &mut padded))
-                    .expect("one block");
-                block.copy_from_slice(&padded[..block.len()]);
-            }
+        KvType::Q8_0 => round_blocks(DType::Q8_0, head),
+        KvType::Q4_0 | KvType::Q5_0 => {
+            let format = if dtype == KvType::Q4_0 { DType::Q4_0 } else { DType::Q5_0 };
+            hadamard(head, layer.transform_len());
+            round_blocks(format, head);
+            hadamard(head, layer.transform_len());
         }
         KvType::Fp8 => head.iter_mut().for_each(|x| *x = E4m3::from_f32(*x).to_f32()),
         // A type without a definition here: no check accepts NaN.
         _ => head.fill(f32::NAN),
+    }
+}
+
+/// Rounds blocks of 32 elements to a weight format.
+fn round_blocks(format: DType, head: &mut [f32]) {
+    for block in head.chunks_mut(32) {
+        let mut padded = [0.0; 32];
+        padded[..block.len()].copy_from_slice(block);
+        let bytes = rf_quant::quantize_to_vec(format, &padded);
+        bytes
+            .and_then(|bytes| rf_quant::dequantize(format, &bytes, &mut padded))
+            .expect("one block");
+        block.copy_from_slice(&padded[..block.len()]);
+    }
+}
+
+/// Multiplies each `len` elements by the matrix `(−1)^popcount(i & j) / √len`.
+fn hadamard(head: &mut [f32], len: usize) {
+    let scale = (len as f64).sqrt().recip();
+    for x in head.chunks_exact_mut(len) {
+        let y = |i: usize| {
+            let terms = x.iter().enumerate().map(|(j, x)| match (i & j).count_ones() % 2 {
+                0 => f64::from(*x),
+                _ => -f64::from(*x),
+            });
+            (terms.sum::<f64>() * scale) as f32
+        };
+        let y: Vec<f32> = (0..len).map(y).collect();
+        x.copy_from_slice(&y);
     }
 }

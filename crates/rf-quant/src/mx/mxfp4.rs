@@ -30,7 +30,7 @@ pub struct BlockMxfp4 {
 assert_layout!(BlockMxfp4, 32);
 
 /// Twice the value of each E2M1 code, so that all are integers.
-const DOUBLED: [f32; 16] =
+pub(super) const DOUBLED: [f32; 16] =
     [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0];
 
 /// Half-way points between the doubled magnitudes.
@@ -57,13 +57,17 @@ impl Block<32> for BlockMxfp4 {
     fn quantize(values: &[f32; 32], _importance: Option<&[f32; 32]>) -> Self {
         let e = e8m0::for_values(values, 2);
         let d = e8m0::to_f32_halved(e);
-        let codes = values.map(|x| {
-            let magnitude = x.abs();
-            // Counting boundaries compiles to compares and adds without branches. Scaling the
-            // boundaries instead of the value is exact for the smallest scales too.
-            let code = BOUNDARIES.map(|bound| u8::from(magnitude > bound * d)).iter().sum::<u8>();
-            code | u8::from(x < 0.0 && code > 0) << 3
-        });
+        let codes = values.map(|x| nearest_code(x, d));
         Self { e, qs: std::array::from_fn(|j| codes[j] | codes[j + 16] << 4) }
     }
+}
+
+/// The code of the element nearest to `x / (2 d)`, ties towards zero. A value that rounds to zero
+/// loses its sign.
+pub(super) fn nearest_code(x: f32, d: f32) -> u8 {
+    let magnitude = x.abs();
+    // Counting boundaries compiles to compares and adds without branches. Scaling the boundaries
+    // instead of the value is exact for the smallest scales too.
+    let code = BOUNDARIES.map(|bound| u8::from(magnitude > bound * d)).iter().sum::<u8>();
+    code | u8::from(x < 0.0 && code > 0) << 3
 }

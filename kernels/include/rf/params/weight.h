@@ -16,7 +16,7 @@ struct RfWeight {
     const void *high;
     // Scales per block of 32 columns.
     const void *scale;
-    // Scales per 256 columns (K-quants and codebook formats).
+    // Scales per 256 columns (K-quants and codebook formats), 128 (`Q1_0`) or 64 (`Q2_0`).
     const void *super_scale;
 };
 static_assert(sizeof(RfWeight) == 32);

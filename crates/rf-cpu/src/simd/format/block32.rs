@@ -1,6 +1,6 @@
-//! The formats with blocks of 32 values and one f16 scale.
+//! The formats with blocks of 32 to 128 values and one f16 scale.
 
-use super::{Block, Format, ONES, Plane, nibbles_of_32, plane};
+use super::{Block, Format, ONES, PAIRS, Plane, nibbles_of_32, plane};
 use crate::simd::Simd;
 
 /// Unpacks the nibbles and the fifth bits of plane 1, in the order of the packed panel.
@@ -96,6 +96,48 @@ impl Format for Iq4Nl {
         // SAFETY: plane 0 has 4 words.
         let codes = unsafe { nibbles_of_32(s, block) };
         array!(codes[0], |g| s.lookup(&rf_quant::BlockIq4Nl::VALUES, codes[g]))
+    }
+    scale_plane!(1);
+}
+
+/// See [`rf_quant::BlockQ1_0`]. Codes are 0 and 2.
+pub(crate) struct Q1_0;
+impl Format for Q1_0 {
+    /// Planes: bits in the order of the fifth bits of [`Q5_0`], d.
+    const PLANES: &'static [Plane] = &[plane(2, 16, 4), plane(0, 2, 2)];
+    const BLOCK: usize = 128;
+    const SUB: usize = 32;
+    const BITS: u32 = 2;
+    const OFFSET: i32 = 1;
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+        // SAFETY: plane 0 has a word per 32 elements.
+        let bits = unsafe { block.words(s, 0, j) };
+        let mask = s.splat_i(2 * ONES);
+        array!(mask, |g| {
+            s.and(if g == 0 { s.shl(bits, 1) } else { s.shr(bits, g as u32 - 1) }, mask)
+        })
+    }
+    scale_plane!(1);
+}
+
+/// See [`rf_quant::BlockQ2_0`].
+pub(crate) struct Q2_0;
+impl Format for Q2_0 {
+    /// Planes: codes, d; see `rearrange` in `stored.rs`.
+    const PLANES: &'static [Plane] = &[plane(2, 16, 4), plane(0, 2, 2)];
+    const BLOCK: usize = 64;
+    const SUB: usize = 32;
+    const BITS: u32 = 2;
+    const OFFSET: i32 = 1;
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+        let mask = s.splat_i(PAIRS);
+        array!(mask, |g| {
+            // SAFETY: plane 0 has two words per 32 elements.
+            let words = unsafe { block.words(s, 0, 2 * j + g / 4) };
+            s.and(s.shr(words, 2 * (g % 4) as u32), mask)
+        })
     }
     scale_plane!(1);
 }

@@ -1,7 +1,7 @@
-//! The OCP microscaling formats: blocks of 32 values with one power-of-two scale.
+//! The OCP microscaling formats, blocks of 32 values with one power-of-two scale, and NVFP4.
 
 use super::{Block, Format, NIBBLES, ONES, PAIRS, Plane, nibbles_of_32, plane};
-use crate::simd::Simd;
+use crate::simd::{LANES, Simd};
 
 /// Converts E8M0 scales to `factor · 2^(e − 127)` through the exponent bits. `e = 0` is the
 /// subnormal `2^−127`, and 255 is NaN.
@@ -36,6 +36,9 @@ unsafe fn e8m0_halved<S: Simd>(s: S, block: Block, plane: usize) -> S::F {
     s.mul(power(low), power(s.sub_i(e, low)))
 }
 
+/// Twice the value of each E2M1 code.
+const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
 /// See [`rf_quant::BlockMxfp4`]. Codes are twice the E2M1 values.
 pub(crate) struct Mxfp4;
 impl Format for Mxfp4 {
@@ -45,7 +48,6 @@ impl Format for Mxfp4 {
     const BITS: u32 = 8;
     #[inline(always)]
     unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
-        const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
         // SAFETY: plane 0 has 4 words.
         let codes = unsafe { nibbles_of_32(s, block) };
         array!(codes[0], |g| s.lookup(&TWICE_E2M1, codes[g]))
@@ -54,6 +56,36 @@ impl Format for Mxfp4 {
     unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F {
         // SAFETY: plane 1 has a byte per row and block.
         unsafe { e8m0_halved(s, block, 1) }
+    }
+}
+
+/// See [`rf_quant::BlockNvfp4`]. Codes are twice the E2M1 values, and halve the scales.
+pub(crate) struct Nvfp4;
+impl Format for Nvfp4 {
+    /// Planes: nibbles, scales without sign and NaN.
+    const PLANES: &'static [Plane] = &[plane(4, 32, 4), plane(0, 4, 1)];
+    const BLOCK: usize = 64;
+    const SUB: usize = 16;
+    const BITS: u32 = 8;
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+        let mask = s.splat_i(NIBBLES);
+        array!(mask, |g| {
+            // 16 elements are two words: the low nibbles of both, then the high ones.
+            // SAFETY: plane 0 has 4 words per 32 elements.
+            let words = unsafe { block.words(s, 0, 4 * j + g / 4 * 2 + g % 2) };
+            let codes = s.and(if g / 2 % 2 == 0 { words } else { s.shr(words, 4) }, mask);
+            s.lookup(&TWICE_E2M1, codes)
+        })
+    }
+    #[inline(always)]
+    unsafe fn scale<S: Simd>(s: S, _block: Block) -> S::F {
+        s.splat(1.0)
+    }
+    #[inline(always)]
+    unsafe fn float_sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::F {
+        // SAFETY: plane 1 has four scales, each a byte per row.
+        s.mul(unsafe { s.load_fp8(block.0[1].add(i * LANES)) }, s.splat(0.5))
     }
 }
 
