@@ -140,7 +140,7 @@ pub fn build_with_adapters(
         let architecture = config.architecture.clone();
         return Err(Error::UnknownTensors { architecture, tensors: unused });
     }
-    let is_later = |name: &str| is_of_later_block(name, num_blocks) || head.ignores(name);
+    let is_later = |name: &str| is_of_later_block(name, num_built) || head.ignores(name);
     let (graph, weights) = w.graph.finish(output);
     adapters.check_applied(&graph, &weights, &config.architecture, is_later)?;
     Ok((graph, weights))
