@@ -1,6 +1,6 @@
 //! The accuracy of each type of the KV cache: how much the mean NLL of stories changes.
 
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use std::ops::ControlFlow;
 
