@@ -316,7 +316,8 @@ impl RunArgs {
             anyhow::Ok((model, placement))
         };
         let other = |path: &Path| {
-            let open = self.open(&ModelFile::default().or_path(Some(path))?)?;
+            let companions = self.projector.companions();
+            let open = self.open(&ModelFile::default().or_path(Some(path), companions)?)?;
             chat::check_chats(open.model())?;
             Ok(open)
         };
