@@ -97,8 +97,8 @@ fn other_bytes_are_refused() {
         assert!(matches!(refused(&damaged), SavedError::Damaged), "{at}");
     }
     let mut later = bytes.clone();
-    later[8] = 2;
-    assert!(matches!(refused(&later), SavedError::Version { found: 2, .. }));
+    later[8] = 3;
+    assert!(matches!(refused(&later), SavedError::Version { found: 3, supported: 2 }));
 
     let mut others = vec![SHAPES[0].engine(1, OPTIONS)];
     others.push(crate::support::engine(&tiny(), EngineOptions { kv_type: KvType::F32, ..OPTIONS }));
