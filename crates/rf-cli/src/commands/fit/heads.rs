@@ -1,7 +1,7 @@
 //! The beginnings of model files of the hub: metadata and tensor tables, without weights.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
@@ -40,8 +40,9 @@ impl<'a> Heads<'a> {
                     continue;
                 }
                 let bytes = self.hub.part(&model.name, file, done[number]..end)?;
-                let mut head = OpenOptions::new().create(true).append(true).open(path)?;
-                head.set_len(done[number])?;
+                let mut options = OpenOptions::new();
+                let mut head = options.create(true).truncate(false).write(true).open(path)?;
+                head.seek(SeekFrom::Start(done[number]))?;
                 head.write_all(&bytes)?;
                 head.set_len(*size)?;
                 done[number] += bytes.len() as u64;
