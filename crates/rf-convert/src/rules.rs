@@ -221,7 +221,6 @@ mod tests {
             (DType::Iq4Xs, DType::Iq4Nl),
             (DType::Iq2Xs, DType::Iq4Nl),
             (DType::Tq1_0, DType::Q4_0),
-            (DType::Q1_0, DType::Q4_0),
             (DType::Q4K, DType::Q5_0),
             (DType::Q5K, DType::Q5_1),
             (DType::Q6K, DType::Q8_0),
@@ -230,6 +229,8 @@ mod tests {
             assert_eq!(dtype(wanted, 100), DType::F16);
         }
         assert_eq!(dtype(DType::Q4_0, 100), DType::F16);
+        assert_eq!(dtype(DType::Q1_0, 864), DType::Q4_0);
+        assert_eq!(dtype(DType::Nvfp4, 864), DType::Iq4Nl);
         assert_eq!(fitting(DType::Q4K, 896).fallback_from, Some(DType::Q4K));
     }
 }
