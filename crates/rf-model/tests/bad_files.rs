@@ -224,9 +224,12 @@ fn tensors_that_the_architecture_does_not_use() {
     // The file has experts, so nothing reads the matrices of a dense layer.
     let file = File::mixture().tensor("blk.0.ffn_gate.weight", &[8, 16]);
     check(&file, "architecture 'llama' is not supported with these tensors: blk.0.ffn_gate.weight");
-    // Blocks after the last layer predict further tokens and are ignored.
+    // Of the blocks after the last layer, only those that the metadata count are ignored.
     let file = File::llama().tensor("blk.1.nextn.eh_proj.weight", &[16, 8]);
-    assert_eq!(file.error(), None);
+    check(
+        &file,
+        "architecture 'llama' is not supported with these tensors: blk.1.nextn.eh_proj.weight",
+    );
 }
 
 #[test]
