@@ -197,8 +197,8 @@ pub(crate) struct SamplingArgs {
     /// Seed the random numbers with SEED; -1 takes a new seed each time
     #[arg(short, long, value_name = "SEED", default_value_t = -1, allow_negative_numbers = true)]
     seed: i64,
-    /// Divide logits by temperature T; 0 always takes the most probable token [default: the model's,
-    /// else 0.8]
+    /// Divide logits by temperature T; 0 always takes the most probable token [default: the
+    /// model's, else 0.8]
     #[arg(long, visible_alias = "temperature", value_name = "T", allow_negative_numbers = true)]
     temp: Option<f32>,
     /// Keep the K most probable tokens; 0 and -1 keep all [default: the model's, else 40]

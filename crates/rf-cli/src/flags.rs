@@ -153,7 +153,8 @@ impl Preparation<'_> {
         }
     }
 
-    /// The name of a flag with dashes, if it is known with dashes only: llama.cpp takes underscores.
+    /// The name of a flag with dashes, if it is known with dashes only: llama.cpp takes
+    /// underscores.
     fn spelt(&self, flag: &str) -> String {
         let is_known = |flag: &str| {
             find(self.command, flag).is_some() || meaning(self.command, flag).is_some()

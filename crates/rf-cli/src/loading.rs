@@ -85,8 +85,8 @@ pub(crate) fn open_generator(loader: Loader) -> Result<OpenModel> {
     Ok(open)
 }
 
-/// Opens a model that computes windows of a text. Without `context` they have 512 tokens, or as many
-/// as the model was trained with.
+/// Opens a model that computes windows of a text. Without `context` they have 512 tokens, or as
+/// many as the model was trained with.
 pub(crate) fn open_windows(
     loader: Loader,
     compute: &ComputeArgs,

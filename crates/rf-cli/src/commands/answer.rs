@@ -7,10 +7,9 @@ use anyhow::Result;
 use rocmforge::engine::scheduler::Constraint;
 use rocmforge::engine::{Extras, MixedPrompt, Model, Outcome, Speculation, Timings};
 use rocmforge::grammar::{Grammar, GrammarCompiler, GrammarConstraint};
-use rocmforge::messages::{Answer, ChatPrompt, Conversation, Message, Prompt, Tool};
+use rocmforge::messages::{Answer, AnswerCall, ChatPrompt, Conversation, Message, Prompt, Tool};
 use serde_json::json;
 
-use super::display::call_json;
 use crate::failure::bad_input;
 use crate::interrupt::Watch;
 use crate::{drafts, terminal};
@@ -128,4 +127,13 @@ pub(super) fn json(
         }
     }
     json
+}
+
+/// A tool call as one line of JSON, in the form of a message of `OpenAI`'s API.
+pub(super) fn call_json(call: &AnswerCall) -> serde_json::Value {
+    json!({
+        "id": call.id,
+        "type": "function",
+        "function": { "name": call.name, "arguments": call.arguments },
+    })
 }

@@ -29,7 +29,7 @@ use crate::interrupt::Watch;
 use crate::terminal::{self, Palette};
 use crate::{media, prefix_cache};
 use history::History;
-use line::{COMMANDS, Command, Line};
+use line::{COMMANDS, ChatCommand, Line};
 pub(super) use settings::Settings;
 
 /// A conversation at the terminal, and its settings.
@@ -196,36 +196,36 @@ impl Chat {
     fn obey(
         &mut self,
         model: &mut ChatModel,
-        command: Command,
+        command: ChatCommand,
         argument: &str,
         open: Open<'_>,
     ) -> Result<Next> {
         match command {
-            Command::Help => terminal::note(line::help()),
-            Command::Set if argument.is_empty() => terminal::note(Settings::list()),
-            Command::Set => self.set(model, argument),
-            Command::System => self.set_system(argument),
-            Command::Image => self.attach(model, argument),
-            Command::Retry => self.retry(model)?,
-            Command::Edit => self.edit(),
-            Command::Undo => self.undo(),
-            Command::Copy => self.copy()?,
-            Command::Save => match self.history.save(Path::new(argument)) {
+            ChatCommand::Help => terminal::note(line::help()),
+            ChatCommand::Set if argument.is_empty() => terminal::note(Settings::list()),
+            ChatCommand::Set => self.set(model, argument),
+            ChatCommand::System => self.set_system(argument),
+            ChatCommand::Image => self.attach(model, argument),
+            ChatCommand::Retry => self.retry(model)?,
+            ChatCommand::Edit => self.edit(),
+            ChatCommand::Undo => self.undo(),
+            ChatCommand::Copy => self.copy()?,
+            ChatCommand::Save => match self.history.save(Path::new(argument)) {
                 Ok(count) => terminal::note(format_args!("{} saved", messages(count))),
                 Err(error) => report(&error),
             },
-            Command::Load => self.load(model, argument),
-            Command::Model if argument.is_empty() => show_model(model),
-            Command::Model => match open(Path::new(argument)) {
+            ChatCommand::Load => self.load(model, argument),
+            ChatCommand::Model if argument.is_empty() => show_model(model),
+            ChatCommand::Model => match open(Path::new(argument)) {
                 Ok(open) => return Ok(Next::Model(Box::new(open))),
                 Err(error) => report(&error),
             },
-            Command::Reset => {
+            ChatCommand::Reset => {
                 self.history.clear();
                 self.forget(model, "the conversation is forgotten");
             }
-            Command::Stats => self.stats(model),
-            Command::Exit => return Ok(Next::Leave),
+            ChatCommand::Stats => self.stats(model),
+            ChatCommand::Exit => return Ok(Next::Leave),
         }
         Ok(Next::Input)
     }

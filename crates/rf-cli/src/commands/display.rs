@@ -11,10 +11,9 @@ use rocmforge::engine::{
     Engine, GenerateOptions, MixedPrompt, Outcome, PromptProgress, Session, Speculation, StopReason,
 };
 use rocmforge::grammar::GrammarConstraint;
-use rocmforge::messages::{Answer, AnswerCall, Delta, OutputParser, Prompt};
-use serde_json::json;
+use rocmforge::messages::{Answer, Delta, OutputParser, Prompt};
 
-use super::answer::{extras, flow};
+use super::answer::{call_json, extras, flow};
 use crate::interrupt::Watch;
 use crate::screen::{Look, TextOutput};
 use crate::terminal::{self, Palette};
@@ -191,15 +190,6 @@ fn write_dim(text: &[u8]) -> io::Result<()> {
     }
     let text = Palette::stderr().dim(String::from_utf8_lossy(text));
     write!(io::stderr().lock(), "{text}")
-}
-
-/// A tool call as one line of JSON, in the form of a message of `OpenAI`'s API.
-pub(super) fn call_json(call: &AnswerCall) -> serde_json::Value {
-    json!({
-        "id": call.id,
-        "type": "function",
-        "function": { "name": call.name, "arguments": call.arguments },
-    })
 }
 
 /// The progress of a prompt of several batches: tokens, throughput, and the time that is left.

@@ -34,8 +34,8 @@ pub(crate) struct PerplexityArgs {
     /// Read the text from FILE; - for standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// Score windows of N tokens; 0 = trained context [default: 512, or the trained context if it is
-    /// shorter]
+    /// Score windows of N tokens; 0 = trained context [default: 512, or the trained context if it
+    /// is shorter]
     #[arg(short, long, value_name = "N")]
     ctx_size: Option<usize>,
     /// Score only the first N windows; -1 scores all

@@ -115,8 +115,8 @@ pub(crate) struct RunArgs {
     /// Print no metrics and no notes
     #[arg(short, long)]
     quiet: bool,
-    /// Show the text as it is on a terminal, too: without styles for Markdown, and lines not wrapped
-    /// at words
+    /// Show the text as it is on a terminal, too: without styles for Markdown, and lines not
+    /// wrapped at words
     #[arg(long)]
     plain: bool,
     /// Print the time and the roofline of every op, the parts of TTFT and the memory in use. Timing

@@ -6,7 +6,7 @@ pub(super) enum Line<'a> {
     Empty,
     Say(&'a str),
     /// A command with its argument, which may be empty.
-    Do(Command, &'a str),
+    Do(ChatCommand, &'a str),
     /// A command without the argument that it needs, or with one that it does not take.
     Misused(&'static CommandRow),
     Unknown(&'a str),
@@ -14,7 +14,7 @@ pub(super) enum Line<'a> {
 
 /// The command of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum ChatCommand {
     Help,
     Set,
     System,
@@ -42,7 +42,7 @@ pub(super) enum Argument {
 /// A command of the chat.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CommandRow {
-    pub(super) command: Command,
+    pub(super) command: ChatCommand,
     /// Its name and its other names.
     pub(super) names: &'static [&'static str],
     pub(super) argument: Argument,
@@ -50,7 +50,7 @@ pub(super) struct CommandRow {
 }
 
 const fn row(
-    command: Command,
+    command: ChatCommand,
     names: &'static [&'static str],
     argument: Argument,
     help: &'static str,
@@ -61,40 +61,45 @@ const fn row(
 use Argument::{Needed, None as Nothing, Optional};
 
 pub(super) const COMMANDS: &[CommandRow] = &[
-    row(Command::Help, &["/help", "/?"], Nothing, "show this list"),
+    row(ChatCommand::Help, &["/help", "/?"], Nothing, "show this list"),
     row(
-        Command::Set,
+        ChatCommand::Set,
         &["/set"],
         Optional("NAME VALUE"),
         "set a sampling option or predict; alone, list them",
     ),
     row(
-        Command::System,
+        ChatCommand::System,
         &["/system"],
         Optional("TEXT"),
         "set the system message; without TEXT, remove it",
     ),
-    row(Command::Image, &["/image"], Needed("FILE"), "ask about a picture with the next message"),
     row(
-        Command::Retry,
+        ChatCommand::Image,
+        &["/image"],
+        Needed("FILE"),
+        "ask about a picture with the next message",
+    ),
+    row(
+        ChatCommand::Retry,
         &["/retry", "/regenerate", "/regen"],
         Nothing,
         "answer the last message again",
     ),
-    row(Command::Edit, &["/edit"], Nothing, "change the last message and answer it again"),
-    row(Command::Undo, &["/undo"], Nothing, "forget the last message and its answer"),
-    row(Command::Copy, &["/copy"], Nothing, "copy the last answer to the clipboard (OSC 52)"),
-    row(Command::Save, &["/save"], Needed("FILE"), "write the conversation to FILE, as JSON"),
-    row(Command::Load, &["/load"], Needed("FILE"), "continue the conversation in FILE"),
+    row(ChatCommand::Edit, &["/edit"], Nothing, "change the last message and answer it again"),
+    row(ChatCommand::Undo, &["/undo"], Nothing, "forget the last message and its answer"),
+    row(ChatCommand::Copy, &["/copy"], Nothing, "copy the last answer to the clipboard (OSC 52)"),
+    row(ChatCommand::Save, &["/save"], Needed("FILE"), "write the conversation to FILE, as JSON"),
+    row(ChatCommand::Load, &["/load"], Needed("FILE"), "continue the conversation in FILE"),
     row(
-        Command::Model,
+        ChatCommand::Model,
         &["/model"],
         Optional("MODEL"),
         "continue with another model, a file or a short name; alone, show the model",
     ),
-    row(Command::Reset, &["/reset", "/clear"], Nothing, "forget the conversation"),
-    row(Command::Stats, &["/stats"], Nothing, "show throughput, memory and use of the context"),
-    row(Command::Exit, &["/exit", "/quit", "/bye"], Nothing, "leave (as does Ctrl-D)"),
+    row(ChatCommand::Reset, &["/reset", "/clear"], Nothing, "forget the conversation"),
+    row(ChatCommand::Stats, &["/stats"], Nothing, "show throughput, memory and use of the context"),
+    row(ChatCommand::Exit, &["/exit", "/quit", "/bye"], Nothing, "leave (as does Ctrl-D)"),
 ];
 
 impl CommandRow {
@@ -164,15 +169,15 @@ mod tests {
             other => panic!("{line}: {other:?}"),
         };
         assert_eq!(Line::parse("  "), Empty);
-        assert_eq!(Line::parse("/help"), Do(Command::Help, ""));
-        assert_eq!(Line::parse(" /reset "), Do(Command::Reset, ""));
+        assert_eq!(Line::parse("/help"), Do(ChatCommand::Help, ""));
+        assert_eq!(Line::parse(" /reset "), Do(ChatCommand::Reset, ""));
         assert_eq!(misused("/reset now"), "/reset");
-        assert_eq!(Line::parse("/bye"), Do(Command::Exit, ""));
-        assert_eq!(Line::parse("/system Be brief. "), Do(Command::System, "Be brief."));
-        assert_eq!(Line::parse("/system"), Do(Command::System, ""));
-        assert_eq!(Line::parse("/save a b.json"), Do(Command::Save, "a b.json"));
+        assert_eq!(Line::parse("/bye"), Do(ChatCommand::Exit, ""));
+        assert_eq!(Line::parse("/system Be brief. "), Do(ChatCommand::System, "Be brief."));
+        assert_eq!(Line::parse("/system"), Do(ChatCommand::System, ""));
+        assert_eq!(Line::parse("/save a b.json"), Do(ChatCommand::Save, "a b.json"));
         assert_eq!(misused("/load"), "/load FILE");
-        assert_eq!(Line::parse("/regenerate"), Do(Command::Retry, ""));
+        assert_eq!(Line::parse("/regenerate"), Do(ChatCommand::Retry, ""));
         for unknown in ["/nothing", "/set_x 5", "/nothing with words", "/"] {
             assert!(matches!(Line::parse(unknown), Unknown(_)), "{unknown}");
         }
