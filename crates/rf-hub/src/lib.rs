@@ -5,8 +5,8 @@
 //! opens the path that it returns.
 //!
 //! **Where to start.** [`Hub::fetch`]. Internally, `listing` asks the API for the files, `choice`
-//! selects those of the model, `transfer` downloads them and `cache` knows the folder. Apart from the
-//! hub, [`PublicWeb`] fetches the files that clients of a server name.
+//! selects those of the model, `transfer` downloads them and `cache` knows the folder. Apart from
+//! the hub, [`PublicWeb`] fetches the files that clients of a server name.
 //!
 //! **Invariants.**
 //! - A file is in the cache under its name only after its size, and its SHA-256 if the hub states
