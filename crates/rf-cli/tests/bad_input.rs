@@ -74,7 +74,7 @@ fn a_file_that_is_no_prompt_cache() {
     fs::write(&cache, later).unwrap();
     let finished = finish(folder.path(), &[&arguments[..], &["story.cache"]].concat());
     let message =
-        "'story.cache': the prompt cache has version 7, but version 1 is needed: delete it";
+        "'story.cache': the prompt cache has version 7, but version 2 is needed: delete it";
     check(&finished, 2, message);
     fs::write(&cache, &bytes[..bytes.len() / 2]).unwrap();
     let finished = finish(folder.path(), &[&arguments[..], &["story.cache"]].concat());

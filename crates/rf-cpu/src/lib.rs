@@ -52,6 +52,8 @@ mod simd;
 mod state;
 mod stored;
 mod team;
+#[doc(hidden)]
+pub mod testing;
 
 use std::sync::{Arc, Mutex};
 
