@@ -10,7 +10,7 @@ use rf_cpu::{CpuBackend, CpuOptions};
 use rf_graph::{Backend, DType, Fusions, Output, Weight, fuse};
 use rf_oracle::case::{Case, cases};
 
-#[expect(dead_code, reason = "the backend uses the rest")]
+#[expect(dead_code, unused_imports, reason = "the backend uses the rest")]
 #[path = "../src"]
 mod library {
     mod team;
