@@ -44,7 +44,7 @@ pub(crate) fn prober() -> Option<&'static rocmforge::device::Prober> {
 }
 
 #[cfg(not(feature = "gpu"))]
-fn prober() -> Option<&'static rocmforge::device::Prober> {
+pub(crate) fn prober() -> Option<&'static rocmforge::device::Prober> {
     None
 }
 

@@ -1,5 +1,5 @@
-//! What the tests of this crate reach besides its public items. In the library itself, the harness of
-//! unit tests would compile every kernel once more, which takes minutes.
+//! What the tests of this crate reach besides its public items. In the library itself, the harness
+//! of unit tests would compile every kernel once more, which takes minutes.
 
 use std::sync::{Arc, Mutex};
 

@@ -175,8 +175,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();
-    // The public internet is 2000::/3. In it are documents, and protocols such as Teredo (2001::/23),
-    // which hides an address of version 4, as 2002::/16 does.
+    // The public internet is 2000::/3. In it are documents, and protocols such as Teredo
+    // (2001::/23), which hides an address of version 4, as 2002::/16 does.
     let is_special = match first {
         0x2001 => second < 0x200 || second == 0xdb8,
         0x2002 => true,

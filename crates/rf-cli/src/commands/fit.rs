@@ -40,8 +40,10 @@ Examples:
   rf-cli fit -c 65536 unsloth/Qwen3-8B-GGUF:Q8_0
   rf-cli fit --json model.gguf")]
 pub(crate) struct FitArgs {
-    /// Examine this file, or the quantisations of this model: a name of `rf-cli list --all`, or
-    /// OWNER/REPO[:QUANT] [default: all short names]
+    #[arg(
+        help = "Examine this file, or the quantisations of this model: a name of `rf-cli list --all`, or \
+                  OWNER/REPO[:QUANT] [default: all short names]"
+    )]
     #[arg(value_name = "MODEL")]
     model: Option<String>,
     /// Require a context of N tokens [default: the longest that fits]
