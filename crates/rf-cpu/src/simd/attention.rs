@@ -397,11 +397,12 @@ impl CachedHead<'_> {
         let step = shape.page_tokens * E::BYTES;
         let q: [*const f32; R] = std::array::from_fn(|r| rows[r].q[..shape.head_dim].as_ptr());
         // A vector holds 16 positions of one page, from a multiple of 16.
-        let keys: [*const u8; V] = std::array::from_fn(|v| {
-            let position = first + at + v * LANES;
-            let slot = position % shape.page_tokens;
-            self.page_keys(position).wrapping_add(slot * E::BYTES)
-        });
+        let slots: [usize; V] =
+            std::array::from_fn(|v| (first + at + v * LANES) % shape.page_tokens);
+        let pages: [*const u8; V] = std::array::from_fn(|v| self.page_keys(first + at + v * LANES));
+        let keys: [*const u8; V] =
+            std::array::from_fn(|v| pages[v].wrapping_add(slots[v] * E::BYTES));
+        let scales = shape.key_bytes() * shape.page_tokens;
         // Pages are not contiguous, so the hardware does not prefetch them.
         let ahead = self.page_keys(self.next_page(first + at));
         let mut acc = [[s.splat(0.0); V]; R];
@@ -428,12 +429,9 @@ impl CachedHead<'_> {
                 continue;
             }
             for v in 0..V {
-                let position = first + at + v * LANES;
-                let slot = position % shape.page_tokens;
-                let scales = shape.key_bytes() * shape.page_tokens;
-                let scales = scales + (g * shape.page_tokens + slot) * 2;
+                let scales = scales + (g * shape.page_tokens + slots[v]) * 2;
                 // SAFETY: scales follow the elements.
-                let scale = unsafe { s.load_f16(self.page_keys(position).add(scales)) };
+                let scale = unsafe { s.load_f16(pages[v].add(scales)) };
                 for r in 0..R {
                     acc[r][v] = s.fma(partial[r][v], scale, acc[r][v]);
                 }
@@ -459,6 +457,7 @@ impl CachedHead<'_> {
     ) -> [[S::F; D]; R] {
         let shape = self.shape;
         let (stride, row_bytes) = (shape.value_stride(), shape.value_bytes());
+        let (scales_start, row_scales) = (row_bytes * shape.page_tokens, shape.scales());
         let mut acc = [[s.splat(0.0); D]; R];
         let mut position = positions.start;
         while position < positions.end {
@@ -476,8 +475,8 @@ impl CachedHead<'_> {
                 }
                 let mut scales = [1.0; LANES];
                 if E::SCALED {
-                    let first = (slot + i) * shape.scales() + d / SCALE_GROUP;
-                    let p = page.wrapping_add(row_bytes * shape.page_tokens + first * 2);
+                    let first = (slot + i) * row_scales + d / SCALE_GROUP;
+                    let p = page.wrapping_add(scales_start + first * 2);
                     // SAFETY: scales follow the elements; 32 bytes from here are inside the map.
                     scales = s.to_array(unsafe { s.load_f16(p) });
                 }
