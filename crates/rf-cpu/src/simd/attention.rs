@@ -397,12 +397,20 @@ impl CachedHead<'_> {
         let step = shape.page_tokens * E::BYTES;
         let q: [*const f32; R] = std::array::from_fn(|r| rows[r].q[..shape.head_dim].as_ptr());
         // A vector holds 16 positions of one page, from a multiple of 16.
-        let slots: [usize; V] =
-            std::array::from_fn(|v| (first + at + v * LANES) % shape.page_tokens);
-        let pages: [*const u8; V] = std::array::from_fn(|v| self.page_keys(first + at + v * LANES));
-        let keys: [*const u8; V] =
-            std::array::from_fn(|v| pages[v].wrapping_add(slots[v] * E::BYTES));
-        let scales = shape.key_bytes() * shape.page_tokens;
+        let keys: [*const u8; V] = std::array::from_fn(|v| {
+            let position = first + at + v * LANES;
+            let slot = position % shape.page_tokens;
+            self.page_keys(position).wrapping_add(slot * E::BYTES)
+        });
+        let mut scales = keys;
+        if E::SCALED {
+            let start = shape.key_bytes() * shape.page_tokens;
+            for v in 0..V {
+                let position = first + at + v * LANES;
+                let slot = position % shape.page_tokens;
+                scales[v] = self.page_keys(position).wrapping_add(start + slot * 2);
+            }
+        }
         // Pages are not contiguous, so the hardware does not prefetch them.
         let ahead = self.page_keys(self.next_page(first + at));
         let mut acc = [[s.splat(0.0); V]; R];
@@ -429,9 +437,8 @@ impl CachedHead<'_> {
                 continue;
             }
             for v in 0..V {
-                let scales = scales + (g * shape.page_tokens + slots[v]) * 2;
                 // SAFETY: scales follow the elements.
-                let scale = unsafe { s.load_f16(pages[v].add(scales)) };
+                let scale = unsafe { s.load_f16(scales[v].add(g * shape.page_tokens * 2)) };
                 for r in 0..R {
                     acc[r][v] = s.fma(partial[r][v], scale, acc[r][v]);
                 }
