@@ -433,11 +433,6 @@ struct Nvfp4 {
         return {at<u32x4>(row.low, block), at<u16>(row.scale, block)};
     }
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { Mxfp4::values(raw.low, q); }
-#if RF_NVIDIA
-    RF_DEVICE_MEMBER static void split(const Raw &raw, u32 plus[8], u32 minus[8]) {
-        Mxfp4::split_values(raw.low, plus, minus);
-    }
-#endif
     // Half of the value of a code, whose bits in a float are 2^-120 times the value.
     RF_DEVICE_MEMBER static float half(u32 code) { return __builtin_bit_cast(float, code << 20) * 0x1p119f; }
     RF_DEVICE_MEMBER static BlockScales scales(const Raw &raw) {

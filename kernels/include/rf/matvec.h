@@ -115,6 +115,7 @@ template <typename F, u32 ROWS, u32 TOKENS>
 RF_DEVICE void accumulate(float (&sums)[ROWS][TOKENS], const typename F::Raw (&raw)[ROWS],
                           const ActivationBlock (&x)[TOKENS]) {
     if constexpr (Splits<F>) {
+        static_assert(!F::HALVES, "the words mix both halves");
         u32 words[TOKENS][8];
 #pragma unroll
         for (u32 t = 0; t < TOKENS; t++)
