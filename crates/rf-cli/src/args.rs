@@ -296,7 +296,7 @@ impl SamplingArgs {
     }
 
     /// The parameters for a model. Those that are not given are those of its file; the demo model
-    /// has a temperature of its own.
+    /// has another default temperature.
     pub(crate) fn for_model(&self, model: &Model) -> Result<SamplerConfig> {
         let usual = SamplerConfig::default();
         let usual = if model.gguf().paths().is_empty() {

@@ -329,7 +329,7 @@ mod tests {
                 let own = cli.find_subcommand(command).expect(command);
                 let is_general = *commands == rows::ANY;
                 if is_general && super::meaning(own, flag) != Some(*meaning) {
-                    // The command has the flag, or a row of its own for it.
+                    // The command itself has the flag, or a more specific row applies.
                     continue;
                 }
                 match meaning {

@@ -252,7 +252,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Offers the last message for changes, in place of it.
+    /// Removes the last message and its answer, and lets the user edit the message.
     fn edit(&mut self) {
         match self.history.pop_turn() {
             Some((text, images)) => {

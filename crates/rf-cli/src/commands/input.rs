@@ -28,7 +28,7 @@ pub(super) struct Input {
     history: Option<PathBuf>,
 }
 
-/// What a user typed.
+/// The input of a user.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Typed {
     /// A message or a command.

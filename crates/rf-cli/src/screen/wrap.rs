@@ -2,8 +2,7 @@
 
 use unicode_width::UnicodeWidthChar;
 
-/// Wraps text at words. What it returns has line breaks and spaces in place of the spaces at which
-/// lines break.
+/// Wraps text at words: spaces at which a line breaks become line breaks.
 #[derive(Debug, Default)]
 pub(super) struct Wrap {
     /// Columns of a line; `None` leaves lines as they are.

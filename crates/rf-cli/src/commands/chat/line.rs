@@ -31,7 +31,7 @@ pub(super) enum ChatCommand {
     Exit,
 }
 
-/// What follows a command.
+/// The argument of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Argument {
     None,

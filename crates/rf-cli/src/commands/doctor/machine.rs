@@ -327,7 +327,7 @@ mod tests {
         kernel: &'static str,
         memory_mib: u64,
         ttm_limit_mib: u64,
-        /// As in the topology: 110501 is gfx1151.
+        /// The version of the GPU target in the topology, such as 110501 for gfx1151.
         version: u32,
         vram_mib: u64,
         visible_mib: u64,

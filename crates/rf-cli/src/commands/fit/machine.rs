@@ -18,7 +18,7 @@ const LEAST_CONTEXT: usize = 1024;
 pub(super) struct Machine {
     options: DeviceOptions,
     pub(super) placement: Placement,
-    /// All usable GPUs, if there are several and the user chose none.
+    /// The placement on all usable GPUs. `None` if there is one GPU, or the user chose some.
     all: Option<Placement>,
     measures: bool,
     /// The speeds by format: of the CPU, where the number is missing, and of each GPU.

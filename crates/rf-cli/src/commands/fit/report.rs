@@ -58,7 +58,7 @@ struct Place {
     memory_bytes: u64,
     context_tokens: usize,
     trained_context_tokens: usize,
-    /// As `-ngl` counts them.
+    /// The number of layers on GPUs, which is the value for `-ngl`.
     gpu_layers: usize,
     all_layers: usize,
     cpu_expert_layers: usize,

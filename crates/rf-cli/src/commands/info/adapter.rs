@@ -1,4 +1,4 @@
-//! What `info` reports of an adapter (LoRA).
+//! The report of `info` on an adapter (LoRA).
 
 use rocmforge::Adapter;
 use serde::Serialize;

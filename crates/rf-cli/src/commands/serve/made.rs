@@ -15,11 +15,11 @@ pub(super) struct Known {
     pub(super) file: ModelFile,
     /// The model of the hub whose file it is.
     pub(super) hub: Option<ModelName>,
-    /// How it was made, if a client made it of another one.
+    /// The changes of a client that derived the model from another one.
     pub(super) made: Option<Made>,
 }
 
-/// What a client changed in a model.
+/// The changes of a client to a model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Made {
     pub(super) context: Option<usize>,
