@@ -420,18 +420,9 @@ struct Mxfp4 {
 };
 
 // The codes of Mxfp4; an E4M3 without sign per 16 columns.
-struct Nvfp4 {
+struct Nvfp4 : detail::NibblesAndScale {
     static constexpr u32 NUMBER = 27;
-    static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 0;
-    static constexpr bool MINIMA = false, HALVES = true;
-    static constexpr u32 PARTS = 1;
-    struct Raw {
-        u32x4 low;
-        u16 scale;
-    };
-    RF_DEVICE_MEMBER static Raw fetch(const RfWeight &row, u32 block) {
-        return {at<u32x4>(row.low, block), at<u16>(row.scale, block)};
-    }
+    static constexpr bool HALVES = true;
     RF_DEVICE_MEMBER static void unpack(const Raw &raw, u32 q[8]) { Mxfp4::values(raw.low, q); }
     // Half of the value of a code, whose bits in a float are 2^-120 times the value.
     RF_DEVICE_MEMBER static float half(u32 code) { return __builtin_bit_cast(float, code << 20) * 0x1p119f; }

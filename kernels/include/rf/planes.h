@@ -53,7 +53,7 @@ RF_DEVICE BlockScales scale_and_minimum(float scale, float minimum) {
     return {{scale, scale}, {minimum, minimum}};
 }
 
-// The planes of a format with four bits per value and one f16 per block.
+// The planes of a format with four bits per value and 16 bits of scale per block.
 struct NibblesAndScale {
     static constexpr u32 LOW = 16, HIGH = 0, SCALE = 2, SUPER = 0;
     static constexpr bool MINIMA = false, HALVES = false;
