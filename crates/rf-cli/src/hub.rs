@@ -35,9 +35,14 @@ pub(crate) enum Companions {
     Projector,
 }
 
+/// The hub of the environment, which downloads these files with a model.
+pub(crate) fn of_environment(companions: Companions) -> Result<Hub, rocmforge::hub::Error> {
+    Ok(Hub::from_env()?.with_projectors(companions == Companions::Projector))
+}
+
 /// Returns the path of the model's file. Downloads it unless it is cached.
 pub(crate) fn fetch(name: &ModelName, companions: Companions) -> Result<PathBuf> {
-    let hub = Hub::from_env()?.with_projectors(companions == Companions::Projector);
+    let hub = of_environment(companions)?;
     let bar = terminal::byte_progress("downloading", 0);
     let outcome = hub.fetch(name, &mut |event| match event {
         Event::Progress { done_bytes, total_bytes } => {

@@ -54,7 +54,8 @@ impl ModelManager for Models {
         let text = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
         let model = crate::hub::model_name(text)
             .map_err(|reason| ManageError::Unknown(format!("{text}: {reason}").into()))?;
-        let hub = Hub::from_env().map_err(of_hub)?;
+        let companions = self.settings.projector.companions();
+        let hub = crate::hub::of_environment(companions).map_err(of_hub)?;
         let path = hub.fetch(&model, &mut |event| {
             if let Event::Progress { done_bytes, total_bytes } = event {
                 progress(done_bytes, total_bytes);
