@@ -170,7 +170,7 @@ fn weights_are_several_allocations_where_one_is_refused() {
 fn memory_that_the_runtime_names_and_others_use_is_not_free() {
     let name = "memory_that_the_runtime_names_and_others_use_is_not_free";
     let Some(session) = session(name, &library(), &[], Duration::from_mins(2)) else { return };
-    let (need_bytes, other_bytes) = (30_u64 << 20, 1_u64 << 30);
+    let other_bytes = 1_u64 << 30;
     let check = |used_bytes: u64| {
         let backend = GpuBackend::new(GpuOptions::default()).map_err(BackendError::from)?;
         let device = backend.device();
@@ -184,9 +184,9 @@ fn memory_that_the_runtime_names_and_others_use_is_not_free() {
         let program = case().program().fused_for(&backend);
         let free_bytes = backend.available_memory_bytes().unwrap();
         assert_eq!(free_bytes, total_bytes - used_bytes);
-        let reserve_bytes = backend.memory_need(&program)?.reserve_bytes;
+        let need_bytes = backend.memory_need(&program)?.total_bytes();
         backend.compile(program, &mut |_| ())?;
-        Ok((total_bytes, reserve_bytes))
+        Ok((total_bytes, need_bytes))
     };
     let outcome = |used_bytes: u64| {
         let mut measured = Ok((0, 0));
@@ -196,8 +196,8 @@ fn memory_that_the_runtime_names_and_others_use_is_not_free() {
         });
         outcome.and(measured)
     };
-    let (total_bytes, reserve_bytes) = outcome(other_bytes).unwrap();
-    let error = outcome(total_bytes - reserve_bytes - need_bytes / 2).unwrap_err();
+    let (total_bytes, need_bytes) = outcome(other_bytes).unwrap();
+    let error = outcome(total_bytes - need_bytes + 1).unwrap_err();
     assert!(matches!(error, BackendError::DoesNotFit { .. }), "{error}");
 }
 
