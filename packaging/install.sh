@@ -1,15 +1,17 @@
 #!/bin/sh
-# Installs ROCmForge for x86-64 Linux with glibc 2.28 or newer:
+# Installs ROCmForge for x86-64 and 64-bit ARM Linux with glibc 2.28 or newer:
 #
-#   sh install.sh [--prefix DIR] [--from URL-OR-FOLDER]
+#   sh install.sh [--prefix DIR] [--from URL-OR-FOLDER] [--public-key FILE]
 #
 # The files go to ~/.local, or to DIR. They come from the release, or from a folder with a tarball
-# and SHA256SUMS. Nothing is installed if the checksum is wrong.
+# and SHA256SUMS. Nothing is installed if the checksum is wrong. With a public key, minisign verifies
+# the signature of the checksums, too.
 set -eu
 
 version="@VERSION@"
 from="@REPOSITORY@/releases/download/v$version"
 prefix="${HOME:-}/.local"
+public_key=""
 
 fail() {
     echo "error: $*" >&2
@@ -20,14 +22,18 @@ while [ $# -gt 0 ]; do
     case "$1" in
         --prefix) prefix="${2:?--prefix needs a folder}"; shift 2 ;;
         --from) from="${2:?--from needs a URL or a folder}"; shift 2 ;;
-        *) fail "unknown argument '$1': --prefix DIR and --from URL-OR-FOLDER are known" ;;
+        --public-key) public_key="${2:?--public-key needs a file}"; shift 2 ;;
+        *) fail "unknown argument '$1': --prefix DIR, --from URL-OR-FOLDER and --public-key FILE are known" ;;
     esac
 done
 
-[ "$(uname -s)" = Linux ] && [ "$(uname -m)" = x86_64 ] ||
-    fail "this is $(uname -s) on $(uname -m): build ROCmForge from source there"
+machine="$(uname -m)"
+case "$(uname -s)-$machine" in
+    Linux-x86_64 | Linux-aarch64) ;;
+    *) fail "this is $(uname -s) on $machine: build ROCmForge from source there" ;;
+esac
 
-name="rocmforge-$version-x86_64-linux"
+name="rocmforge-$version-$machine-linux"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 
@@ -47,6 +53,12 @@ fetch() {
 }
 
 fetch SHA256SUMS
+if [ -n "$public_key" ]; then
+    command -v minisign >/dev/null || fail "minisign, which verifies signatures, is not installed"
+    fetch SHA256SUMS.minisig
+    minisign -V -q -p "$public_key" -m "$work/SHA256SUMS" >/dev/null 2>&1 ||
+        fail "wrong signature of SHA256SUMS: nothing is installed"
+fi
 fetch "$name.tar.gz"
 grep "  $name.tar.gz\$" "$work/SHA256SUMS" >"$work/sum" || fail "SHA256SUMS does not name $name.tar.gz"
 (cd "$work" && sha256sum -c sum >/dev/null 2>&1) || fail "wrong checksum of $name.tar.gz: nothing is installed"

@@ -9,34 +9,46 @@ mod licences;
 mod manifests;
 mod manual;
 mod release;
+mod rpm;
 mod sbom;
+mod signature;
 mod staging;
+mod wheel;
 
 use std::{
-    fs,
+    env, fs,
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
-use self::release::{LINUX, Release, WINDOWS};
+use self::manual::Texts;
+use self::release::{Machine, Release, WINDOWS};
+use self::staging::Linux;
+use self::wheel::Platform;
 
 /// The options of `cargo xtask dist`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Make these only: a list of linux, deb and windows [default: all]
+    /// Make these only: a list of linux, deb, rpm, wheel and windows [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     only: Vec<Artifact>,
+    /// The processors of the files for Linux: a list of `x86_64` and `aarch64` [default: both]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    machine: Vec<Machine>,
+    /// Sign the checksums with this secret key of minisign
+    #[arg(long, value_name = "FILE")]
+    sign: Option<PathBuf>,
     /// Link with the C library of this machine. The program starts on machines with its version or
     /// a newer one, instead of glibc 2.28
     #[arg(long)]
     native: bool,
     /// Check archives, licences, manifests and the installer with a stand-in for the program, and
     /// build nothing
-    #[arg(long, conflicts_with_all = ["only", "native"])]
+    #[arg(long, conflicts_with_all = ["only", "machine", "sign", "native"])]
     check: bool,
 }
 
@@ -46,8 +58,16 @@ enum Artifact {
     Linux,
     /// The package for Debian and Ubuntu.
     Deb,
+    /// The package for Fedora, RHEL and openSUSE.
+    Rpm,
+    /// The wheels for Python, for every system that is made.
+    Wheel,
     /// The zip for Windows.
     Windows,
+}
+
+impl Artifact {
+    const OF_LINUX: [Self; 4] = [Self::Linux, Self::Deb, Self::Rpm, Self::Wheel];
 }
 
 /// Makes the files, or checks how they are made.
@@ -62,36 +82,85 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     }
     let is_made = |artifact| options.only.is_empty() || options.only.contains(&artifact);
     let dist = root.join("target/dist");
+    fs::create_dir_all(&dist)?;
     let mut made = Vec::new();
-    if is_made(Artifact::Linux) || is_made(Artifact::Deb) {
-        let program = binaries::linux(&release, options.native)?;
-        let texts = manual::Texts::of(&program)?;
-        if is_made(Artifact::Linux) {
-            let folder = staging::tarball(&release, &dist, &program, &texts)?;
-            made.push(archive::tar(&release, &folder)?);
-        }
-        if is_made(Artifact::Deb) {
-            let folder = staging::debian(&release, &dist, &program, &texts)?;
-            made.push(archive::deb(&release, &folder)?);
-        }
+    if Artifact::OF_LINUX.into_iter().any(is_made) {
+        let machines =
+            if options.machine.is_empty() { &Machine::ALL[..] } else { &options.machine[..] };
+        made.extend(linux(&release, &dist, machines, options.native, is_made)?);
     }
     if is_made(Artifact::Windows) {
         let program = binaries::windows(&release)?;
         let folder = staging::zip(&release, &dist, &program)?;
         let zip = archive::zip(&release, &folder)?;
-        made.extend(manifests::write(&release, &dist, &archive::sha256(&zip)?)?);
+        made.extend(manifests::windows(&release, &dist, &archive::sha256(&zip)?)?);
         made.push(zip);
+        if is_made(Artifact::Wheel) {
+            let folder = wheel::stage(&release, &dist, Platform::Windows, &program)?;
+            made.push(archive::wheel(&release, &folder)?);
+        }
     }
-    for target in [LINUX, WINDOWS] {
+    for target in Machine::ALL.map(Machine::target).into_iter().chain([WINDOWS]) {
         let path = dist.join(format!("rocmforge-{}-{target}.cdx.json", release.version));
         fs::write(&path, sbom::text(&release, target)?)?;
         made.push(path);
     }
     made.push(staging::installer(&release, &dist)?);
-    made.push(archive::checksums(&dist, &made)?);
+    let checksums = archive::checksums(&dist, &made)?;
+    if let Some(key) = &options.sign {
+        made.push(signature::sign(&release, &checksums, key)?);
+    }
+    made.push(checksums);
     for path in &made {
         let size = fs::metadata(path)?.len();
         writeln!(out, "{size:>12}  {}", path.display())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the files for Linux.
+fn linux(
+    release: &Release,
+    dist: &Path,
+    machines: &[Machine],
+    native: bool,
+    is_made: impl Fn(Artifact) -> bool,
+) -> Result<Vec<PathBuf>> {
+    let programs: Vec<_> = machines
+        .iter()
+        .map(|&machine| Ok((machine, binaries::linux(release, machine, native)?)))
+        .collect::<Result<_>>()?;
+    // This machine runs the program for its own processor only.
+    let own = programs.iter().find(|(machine, _)| machine.name() == env::consts::ARCH);
+    let texts = match own {
+        Some((_, program)) => Texts::of(program)?,
+        None => {
+            bail!("--machine has to contain {}, whose program prints the manual", env::consts::ARCH)
+        }
+    };
+    let mut made = Vec::new();
+    let mut sums = Vec::new();
+    for (machine, program) in &programs {
+        let linux = Linux { machine: *machine, program, texts: &texts };
+        if is_made(Artifact::Linux) {
+            let tarball = archive::tar(release, &staging::tarball(release, dist, &linux)?)?;
+            sums.push((*machine, archive::sha256(&tarball)?));
+            made.push(tarball);
+        }
+        if is_made(Artifact::Deb) {
+            made.push(archive::deb(release, &staging::debian(release, dist, &linux)?)?);
+        }
+        if is_made(Artifact::Rpm) {
+            let folder = staging::red_hat(release, dist, &linux)?;
+            made.push(rpm::pack(release, &folder, *machine)?);
+        }
+        if is_made(Artifact::Wheel) {
+            let folder = wheel::stage(release, dist, Platform::Linux(*machine), program)?;
+            made.push(archive::wheel(release, &folder)?);
+        }
+    }
+    if !sums.is_empty() {
+        made.extend(manifests::linux(release, dist, &sums)?);
+    }
+    Ok(made)
 }

@@ -31,16 +31,24 @@ pub(super) fn tar(release: &Release, folder: &Path) -> Result<PathBuf> {
 /// Packs a folder as `FOLDER.zip`.
 pub(super) fn zip(release: &Release, folder: &Path) -> Result<PathBuf> {
     let (parent, name) = parts(folder)?;
-    let zip = with_suffix(folder, ".zip");
+    settle(release, folder)?;
+    zip_names(parent, &names(folder, Path::new(name))?, with_suffix(folder, ".zip"))
+}
+
+/// Packs what is in a folder as `FOLDER.whl`.
+pub(super) fn wheel(release: &Release, folder: &Path) -> Result<PathBuf> {
+    settle(release, folder)?;
+    let mut names = names(folder, Path::new(""))?;
+    names.retain(|name| folder.join(name).is_file());
+    zip_names(folder, &names, with_suffix(folder, ".whl"))
+}
+
+fn zip_names(folder: &Path, names: &[OsString], zip: PathBuf) -> Result<PathBuf> {
     // zip would add to it.
     fs::remove_file(&zip).ok();
-    settle(release, folder)?;
-    let mut names = Vec::new();
-    list(folder, Path::new(name), &mut names)?;
-    names.sort();
     let mut command = Command::new("zip");
     // Times of zip are local.
-    command.current_dir(parent).env("TZ", "UTC").args(["-X", "-q", "-9"]).arg(&zip).args(names);
+    command.current_dir(folder).env("TZ", "UTC").args(["-X", "-q", "-9"]).arg(&zip).args(names);
     output_of(&mut command)?;
     Ok(zip)
 }
@@ -78,11 +86,9 @@ pub(super) fn sha256(file: &Path) -> Result<String> {
 }
 
 /// Gives all files of a folder the time of the commit, and rights that do not depend on the umask.
-fn settle(release: &Release, folder: &Path) -> Result<()> {
+pub(super) fn settle(release: &Release, folder: &Path) -> Result<()> {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(release.epoch);
-    let mut names = Vec::new();
-    list(folder, Path::new(""), &mut names)?;
-    for name in names.iter().rev() {
+    for name in names(folder, Path::new(""))?.iter().rev() {
         let path = folder.join(name);
         if path.is_symlink() {
             let touch = format!("@{}", release.epoch);
@@ -97,6 +103,14 @@ fn settle(release: &Release, folder: &Path) -> Result<()> {
         File::open(&path)?.set_modified(time)?;
     }
     Ok(())
+}
+
+/// The folder `folder`, which is called `name`, and all that is in it, sorted.
+pub(super) fn names(folder: &Path, name: &Path) -> Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    list(folder, name, &mut names)?;
+    names.sort();
+    Ok(names)
 }
 
 /// Adds the folder `folder`, which is called `name`, and all that is in it.

@@ -10,31 +10,32 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{
     command::output_of,
-    release::{LINUX, PROGRAM, Release, WINDOWS},
+    release::{Machine, PROGRAM, Release, WINDOWS},
 };
 
 /// The version of the C library that the program for Linux needs at most: that of Debian 10 and
 /// RHEL 8.
-const MOST_GLIBC: (u32, u32) = (2, 28);
+pub(super) const MOST_GLIBC: (u32, u32) = (2, 28);
 
 /// The linker that knows the symbols of old C libraries, from `PyPI`. It brings ziglang.
 const ZIGBUILD: [&str; 2] = ["cargo-zigbuild==0.24.1", "ziglang==0.15.2"];
 
 /// Builds the program for Linux, for [`MOST_GLIBC`] unless it is `native`.
-pub(super) fn linux(release: &Release, native: bool) -> Result<PathBuf> {
+pub(super) fn linux(release: &Release, machine: Machine, native: bool) -> Result<PathBuf> {
+    let target = machine.target();
     let mut command = cargo(release);
     if native {
-        command.args(["build", "--target", LINUX]);
+        command.args(["build", "--target", target]);
     } else {
         let tools = zigbuild(&release.root)?;
         let path = env::var_os("PATH").unwrap_or_default();
         let folders = [tools].into_iter().chain(env::split_paths(&path));
         command.env("PATH", env::join_paths(folders)?);
         let (major, minor) = MOST_GLIBC;
-        command.args(["zigbuild", "--target", &format!("{LINUX}.{major}.{minor}")]);
+        command.args(["zigbuild", "--target", &format!("{target}.{major}.{minor}")]);
     }
     build(command)?;
-    let program = release.root.join("target").join(LINUX).join("release").join(PROGRAM);
+    let program = release.root.join("target").join(target).join("release").join(PROGRAM);
     let needed = glibc_of(&fs::read(&program)?);
     let (major, minor) = needed;
     ensure!(

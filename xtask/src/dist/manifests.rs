@@ -1,4 +1,5 @@
-//! The manifests of winget and scoop, which install the zip.
+//! The manifests of package managers: winget and scoop install the zip, Homebrew and Arch Linux the
+//! tarballs.
 
 use std::{
     fs,
@@ -8,26 +9,43 @@ use std::{
 use anyhow::Result;
 use serde_json::json;
 
-use super::release::{PROGRAM, Release};
+use super::release::{Machine, NAME, PROGRAM, Release, SUMMARY};
 
 /// The identifier of the package in winget.
 const WINGET: &str = "ROCmForge.ROCmForge";
 /// The version of winget's schemas.
 const SCHEMA: &str = "1.6.0";
 
-const DESCRIPTION: &str = "Runs GGUF language models on AMD GPUs and on any CPU";
-
 /// Writes the manifests of the zip with this checksum.
-pub(super) fn write(release: &Release, dist: &Path, sha256: &str) -> Result<Vec<PathBuf>> {
+pub(super) fn windows(release: &Release, dist: &Path, sha256: &str) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::from(winget(release, sha256));
+    files.push((format!("{NAME}.scoop.json"), scoop(release, sha256)?));
+    write(dist, &files)
+}
+
+/// Writes the manifests of the tarballs with these checksums.
+pub(super) fn linux(
+    release: &Release,
+    dist: &Path,
+    sha256: &[(Machine, String)],
+) -> Result<Vec<PathBuf>> {
+    write(
+        dist,
+        &[
+            (format!("{NAME}.rb"), homebrew(release, sha256)),
+            ("PKGBUILD".to_owned(), arch_linux(release, sha256)),
+        ],
+    )
+}
+
+fn write(dist: &Path, files: &[(String, String)]) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
-    for (name, text) in winget(release, sha256) {
-        paths.push((dist.join(name), text));
+    for (name, text) in files {
+        let path = dist.join(name);
+        fs::write(&path, text)?;
+        paths.push(path);
     }
-    paths.push((dist.join("rocmforge.scoop.json"), scoop(release, sha256)?));
-    for (path, text) in &paths {
-        fs::write(path, text)?;
-    }
-    Ok(paths.into_iter().map(|(path, _)| path).collect())
+    Ok(paths)
 }
 
 fn folder(version: &str) -> String {
@@ -36,6 +54,11 @@ fn folder(version: &str) -> String {
 
 fn url(release: &Release, version: &str) -> String {
     format!("{}/releases/download/v{version}/{}.zip", release.repository, folder(version))
+}
+
+fn tarball_url(release: &Release, machine: Machine) -> String {
+    let Release { repository, version, .. } = release;
+    format!("{repository}/releases/download/v{version}/{}.tar.gz", release.linux_name(machine))
 }
 
 /// The three files of a package: version, installer and description.
@@ -59,7 +82,7 @@ fn winget(release: &Release, sha256: &str) -> [(String, String); 3] {
     );
     let locale = format!(
         "PackageLocale: en-US\nPublisher: ROCmForge\nPackageName: ROCmForge\nPackageUrl: {repository}\n\
-         License: MIT OR Apache-2.0\nShortDescription: {DESCRIPTION}\n"
+         License: MIT OR Apache-2.0\nShortDescription: {SUMMARY}\n"
     );
     [
         (format!("{WINGET}.yaml"), file("version", "DefaultLocale: en-US\n")),
@@ -73,7 +96,7 @@ fn scoop(release: &Release, sha256: &str) -> Result<String> {
     let program = format!("{PROGRAM}.exe");
     let manifest = json!({
         "version": version,
-        "description": DESCRIPTION,
+        "description": SUMMARY,
         "homepage": release.repository,
         "license": "MIT|Apache-2.0",
         "architecture": { "64bit": { "url": url(release, version), "hash": sha256 } },
@@ -86,4 +109,51 @@ fn scoop(release: &Release, sha256: &str) -> Result<String> {
         },
     });
     Ok(serde_json::to_string_pretty(&manifest)? + "\n")
+}
+
+/// The formula of Homebrew, for Linux only.
+fn homebrew(release: &Release, sha256: &[(Machine, String)]) -> String {
+    let Release { version, repository, .. } = release;
+    let mut sources = Vec::new();
+    for (machine, sha256) in sha256 {
+        let processor = match machine {
+            Machine::X86_64 => "intel",
+            Machine::Aarch64 => "arm",
+        };
+        let url = tarball_url(release, *machine);
+        sources.push(format!(
+            "  on_{processor} do\n    url \"{url}\"\n    sha256 \"{sha256}\"\n  end\n\n"
+        ));
+    }
+    let sources = sources.concat();
+    format!(
+        "class Rocmforge < Formula\n  desc \"{SUMMARY}\"\n  homepage \"{repository}\"\n  \
+         version \"{version}\"\n  license any_of: [\"MIT\", \"Apache-2.0\"]\n\n{sources}  \
+         depends_on :linux\n\n  def install\n    prefix.install Dir[\"*\"]\n  end\n\n  test do\n    \
+         assert_match version.to_s, shell_output(\"#{{bin}}/{PROGRAM} -V\")\n  end\nend\n"
+    )
+}
+
+/// The recipe of the package `rocmforge-bin` in the Arch User Repository.
+fn arch_linux(release: &Release, sha256: &[(Machine, String)]) -> String {
+    let Release { version, repository, .. } = release;
+    let machines: Vec<_> =
+        sha256.iter().map(|(machine, _)| format!("'{}'", machine.name())).collect();
+    let mut sources = Vec::new();
+    for (machine, sha256) in sha256 {
+        let (name, url) = (machine.name(), tarball_url(release, *machine));
+        sources.push(format!("source_{name}=('{url}')\nsha256sums_{name}=('{sha256}')\n"));
+    }
+    let sources = sources.concat();
+    format!(
+        "pkgname={NAME}-bin\npkgver={version}\npkgrel=1\npkgdesc='{SUMMARY}'\narch=({})\n\
+         url='{repository}'\nlicense=('MIT OR Apache-2.0')\ndepends=('glibc' 'gcc-libs')\n\
+         optdepends=('hip-runtime-amd: AMD GPUs')\nprovides=('{NAME}')\nconflicts=('{NAME}')\n\
+         options=('!strip')\n{sources}\npackage() {{\n    install -d \"$pkgdir/usr\"\n    \
+         cp -a \"$srcdir/{NAME}-$pkgver-$CARCH-linux/.\" \"$pkgdir/usr\"\n    \
+         install -d \"$pkgdir/usr/lib/systemd/system\"\n    \
+         sed 's|/usr/local/bin/|/usr/bin/|' \"$pkgdir/usr/share/doc/{NAME}/{NAME}.service\" \
+         >\"$pkgdir/usr/lib/systemd/system/{NAME}.service\"\n}}\n",
+        machines.join(" ")
+    )
 }

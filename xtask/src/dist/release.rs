@@ -8,18 +8,60 @@ use std::{
 
 use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
+use clap::ValueEnum;
 use serde::Deserialize;
 
 use super::command::output_of;
 use crate::revision::git;
 
-/// The target of the programs for Linux.
-pub(super) const LINUX: &str = "x86_64-unknown-linux-gnu";
 /// The target of the program for Windows.
 pub(super) const WINDOWS: &str = "x86_64-pc-windows-gnu";
 
+/// A kind of processor that programs for Linux are built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Machine {
+    #[value(name = "x86_64")]
+    X86_64,
+    #[value(name = "aarch64")]
+    Aarch64,
+}
+
+impl Machine {
+    pub(super) const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
+
+    /// The name of `uname -m`, which rpm, wheels and Arch Linux use, too.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
+        }
+    }
+
+    /// The name in Debian.
+    pub(super) fn debian(self) -> &'static str {
+        match self {
+            Self::X86_64 => "amd64",
+            Self::Aarch64 => "arm64",
+        }
+    }
+
+    /// The target of rustc.
+    pub(super) fn target(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64-unknown-linux-gnu",
+            Self::Aarch64 => "aarch64-unknown-linux-gnu",
+        }
+    }
+}
+
 /// The crate of the program.
 pub(super) const PROGRAM: &str = "rf-cli";
+
+/// The name of the packages, and the second name of the program.
+pub(super) const NAME: &str = "rocmforge";
+
+/// What the program does, as packages say it.
+pub(super) const SUMMARY: &str = "Runs GGUF language models on AMD GPUs and on any CPU";
 
 /// The facts that all files of a release have in common.
 pub(super) struct Release {
@@ -37,9 +79,14 @@ pub(super) struct Release {
 }
 
 impl Release {
+    /// The name of the archive of a program for Linux, without its suffix.
+    pub(super) fn linux_name(&self, machine: Machine) -> String {
+        format!("{NAME}-{}-{}-linux", self.version, machine.name())
+    }
+
     /// Reads them from the checkout `root`.
     pub(super) fn read(root: &Path) -> Result<Self> {
-        let metadata = metadata(root, LINUX)?;
+        let metadata = metadata(root, Machine::X86_64.target())?;
         let program = program(&metadata)?;
         let epoch = git(root, &["log", "-1", "--format=%ct"])?;
         let format = "--date=format-local:%Y-%m-%dT%H:%M:%SZ";

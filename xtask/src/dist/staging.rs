@@ -14,49 +14,35 @@ use super::{
     binaries::glibc_of,
     licences,
     manual::Texts,
-    release::{LINUX, PROGRAM, Release, WINDOWS},
+    release::{Machine, NAME, PROGRAM, Release, WINDOWS},
 };
-
-/// The second name of the program.
-const NAME: &str = "rocmforge";
 
 /// The unit of systemd, and the folder that it names.
 const SERVICE: &str = "packaging/rocmforge.service";
 const SERVICE_PROGRAMS: &str = "/usr/local/bin/";
 
+/// What the folders for Linux are made of.
+pub(super) struct Linux<'a> {
+    pub(super) machine: Machine,
+    pub(super) program: &'a Path,
+    pub(super) texts: &'a Texts,
+}
+
 /// The folder of the tarball, which has the layout of a prefix such as `/usr/local`.
-pub(super) fn tarball(
-    release: &Release,
-    dist: &Path,
-    program: &Path,
-    texts: &Texts,
-) -> Result<PathBuf> {
-    let folder = empty(dist.join(format!("{NAME}-{}-x86_64-linux", release.version)))?;
-    prefix(release, &folder, program, texts)?;
+pub(super) fn tarball(release: &Release, dist: &Path, linux: &Linux<'_>) -> Result<PathBuf> {
+    let folder = empty(dist.join(release.linux_name(linux.machine)))?;
+    prefix(release, &folder, linux)?;
     copy(&release.root.join(SERVICE), &folder.join(format!("share/doc/{NAME}/{NAME}.service")))?;
     Ok(folder)
 }
 
 /// The folder of the package for Debian.
-pub(super) fn debian(
-    release: &Release,
-    dist: &Path,
-    program: &Path,
-    texts: &Texts,
-) -> Result<PathBuf> {
-    let folder = empty(dist.join(format!("{NAME}_{}_amd64", release.version)))?;
-    prefix(release, &folder.join("usr"), program, texts)?;
-    let page = folder.join(format!("usr/share/man/man1/{PROGRAM}.1"));
-    let packed = compressed(&fs::read(&page)?)?;
-    fs::remove_file(&page)?;
-    write(&folder.join(format!("usr/share/man/man1/{PROGRAM}.1.gz")), &packed)?;
-    symlink(format!("{PROGRAM}.1.gz"), folder.join(format!("usr/share/man/man1/{NAME}.1.gz")))?;
+pub(super) fn debian(release: &Release, dist: &Path, linux: &Linux<'_>) -> Result<PathBuf> {
+    let machine = linux.machine.debian();
+    let folder = empty(dist.join(format!("{NAME}_{}_{machine}", release.version)))?;
+    system(release, &folder, linux, "lib/systemd/system")?;
     let zsh = folder.join("usr/share/zsh/vendor-completions");
     fs::rename(folder.join("usr/share/zsh/site-functions"), zsh)?;
-    let service = fs::read_to_string(release.root.join(SERVICE))?;
-    ensure!(service.contains(SERVICE_PROGRAMS), "{SERVICE} does not name {SERVICE_PROGRAMS}");
-    let service = service.replace(SERVICE_PROGRAMS, "/usr/bin/");
-    write(&folder.join(format!("lib/systemd/system/{NAME}.service")), service.as_bytes())?;
     let copyright = format!(
         "ROCmForge is under the terms of the MIT licence or of the Apache licence 2.0, as you \
          choose.\nBoth texts, and those of the libraries that it contains, are in this folder.\n\n\
@@ -64,8 +50,15 @@ pub(super) fn debian(
         release.repository
     );
     write(&folder.join(format!("usr/share/doc/{NAME}/copyright")), copyright.as_bytes())?;
-    let control = control(release, &fs::read(program)?);
+    let control = control(release, machine, &fs::read(linux.program)?);
     write(&folder.join("DEBIAN/control"), control.as_bytes())?;
+    Ok(folder)
+}
+
+/// The folder of the package for Fedora, RHEL and openSUSE.
+pub(super) fn red_hat(release: &Release, dist: &Path, linux: &Linux<'_>) -> Result<PathBuf> {
+    let folder = empty(dist.join(format!("{NAME}-rpm-{}", linux.machine.name())))?;
+    system(release, &folder, linux, "usr/lib/systemd/system")?;
     Ok(folder)
 }
 
@@ -91,10 +84,27 @@ pub(super) fn installer(release: &Release, dist: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The files of a package of the system: a prefix in `/usr`, with the manual page compressed, and
+/// the unit of systemd in the folder `units`.
+fn system(release: &Release, folder: &Path, linux: &Linux<'_>, units: &str) -> Result<()> {
+    prefix(release, &folder.join("usr"), linux)?;
+    let pages = folder.join("usr/share/man/man1");
+    let page = pages.join(format!("{PROGRAM}.1"));
+    let packed = compressed(&fs::read(&page)?)?;
+    fs::remove_file(&page)?;
+    write(&pages.join(format!("{PROGRAM}.1.gz")), &packed)?;
+    symlink(format!("{PROGRAM}.1.gz"), pages.join(format!("{NAME}.1.gz")))?;
+    let service = fs::read_to_string(release.root.join(SERVICE))?;
+    ensure!(service.contains(SERVICE_PROGRAMS), "{SERVICE} does not name {SERVICE_PROGRAMS}");
+    let service = service.replace(SERVICE_PROGRAMS, "/usr/bin/");
+    write(&folder.join(units).join(format!("{NAME}.service")), service.as_bytes())
+}
+
 /// The files below a prefix such as `/usr`.
-fn prefix(release: &Release, prefix: &Path, program: &Path, texts: &Texts) -> Result<()> {
+fn prefix(release: &Release, prefix: &Path, linux: &Linux<'_>) -> Result<()> {
+    let texts = linux.texts;
     let installed = prefix.join("bin").join(PROGRAM);
-    copy(program, &installed)?;
+    copy(linux.program, &installed)?;
     fs::set_permissions(&installed, fs::Permissions::from_mode(0o755))?;
     symlink(PROGRAM, prefix.join("bin").join(NAME))?;
     let share = prefix.join("share");
@@ -106,7 +116,7 @@ fn prefix(release: &Release, prefix: &Path, program: &Path, texts: &Texts) -> Re
     ] {
         write(&share.join(path), text.as_bytes())?;
     }
-    documents(release, &share.join("doc").join(NAME), LINUX)
+    documents(release, &share.join("doc").join(NAME), linux.machine.target())
 }
 
 fn documents(release: &Release, folder: &Path, target: &str) -> Result<()> {
@@ -118,7 +128,7 @@ fn documents(release: &Release, folder: &Path, target: &str) -> Result<()> {
 }
 
 /// The description of the package. The program itself tells what it needs.
-fn control(release: &Release, program: &[u8]) -> String {
+fn control(release: &Release, machine: &str, program: &[u8]) -> String {
     let (major, minor) = glibc_of(program);
     let mut needs = vec![format!("libc6 (>= {major}.{minor})")];
     let name = b"libgcc_s.so.1";
@@ -126,7 +136,7 @@ fn control(release: &Release, program: &[u8]) -> String {
         needs.push("libgcc-s1 | libgcc1".to_owned());
     }
     format!(
-        "Package: {NAME}\nVersion: {}\nArchitecture: amd64\nMaintainer: The ROCmForge developers \
+        "Package: {NAME}\nVersion: {}\nArchitecture: {machine}\nMaintainer: The ROCmForge developers \
          <{}>\nDepends: {}\nSuggests: hip-runtime-amd\nSection: science\nPriority: optional\n\
          Homepage: {}\nDescription: runs language models on AMD GPUs and on any CPU\n \
          A program and a server for GGUF models, with the APIs of OpenAI, Anthropic and Ollama.\n",
@@ -151,7 +161,7 @@ fn compressed(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-fn empty(folder: PathBuf) -> Result<PathBuf> {
+pub(super) fn empty(folder: PathBuf) -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
@@ -159,11 +169,11 @@ fn empty(folder: PathBuf) -> Result<PathBuf> {
     Ok(folder)
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     write(to, &fs::read(from).with_context(|| from.display().to_string())?)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }

@@ -1,0 +1,5 @@
+"""python -m rocmforge"""
+
+from rocmforge import main
+
+main()
