@@ -92,6 +92,20 @@ async function handle(state, request, response) {
       if (isLoad) setTimeout(() => state.models.set(body.model, "loaded"), 700);
       return json(200, { success: true });
     }
+    case "/api/pull": {
+      if (body.model === "missing") return json(404, { error: `there is no model '${body.model}'` });
+      response.writeHead(200, { "content-type": "application/x-ndjson" });
+      const line = (value) => response.write(`${JSON.stringify(value)}\n`);
+      line({ status: "pulling manifest" });
+      const total = 3 * 2 ** 30;
+      for (const completed of [0, total / 3, total]) {
+        line({ status: `pulling ${body.model}`, digest: body.model, total, completed });
+        await sleep(500);
+      }
+      if (body.model === "broken") return response.end(`${JSON.stringify({ error: "the disk is full" })}\n`);
+      state.models.set(body.model, "unloaded");
+      return response.end(`${JSON.stringify({ status: "success" })}\n`);
+    }
     case "/metrics":
       response.writeHead(200, { "content-type": "text/plain" });
       return response.end(

@@ -4,10 +4,14 @@ import { byId, button, h, svg } from "../dom";
 import { parseMetrics, rates, snapshot, type Snapshot } from "../metrics";
 import { models } from "../models";
 import { metricsText } from "../net/api";
+import { downloads } from "./downloads";
 import { change, describe, stateText } from "./header";
 
 const EVERY_MS = 2000;
 const MOST = 150;
+
+/** What is drawn anew with each measurement. */
+const measured = h("div", {});
 
 let history: Snapshot[] = [];
 let timer = 0;
@@ -25,6 +29,7 @@ export function show(isVisible: boolean): void {
 }
 
 export function start(): void {
+  byId("server").append(h("div", { class: "server-page" }, measured, downloads));
   byId("open-server").addEventListener("click", () => {
     document.body.classList.remove("with-sidebar");
     show(!isShown());
@@ -100,17 +105,15 @@ function render(problem: string | null): void {
         ],
       ]
     : [];
-  byId("server").replaceChildren(
-    h(
-      "div",
-      { class: "server-page" },
+  measured.replaceChildren(
+    ...[
       h(
         "div",
         { class: "server-head" },
         h("h2", { text: "Server" }),
         button("Back to the chat", () => show(false)),
       ),
-      problem && h("p", { class: "error", text: problem }),
+      problem === null ? null : h("p", { class: "error", text: problem }),
       h("div", { class: "cards" }, ...cards),
       h("h3", { text: "Since the start" }),
       h(
@@ -140,7 +143,7 @@ function render(problem: string | null): void {
           ),
         ),
       ),
-    ),
+    ].filter((part) => part !== null),
   );
 }
 

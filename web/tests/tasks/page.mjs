@@ -74,6 +74,31 @@ export default [
     },
   ],
   [
+    "download a model",
+    "scripted",
+    async (page, it) => {
+      await page.getByRole("button", { name: "Server", exact: true }).click();
+      const field = page.getByLabel("Name of the model to download");
+      const download = async (name) => {
+        await field.fill(name);
+        await field.press("Enter");
+      };
+      await download("org/third-GGUF:Q4_K_M");
+      await page.getByText("1.00 of 3.00 GiB").waitFor();
+      // The page around the field is drawn anew every two seconds.
+      await field.fill("typed");
+      await page.getByText("is ready").waitFor();
+      await page.locator(".models").getByText("org/third-GGUF:Q4_K_M").waitFor();
+      await page.waitForTimeout(2500);
+      assert.equal(await field.inputValue(), "typed");
+      await download("missing");
+      await page.getByText("There is no model 'missing'.").waitFor();
+      await download("broken");
+      await page.getByText("the disk is full").waitFor();
+      it.scripted.state.models.delete("org/third-GGUF:Q4_K_M");
+    },
+  ],
+  [
     "enter a key",
     "scripted",
     async (page, it) => {

@@ -5,6 +5,7 @@ import { test } from "node:test";
 Object.assign(globalThis, { localStorage: { getItem: () => null, setItem: () => undefined } });
 const { refusalText, retrySeconds } = await import("../../src/net/api");
 const { chatRequest, requestMessages } = await import("../../src/net/body");
+const { LineParser } = await import("../../src/net/pull");
 const { EventParser } = await import("../../src/net/sse");
 const { Running } = await import("../../src/net/stream");
 import type { Message } from "../../src/conversation";
@@ -26,6 +27,20 @@ test("events are read from any pieces", () => {
     const found: string[] = [];
     for (let i = 0; i < text.length; i += size) found.push(...parser.push(text.slice(i, i + size)));
     assert.deepEqual(found, ['{"a":1}', "b\nc", "[DONE]"], String(size));
+  }
+});
+
+test("lines are read from any pieces", () => {
+  const text = '{"status":"pulling manifest"}\n\n{"total":9,"completed":3}\n{"status":"success"}\n';
+  for (const size of [1, 5, 1000]) {
+    const parser = new LineParser();
+    const found = [];
+    for (let i = 0; i < text.length; i += size) found.push(...parser.push(text.slice(i, i + size)));
+    assert.deepEqual(
+      found,
+      [{ status: "pulling manifest" }, { total: 9, completed: 3 }, { status: "success" }],
+      String(size),
+    );
   }
 });
 

@@ -1,0 +1,43 @@
+// Downloads of models by the server.
+import { post } from "./api";
+
+/** A line of the answer to a download, in Ollama's form. */
+export interface PullLine {
+  status?: string;
+  total?: number;
+  completed?: number;
+  error?: string | { message?: string };
+}
+
+/** Joins the pieces of a stream of lines of JSON. */
+export class LineParser {
+  private rest = "";
+
+  /** Takes a piece and returns the values of the lines that it completes. */
+  push(piece: string): PullLine[] {
+    const lines = (this.rest + piece).split("\n");
+    this.rest = lines.pop() ?? "";
+    return lines.filter((line) => line.trim()).map((line) => JSON.parse(line) as PullLine);
+  }
+}
+
+/** Downloads a model. `progress` gets each line; the end without an error is success. */
+export async function pull(model: string, progress: (line: PullLine) => void): Promise<void> {
+  const response = await post("api/pull", { model });
+  if (!response.body) throw new Error("The answer has no content.");
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  const parser = new LineParser();
+  let isDone = false;
+  for (;;) {
+    const { done, value } = await reader.read();
+    const piece = done ? `${decoder.decode()}\n` : decoder.decode(value, { stream: true });
+    for (const line of parser.push(piece)) {
+      if (line.error) throw new Error(typeof line.error === "string" ? line.error : line.error.message);
+      isDone ||= line.status === "success";
+      progress(line);
+    }
+    if (done) break;
+  }
+  if (!isDone) throw new Error("The connection ended before the download.");
+}
