@@ -23,7 +23,7 @@ RF_DEVICE void rope(const RfRopeParams &p, float (&exchange)[MAX_HEAD_DIM]) {
     u32 token = group_y();
     u64 offset = ((u64)token * p.num_heads + head_index()) * p.head_dim;
     auto head = Head<STEPS>::read(p.x + offset, p.head_dim);
-    head.rotate(p.rope, p.batch.positions[token], exchange);
+    head.rotate(p.rope, p.rows[token], exchange);
     head.write(p.out + offset);
 }
 
@@ -56,7 +56,7 @@ RF_DEVICE void rope_append(const RfRopeAppendParams &p, float (&exchange)[MAX_HE
     const float *norm = is_query ? p.heads.q_norm : p.heads.k_norm;
     auto head = Head<STEPS>::read((is_query ? p.q : p.heads.k) + row * head_dim, head_dim);
     if (norm) head.norm(norm, p.heads.eps);
-    head.rotate(p.heads.rope, p.batch.positions[token], exchange);
+    head.rotate(p.heads.rope, p.rows[token], exchange);
     if (is_query) {
         head.write(p.q_out + row * head_dim);
     } else {
@@ -86,7 +86,7 @@ RF_DEVICE void rope_append_chunks(const RfRopeAppendParams &p) {
         read_chunks<PARTS>(x[h][0], from + index * head_dim, places.chunk);
     }
     u32 position = p.batch.positions[token];
-    auto turns = ChunkTurns<PARTS>::read(p.heads.rope, position, places.chunk);
+    auto turns = ChunkTurns<PARTS>::read(p.heads.rope, p.rows[token], places.chunk);
     const u32 *table = p.batch.pages + p.batch.spans[p.batch.span_of[token]].first_page;
     u32 slot = kv_slot(cache, position);
     u8 *page = kv_page_of(cache, table, position);

@@ -25,11 +25,15 @@ pub(crate) struct ProjectorArgs {
     /// Read no pictures, so that their encoder takes no memory
     #[arg(long)]
     no_mmproj: bool,
+    /// Encode pictures on the CPU, so that their encoder takes no memory of the GPU
+    #[arg(long)]
+    no_mmproj_offload: bool,
 }
 
 impl ProjectorArgs {
     /// Adds the choice of the projector.
     pub(crate) fn add_to(&self, loader: Loader) -> Loader {
+        let loader = if self.no_mmproj_offload { loader.mmproj_on_cpu() } else { loader };
         match &self.mmproj {
             Some(path) => loader.mmproj(path),
             None if self.no_mmproj => loader.no_mmproj(),

@@ -17,6 +17,7 @@ mod analysis;
 mod hand_over;
 mod kv;
 mod launches;
+mod media;
 mod memory;
 mod padding;
 mod profile;
@@ -49,12 +50,13 @@ use analysis::GraphAnalysis;
 use hand_over::HandOvers;
 use kv::KvMemory;
 use launches::{Key, output_shape};
+use media::MediaMemory;
 use padding::Padding;
 use profile::Profile;
 use program::DeviceProgram;
 use replay::KeptSteps;
 use results::Results;
-use rope::RopeTables;
+use rope::{OwnPositions, RopeTables};
 use run::Runner;
 use step::{Shape, StepMemory, StepSizes};
 use top_k::TopK;
@@ -90,7 +92,8 @@ impl GpuExecutor {
         let plan = Plan::with_floats(&graph, |id| analysis.floats(&graph, id));
         let weight_plan = WeightPlan::new(&graph, &weights);
         let kv_plan = Padding::kv_plan(&graph, &kv)?;
-        let mut ropes = RopeTables::new(kv_plan.positions());
+        let own_positions = OwnPositions::of(&graph, max_batch_tokens);
+        let mut ropes = RopeTables::new(kv_plan.positions(), own_positions);
         let padding = Padding::new(&graph, &kv, &limits);
 
         let (context, stream) = (gpu.context(), Stream::new(gpu.context())?);
@@ -130,6 +133,7 @@ impl GpuExecutor {
             arena: work.arena.address(),
             scratch: work.scratch(),
         };
+        let media = MediaMemory::of(&program.graph);
         let runner = Runner {
             gpu,
             stream,
@@ -137,6 +141,7 @@ impl GpuExecutor {
             stages,
             kv: kv_memory,
             ropes,
+            media,
             step,
             results,
             hand_overs: HandOvers::default(),
@@ -166,6 +171,7 @@ impl GpuExecutor {
             shortest_span: tokens / spans,
             longest_span: tokens / spans,
             context: tokens / spans,
+            has_positions: false,
         };
         let BatchLimits { max_batch_tokens, max_output_rows, .. } = self.limits;
         let sizes = padding::SIZES.into_iter().filter(|size| *size <= max_batch_tokens);
@@ -190,9 +196,12 @@ impl GpuExecutor {
         output: &OutputRows<'_>,
     ) -> Result<(), BackendError> {
         batch.check(&self.limits, stage)?;
-        let is_text = |span: &Span<'_>| span.media.is_none() && span.positions.is_none();
-        if !batch.spans.iter().all(is_text) {
-            let what = "pictures in a prompt".to_owned();
+        let has_kernels = |span: &Span<'_>| {
+            (span.media.is_none() || self.runner.media.is_some())
+                && (span.positions.is_none() || self.runner.ropes.take_positions())
+        };
+        if !batch.spans.iter().all(has_kernels) {
+            let what = "pictures in prompts of this model".to_owned();
             return Err(BackendError::Unsupported { backend: "GPU", what });
         }
         let stages = &self.runner.stages;
@@ -253,7 +262,7 @@ impl Executor for GpuExecutor {
     }
 
     fn takes_media(&self) -> bool {
-        false
+        self.runner.media.is_some() && self.runner.ropes.take_positions()
     }
 
     fn wait(&mut self) -> Result<(), BackendError> {
@@ -297,6 +306,7 @@ impl Executor for GpuExecutor {
     fn memory(&self) -> MemoryUse {
         let buffers = self.runner.work.held_bytes()
             + self.runner.step.bytes()
+            + self.runner.media.as_ref().map_or(0, MediaMemory::bytes)
             + self.runner.top_k.held_bytes()
             + self.runner.ropes.bytes()
             + self.runner.kv.spare_bytes();

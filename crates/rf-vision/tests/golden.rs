@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_gguf::Gguf;
 use rf_graph::Backend;
+use rf_kernels::{GpuBackend, GpuOptions};
 use rf_oracle::ReferenceBackend;
 use rf_vision::{Chunk, DecodeLimits, Encoder, Piece, Projector, Rgb, decode};
 use serde_json::Value;
@@ -195,6 +196,16 @@ fn embeddings_match_golden_on_the_cpu() {
     let Some(golden) = Golden::shared() else { return };
     let backend = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
     check_embeddings(&golden, &backend, 2e-2, u64::MAX);
+}
+
+/// The pictures are small, because an emulated card is slow.
+#[test]
+fn embeddings_match_golden_on_the_gpu() {
+    let golden = Golden::shared().unwrap_or_else(Golden::own);
+    match GpuBackend::new(GpuOptions::default()) {
+        Ok(backend) => check_embeddings(&golden, &backend, 2e-2, 40),
+        Err(error) => rf_testing::skip!("{error}"),
+    }
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rf_cpu::CpuBackend;
 use rf_device::{DeviceOptions, LayerPlacement, Placement};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::SchedulerOptions;
@@ -44,6 +43,7 @@ pub struct Loader {
     changes: Changes,
     device: DeviceOptions,
     projector: ProjectorFile,
+    projector_on_cpu: bool,
     drafts: Drafts,
     draft_lengths: SpeculationOptions,
     pub(crate) sizes: Sizes,
@@ -90,6 +90,7 @@ impl Loader {
             changes: Changes::default(),
             device: DeviceOptions::default(),
             projector: ProjectorFile::default(),
+            projector_on_cpu: false,
             drafts: Drafts::default(),
             draft_lengths: SpeculationOptions::default(),
             sizes: Sizes {
@@ -260,6 +261,13 @@ impl Loader {
     #[must_use]
     pub fn no_mmproj(mut self) -> Self {
         self.projector = ProjectorFile::Off;
+        self
+    }
+
+    /// Encodes pictures on the CPU, so that their encoder takes no memory of a GPU.
+    #[must_use]
+    pub fn mmproj_on_cpu(mut self) -> Self {
+        self.projector_on_cpu = true;
         self
     }
 
@@ -480,7 +488,7 @@ impl OpenModel {
         let context = self.context_tokens();
         let options = drafts.engine_options(Some(placement), sizes.options(&self.model));
         let draft = drafts.load(placement, context, &options)?;
-        let vision = self.load_vision(placement.gpu().is_some(), &mut || Ok(placement.cpu()?))?;
+        let vision = self.load_vision(placement)?;
         let options = self.engine_options(Some(placement))?;
         let mut need = placement.memory_need(&self.model, &options)?;
         need.held.weights_bytes += vision.as_ref().map_or(0, |vision| vision.memory_bytes());
@@ -522,19 +530,30 @@ impl OpenModel {
         Ok(LoadedModel { engine, speculation, layers, vision, loader: self.loader.clone() })
     }
 
-    /// Loads the projector on the CPU. One that nobody named is not loaded if a GPU runs the model,
-    /// which refuses pictures.
-    fn load_vision(
-        &self,
-        has_gpu: bool,
-        cpu: &mut dyn FnMut() -> Result<CpuBackend, Error>,
-    ) -> Result<Option<Arc<Vision>>, Error> {
-        let is_named = matches!(self.loader.projector, ProjectorFile::Path(_));
-        let Some(projector) = self.projector.as_ref().filter(|_| is_named || !has_gpu) else {
-            return Ok(None);
+    /// Loads the projector on the first GPU, or on the CPU if it has no kernels or no room there.
+    ///
+    /// Models whose pictures see each other both ways have no kernels on a GPU and refuse pictures
+    /// there. With such a model, a projector that nobody named is not loaded.
+    fn load_vision(&self, placement: &Placement) -> Result<Option<Arc<Vision>>, Error> {
+        let Some(projector) = &self.projector else { return Ok(None) };
+        let load = |backend: &dyn Backend| {
+            let vision = Vision::new(projector.clone(), backend, &mut |_| ())?;
+            Ok::<_, Error>(Some(Arc::new(vision)))
         };
-        let backend = cpu()?;
-        Ok(Some(Arc::new(Vision::new(projector.clone(), &backend, &mut |_| ())?)))
+        if let Some(gpu) = placement.gpu() {
+            let is_on_cpu = self.loader.projector_on_cpu;
+            let is_named = matches!(self.loader.projector, ProjectorFile::Path(_));
+            match rows_of_a_batch(projector) {
+                0 if is_on_cpu => {}
+                0 => match load(&*gpu.backend) {
+                    Ok(vision) => return Ok(vision),
+                    Err(error) => tracing::warn!("pictures are encoded on the CPU: {error}"),
+                },
+                _ if is_named => {}
+                _ => return Ok(None),
+            }
+        }
+        load(&placement.cpu()?)
     }
 
     /// The model without its projector, for prompts without pictures.

@@ -12,7 +12,7 @@ use crate::models::{
     F16_DEVIATION, TinyModel, all_logits, argmax, demo_folder, find, greedy, ids, json, load,
     logits_by_token,
 };
-use crate::{adapters, larger_models, mtp};
+use crate::{adapters, larger_models, media, mtp};
 
 /// The GPU, if this machine has one.
 fn gpu() -> Option<GpuBackend> {
@@ -127,6 +127,13 @@ fn golden_adapters_match_on_the_gpu() {
     let Some(backend) = gpu() else { return };
     let rounding = if backend.rounds_operands_to_f16() { F16_DEVIATION } else { 0.0 };
     adapters::check(&backend, "GPU", rounding);
+}
+
+#[test]
+fn logits_after_pictures_match_on_the_gpu() {
+    let Some(backend) = gpu() else { return };
+    let rounding = if backend.rounds_operands_to_f16() { F16_DEVIATION } else { 0.0 };
+    media::check_rows(&[&backend], &[64, 5], rounding);
 }
 
 /// Every layer but the first ones is on the GPU, with its part of the cache.

@@ -4,6 +4,7 @@ use rf_graph::{Graph, Stage, ValueId};
 use rf_hip::Stream;
 use rf_kv::PageGroup;
 
+use super::media::MediaPlaces;
 use super::program::{BatchProgram, DeviceProgram};
 use super::record;
 use super::results::{MAX_STORED_FLOATS, Results};
@@ -92,6 +93,7 @@ pub(super) struct StepPlaces<'a> {
     pub(super) input: Option<Address>,
     /// The place of the outputs, if they are handed over.
     pub(super) output: Option<Address>,
+    pub(super) media: MediaPlaces<'a>,
 }
 
 impl StepPlaces<'_> {
@@ -105,7 +107,9 @@ impl StepPlaces<'_> {
     ) -> Result<StepLaunches, Error> {
         let (shape, stage) = (key.shape, self.stage);
         let groups = PageGroup::ALL.map(|group| self.step.params(&shape, group));
-        let program = BatchProgram { program: self.program, shape, groups };
+        let rope_rows = self.step.rope_rows(&shape);
+        let media = self.media;
+        let program = BatchProgram { program: self.program, shape, groups, rope_rows, media };
 
         let mut input = LaunchList::default();
         let load = self.step.load(block);
@@ -119,7 +123,7 @@ impl StepPlaces<'_> {
             input.push(rows.launch(), rows);
         }
 
-        let mut ops = record::record(program, stage.ops.clone())?;
+        let mut ops = record::record(&program, stage.ops.clone())?;
         // A stage has as many launches of results as outputs, or more for many candidates.
         let edges = input.len() + stage.outputs.len() + shape.outputs.div_ceil(64);
         let cuts = if divided { cuts(ops.len(), edges) } else { Vec::new() };

@@ -8,7 +8,7 @@ use rf_hip::{DeviceInfo, Platform};
 use super::analysis::GraphAnalysis;
 use super::padding::Padding;
 use super::record;
-use super::rope::RopeTables;
+use super::rope::{OwnPositions, RopeTables};
 use super::step::StepSizes;
 use super::top_k::TopK;
 use super::weights::WeightPlan;
@@ -50,7 +50,8 @@ pub(crate) fn memory_need(
     let analysis = GraphAnalysis::new(graph, device);
     let plan = Plan::with_floats(graph, |id| analysis.floats(graph, id));
     let kv_plan = Padding::kv_plan(graph, kv)?;
-    let ropes = RopeTables::new(kv_plan.positions());
+    let own_positions = OwnPositions::of(graph, *max_batch_tokens);
+    let ropes = RopeTables::new(kv_plan.positions(), own_positions);
     let step = StepSizes::new(*max_batch_tokens, *max_output_rows, kv.num_pages);
     let buffers = Work::bytes(&analysis, &plan, *max_batch_tokens)
         + step.bytes()

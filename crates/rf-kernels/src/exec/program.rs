@@ -5,6 +5,7 @@ use rf_kv::PageGroup;
 
 use super::analysis::GraphAnalysis;
 use super::kv::KvPlace;
+use super::media::MediaPlaces;
 use super::step::Shape;
 use super::weights::WeightPlace;
 use crate::params::{
@@ -64,6 +65,9 @@ pub(super) struct BatchProgram<'a> {
     /// The arrays of the batch in device memory, with the pages of each group, by
     /// [`PageGroup::index`].
     pub(super) groups: [Batch; 3],
+    /// The rows of the tables of RoPE, by token.
+    pub(super) rope_rows: Address,
+    pub(super) media: MediaPlaces<'a>,
 }
 
 impl BatchProgram<'_> {
@@ -167,6 +171,6 @@ impl RowMemory for BatchProgram<'_> {
     }
 
     fn positions(&self) -> Address {
-        self.batch().positions
+        self.rope_rows
     }
 }

@@ -18,13 +18,14 @@ use rf_graph::{
     Fusions, Op, QkNorm, Rope, RopeAppend, RopeStyle, RowNorm, ValueId, WeightId, WeightRule,
 };
 
+use super::media::MediaPlaces;
 use super::program::BatchProgram;
 use crate::error::Error;
 use crate::launch::LaunchList;
 use crate::params::{
-    EmbedParams, GATED_NORM_GROUP, KvAppendParams, LatentAppendParams, MAX_SLOTS, NewHeads,
-    RopeAppendParams, RopeParams, RopeTable, RowMemory, embed_rms_norm_threads, record_rms_norm,
-    record_row_op,
+    Address, EmbedParams, GATED_NORM_GROUP, KvAppendParams, LatentAppendParams, LoadRowsParams,
+    MAX_SLOTS, NewHeads, PairParams, RopeAppendParams, RopeParams, RopeTable, RowMemory,
+    embed_rms_norm_threads, record_rms_norm, record_row_op,
 };
 
 /// The fusions with kernels. Epilogues of one row are part of the matrix-vector kernels for
@@ -47,8 +48,9 @@ pub(crate) const FUSIONS: Fusions = {
 /// # Errors
 ///
 /// If the graph has an op or a fusion that this backend does not support.
-pub(super) fn record(memory: BatchProgram<'_>, ops: Range<usize>) -> Result<LaunchList, Error> {
-    let mut recorder = Recorder { memory, launches: LaunchList::default(), op: 0, grouped: None };
+pub(super) fn record(memory: &BatchProgram<'_>, ops: Range<usize>) -> Result<LaunchList, Error> {
+    let mut recorder =
+        Recorder { memory: *memory, launches: LaunchList::default(), op: 0, grouped: None };
     for (i, op) in ops.clone().zip(&memory.program.graph.ops()[ops]) {
         recorder.op = i;
         recorder.launches.begin_op(i);
@@ -80,8 +82,18 @@ impl Recorder<'_> {
         match op {
             // The input is uploaded with the batch, and the output is copied after it.
             Op::Input { .. } | Op::Output { .. } => {}
-            Op::Embed { table, scale, norm, out, .. } => {
-                self.embed(*table, *scale, norm.as_ref(), *out);
+            Op::Embed { table, scale, takes_media, norm, out } => {
+                let media = if *takes_media { self.memory.media } else { MediaPlaces::default() };
+                self.embed((*table, *scale), media, norm.as_ref(), *out);
+            }
+            Op::AddMedia { part, out, .. } => {
+                record_row_op(op, &self.memory, &mut self.launches);
+                for rows in self.memory.media.part(*part) {
+                    let to = self.row_address(*out, rows.first_token);
+                    let params =
+                        PairParams { a: to, b: rows.from, out: to, count: rows.floats as u64 };
+                    self.launches.push(params.add(), params);
+                }
             }
             Op::MatMul(m) => return self.matmul(m),
             Op::Rope { x, rope, out } => self.rope(*x, rope, *out),
@@ -129,8 +141,20 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// Records [`Op::Embed`] with its fused norm, if any.
-    fn embed(&mut self, table: WeightId, scale: f32, norm: Option<&RowNorm>, out: ValueId) {
+    /// The address of a row of a value.
+    fn row_address(&self, id: ValueId, row: usize) -> Address {
+        self.memory.address(id) + (4 * row * self.memory.width(id)) as Address
+    }
+
+    /// Records [`Op::Embed`] with its fused norm, if any. Rows of pictures replace those of tokens
+    /// before the norm.
+    fn embed(
+        &mut self,
+        (table, scale): (WeightId, f32),
+        media: MediaPlaces<'_>,
+        norm: Option<&RowNorm>,
+        out: ValueId,
+    ) {
         let place = *self.memory.weight(table);
         let columns = self.memory.width(out) as u32;
         let params = EmbedParams {
@@ -144,7 +168,7 @@ impl Recorder<'_> {
             ..EmbedParams::default()
         };
         match norm {
-            Some(norm) if columns.is_multiple_of(4) => {
+            Some(norm) if columns.is_multiple_of(4) && media.is_empty() => {
                 let params = EmbedParams {
                     norm: self.memory.vector(norm.weight),
                     out: self.memory.output(norm.out),
@@ -156,6 +180,12 @@ impl Recorder<'_> {
             }
             norm => {
                 self.launches.push(params.embed(place.dtype), params);
+                for rows in media.part(0) {
+                    let to = self.row_address(out, rows.first_token);
+                    let pairs = rows.floats as u32 / 2;
+                    let params = LoadRowsParams { from: rows.from, to, pairs, reserved: 0 };
+                    self.launches.push(params.launch(), params);
+                }
                 if let Some(norm) = norm {
                     self.row_norm(out, norm);
                 }
@@ -168,7 +198,7 @@ impl Recorder<'_> {
         let place = *self.memory.weight(table);
         let params = EmbedParams {
             table: place.planes,
-            ids: self.memory.batch().positions,
+            ids: self.memory.positions(),
             x: self.memory.address(out),
             scale: 1.0,
             columns: self.memory.width(out) as u32,
@@ -188,6 +218,7 @@ impl Recorder<'_> {
         let params = RopeParams {
             batch: *self.memory.batch(),
             rope: self.rope_table(rope),
+            rows: self.memory.rope_rows,
             x: self.memory.address(x),
             out: self.memory.address(out),
             num_heads: (self.memory.width(x) / rope.head_dim) as u32,
@@ -203,6 +234,7 @@ impl Recorder<'_> {
             batch,
             cache,
             heads: self.new_heads(heads),
+            rows: self.memory.rope_rows,
             q: self.memory.address(heads.q),
             q_out: self.memory.address(q_out),
             num_heads: (self.memory.width(heads.q) / heads.rope.head_dim) as u32,
@@ -257,7 +289,7 @@ mod tests {
     use crate::exec::program::{DeviceProgram, ScratchAddresses};
     use crate::exec::step::Shape;
     use crate::exec::weights::WeightPlan;
-    use crate::params::{Address, Batch, MatmulDevice};
+    use crate::params::{Batch, MatmulDevice};
     use crate::tuning::Knob;
     use rf_graph::{DType, KvType, OperandFormat, Plan, Program, fuse};
     use rf_oracle::case::{Case, cases};
@@ -311,11 +343,19 @@ mod tests {
             shortest_span: tokens,
             longest_span: tokens,
             context: 256,
+            has_positions: false,
         };
         let batch =
             Batch { num_tokens: tokens as u32, num_spans: 1, num_outputs: 1, ..Batch::default() };
         let all = 0..program.graph.ops().len();
-        let list = record(BatchProgram { program: &program, shape, groups: [batch; 3] }, all)?;
+        let memory = BatchProgram {
+            program: &program,
+            shape,
+            groups: [batch; 3],
+            rope_rows: 0,
+            media: MediaPlaces::default(),
+        };
+        let list = record(&memory, all)?;
         let name = |op: usize| program.graph.ops()[op].name();
         Ok(list.kernels().map(|(op, kernel)| (op, name(op), kernel)).collect())
     }

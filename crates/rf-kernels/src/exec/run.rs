@@ -9,6 +9,7 @@ use rf_hip::Stream;
 use super::hand_over::{HandOvers, HandedRows};
 use super::kv::{KvMemory, SavedStates};
 use super::launches::{Key, ResultKind, StepLaunches, StepPlaces, output_shape};
+use super::media::{MediaMemory, MediaPlaces};
 use super::padding::{PaddedBatch, Padding};
 use super::profile::Profile;
 use super::program::DeviceProgram;
@@ -43,6 +44,8 @@ pub(super) struct Runner {
     pub(super) stages: Vec<Stage>,
     pub(super) kv: KvMemory,
     pub(super) ropes: RopeTables,
+    /// `None` if the program takes no pictures.
+    pub(super) media: Option<MediaMemory>,
     pub(super) step: StepMemory,
     pub(super) results: Results,
     pub(super) hand_overs: HandOvers,
@@ -83,13 +86,15 @@ impl Runner {
             stage: &self.stages[stage],
             input: None,
             output: None,
+            media: MediaPlaces::new(self.media.as_ref()),
         }
     }
 
     /// Returns true if the launches of a batch are not kept, so that they may access memory of this
     /// step only.
     pub(super) fn runs_once(&self, batch: &Batch<'_>) -> bool {
-        batch.ids.len() > MAX_KEPT_TOKENS && self.profile.is_none()
+        let has_media = batch.spans.iter().any(|span| span.media.is_some());
+        (batch.ids.len() > MAX_KEPT_TOKENS || has_media) && self.profile.is_none()
     }
 
     /// Takes queued rows of input out of a batch: those that the device can wait for. Waits for
@@ -174,7 +179,7 @@ impl Runner {
         Ok(Key { shape, stage, k })
     }
 
-    /// Extends the arrays and the tables of RoPE for a batch.
+    /// Extends the arrays and the tables of RoPE for a batch, and copies its pictures.
     fn make_room(&mut self, batch: &Batch<'_>, shape: &Shape) -> Result<(), Error> {
         let pages = self.step.pages_of(batch);
         if !self.step.has_room(shape, pages) {
@@ -184,8 +189,24 @@ impl Runner {
             let sizes = self.step.sizes().with_room_for(pages);
             self.step = StepMemory::new(self.gpu.context(), sizes)?;
         }
-        let positions = batch.spans.iter().map(|s| s.past_tokens + s.tokens.len()).max();
-        self.is_copied |= self.ropes.extend_to(&self.stream, positions.unwrap_or(0))?;
+        let positions = batch.spans.iter().map(|span| span.end().max(span.max_coordinate() + 1));
+        let positions = positions.max().unwrap_or(0);
+        self.is_copied |= self.ropes.extend_to(&self.stream, positions)?;
+        if shape.has_positions {
+            self.is_copied |= self.ropes.place(&self.stream, batch)?;
+        }
+        self.load_media(batch)
+    }
+
+    /// Copies the rows of pictures to the device.
+    fn load_media(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        if self.media.as_ref().is_some_and(|media| !media.has_room(batch)) {
+            // A queued step reads the memory that is replaced.
+            self.finish()?;
+        }
+        if let Some(media) = &mut self.media {
+            self.is_copied |= media.load(self.gpu.context(), &self.stream, batch)?;
+        }
         Ok(())
     }
 
@@ -221,9 +242,10 @@ impl Runner {
         self.check_stamp(block, unchecked)?;
         Ok(match batch.input {
             Some(Input::Rows(rows)) => {
-                self.step.write(block, batch, rows, &self.input_widths(key.stage))
+                let widths = self.input_widths(key.stage);
+                self.step.write(block, batch, rows, &widths, &self.ropes)
             }
-            _ => self.step.write(block, batch, &[], &[]),
+            _ => self.step.write(block, batch, &[], &[], &self.ropes),
         })
     }
 

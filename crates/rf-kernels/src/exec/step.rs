@@ -9,6 +9,7 @@ use rf_hip::{Context, DeviceBuffer, Event, MappedBuffer, Stream};
 use rf_kv::{PageCounts, PageGroup};
 
 use super::hand_over::HandedRows;
+use super::rope::RopeTables;
 use crate::error::Error;
 use crate::params::{self, Address, LoadRowsParams, LoadStepParams};
 
@@ -40,6 +41,8 @@ pub(super) struct Shape {
     /// Positions of the longest sequence, rounded up to a power of two of at least [`MIN_CONTEXT`].
     /// Attention divides its keys by this length. A recording is valid until the length doubles.
     pub(super) context: usize,
+    /// True if the positions of some tokens are not their places in the cache.
+    pub(super) has_positions: bool,
 }
 
 impl Shape {
@@ -51,7 +54,8 @@ impl Shape {
             spans: batch.spans.len(),
             outputs: batch.output_rows.len(),
             shortest_span: spans.clone().map(|s| s.tokens.len()).min().unwrap_or(0),
-            longest_span: spans.map(|s| s.tokens.len()).max().unwrap_or(0),
+            longest_span: spans.clone().map(|s| s.tokens.len()).max().unwrap_or(0),
+            has_positions: spans.clone().any(|s| s.positions.is_some()),
             context: context.next_power_of_two().max(MIN_CONTEXT),
         }
     }
@@ -111,7 +115,7 @@ impl StepSizes {
     /// Words of the arrays.
     fn len(self) -> usize {
         // An even number, because the device copies pairs.
-        let words = (3 + 4 * self.groups.len()) * self.max_tokens + self.max_outputs;
+        let words = (4 + 4 * self.groups.len()) * self.max_tokens + self.max_outputs;
         (words + self.max_pages).next_multiple_of(2)
     }
 
@@ -264,6 +268,7 @@ impl StepMemory {
         batch: &Batch<'_>,
         mut input: &[f32],
         widths: &[usize],
+        ropes: &RopeTables,
     ) -> (u32, usize) {
         let shape = Shape::of(batch);
         let (at, groups) = (self.layout(&shape), self.groups());
@@ -279,6 +284,9 @@ impl StepMemory {
             for (place, token) in span.tokens.clone().enumerate() {
                 words[at.positions + token] = (span.past_tokens + place) as u32;
                 words[at.span_of + token] = i as u32;
+                if shape.has_positions {
+                    words[at.rope_rows + token] = ropes.row_of(span.position(place), token);
+                }
             }
             for &group in groups {
                 let record = params::Span {
@@ -351,18 +359,26 @@ impl StepMemory {
         self.device.address() + (4 * parts) as Address
     }
 
+    /// The rows of the tables of RoPE of a batch, by token.
+    pub(super) fn rope_rows(&self, shape: &Shape) -> Address {
+        self.array(self.layout(shape).rope_rows)
+    }
+
+    fn array(&self, index: usize) -> Address {
+        self.device.address() + (4 * (STAMPS + index)) as Address
+    }
+
     /// The kernel parameters of a batch: addresses and lengths of its arrays, with the pages of a
     /// group. Without that group they are those of [`PageGroup::Full`].
     pub(super) fn params(&self, shape: &Shape, group: PageGroup) -> params::Batch {
         let at = self.layout(shape);
-        let address = |index: usize| self.device.address() + (4 * (STAMPS + index)) as Address;
         params::Batch {
-            ids: address(0),
-            positions: address(at.positions),
-            span_of: address(at.span_of),
-            spans: address(at.spans(group, shape.spans)),
-            pages: address(at.pages),
-            output_rows: address(at.output_rows),
+            ids: self.array(0),
+            positions: self.array(at.positions),
+            span_of: self.array(at.span_of),
+            spans: self.array(at.spans(group, shape.spans)),
+            pages: self.array(at.pages),
+            output_rows: self.array(at.output_rows),
             num_tokens: shape.tokens as u32,
             num_spans: shape.spans as u32,
             num_outputs: shape.outputs as u32,
@@ -378,6 +394,8 @@ struct Layout {
     groups: &'static [PageGroup],
     positions: usize,
     span_of: usize,
+    /// Rows of the tables of RoPE, which are the positions where these are places in the cache.
+    rope_rows: usize,
     /// The records of spans of all groups, one group after the other.
     spans: usize,
     output_rows: usize,
@@ -388,11 +406,13 @@ impl Layout {
     fn of(shape: &Shape, groups: &'static [PageGroup]) -> Self {
         let positions = shape.tokens;
         let span_of = positions + shape.tokens;
+        let rope_rows = if shape.has_positions { span_of + shape.tokens } else { positions };
+        let end = span_of + shape.tokens * if shape.has_positions { 2 } else { 1 };
         // A span is a record of 16 bytes.
-        let spans = (span_of + shape.tokens).next_multiple_of(4);
+        let spans = end.next_multiple_of(4);
         let output_rows = spans + 4 * groups.len() * shape.spans;
         let pages = output_rows + shape.outputs;
-        Self { groups, positions, span_of, spans, output_rows, pages }
+        Self { groups, positions, span_of, rope_rows, spans, output_rows, pages }
     }
 
     /// The records of `count` spans with the pages of a group. Without that group they are those of

@@ -15,7 +15,8 @@ const CHUNK: u32 = 8;
 params! {
     /// The rotation of heads by position.
     struct RopeTable {
-        /// `[positions][dims / 2][2]`: cos and sin, magnitude included.
+        /// `[rows][dims / 2][2]`: cos and sin, magnitude included. The first rows are the positions
+        /// of text.
         table: *const f32,
         /// Rotated elements of a head; those from here on pass through.
         dims: u32,
@@ -29,6 +30,8 @@ params! {
         batch: Batch,
         /// The RoPE.
         rope: RopeTable,
+        /// `[tokens]`: the row of the table for each token.
+        rows: *const u32,
         /// `[tokens, num_heads · head_dim]`.
         x: *const f32,
         /// `[tokens, num_heads · head_dim]`; may be `x`.
@@ -78,6 +81,8 @@ params! {
         cache: KvCache,
         /// The keys and values.
         heads: NewHeads,
+        /// `[tokens]`: the row of the table of RoPE for each token.
+        rows: *const u32,
         /// `[tokens, num_heads · head_dim]`.
         q: *const f32,
         /// `[tokens, num_heads · head_dim]`; may be `q`.

@@ -44,7 +44,7 @@ pub(crate) trait RowMemory {
     fn weight_rows(&self, id: WeightId) -> usize;
     /// The requested rows of the batch, u32.
     fn output_rows(&self) -> Address;
-    /// The positions of the tokens of the batch, u32.
+    /// The positions of the tokens of the batch, of which the first coordinate counts, u32.
     fn positions(&self) -> Address;
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             };
             launches.push(params.launch(), params);
         }
-        // Batches have no media.
+        // Rows of media are added by launches of their own.
         Op::AddMedia { x, out, .. } => {
             let params = CopyRowsParams::of(*x, *out, memory);
             launches.push(params.launch(), params);

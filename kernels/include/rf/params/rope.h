@@ -7,7 +7,8 @@
 
 // The rotation of heads by position.
 struct RfRopeTable {
-    // `[positions][dims / 2][2]`: cos and sin, magnitude included.
+    // `[rows][dims / 2][2]`: cos and sin, magnitude included. The first rows are the positions
+    // of text.
     const float *table;
     // Rotated elements of a head; those from here on pass through.
     unsigned dims;
@@ -25,6 +26,8 @@ struct RfRopeParams {
     RfBatch batch;
     // The RoPE.
     RfRopeTable rope;
+    // `[tokens]`: the row of the table for each token.
+    const unsigned *rows;
     // `[tokens, num_heads · head_dim]`.
     const float *x;
     // `[tokens, num_heads · head_dim]`; may be `x`.
@@ -34,13 +37,14 @@ struct RfRopeParams {
     // Elements of a head, at most `MAX_HEAD_DIM`.
     unsigned head_dim;
 };
-static_assert(sizeof(RfRopeParams) == 104);
+static_assert(sizeof(RfRopeParams) == 112);
 static_assert(__builtin_offsetof(RfRopeParams, batch) == 0);
 static_assert(__builtin_offsetof(RfRopeParams, rope) == 64);
-static_assert(__builtin_offsetof(RfRopeParams, x) == 80);
-static_assert(__builtin_offsetof(RfRopeParams, out) == 88);
-static_assert(__builtin_offsetof(RfRopeParams, num_heads) == 96);
-static_assert(__builtin_offsetof(RfRopeParams, head_dim) == 100);
+static_assert(__builtin_offsetof(RfRopeParams, rows) == 80);
+static_assert(__builtin_offsetof(RfRopeParams, x) == 88);
+static_assert(__builtin_offsetof(RfRopeParams, out) == 96);
+static_assert(__builtin_offsetof(RfRopeParams, num_heads) == 104);
+static_assert(__builtin_offsetof(RfRopeParams, head_dim) == 108);
 
 // Stores keys and values in the cache of a layer.
 struct RfKvAppendParams {
@@ -94,6 +98,8 @@ struct RfRopeAppendParams {
     RfKvCache cache;
     // The keys and values.
     RfNewHeads heads;
+    // `[tokens]`: the row of the table of RoPE for each token.
+    const unsigned *rows;
     // `[tokens, num_heads · head_dim]`.
     const float *q;
     // `[tokens, num_heads · head_dim]`; may be `q`.
@@ -103,11 +109,12 @@ struct RfRopeAppendParams {
     // Zero.
     unsigned reserved;
 };
-static_assert(sizeof(RfRopeAppendParams) == 192);
+static_assert(sizeof(RfRopeAppendParams) == 200);
 static_assert(__builtin_offsetof(RfRopeAppendParams, batch) == 0);
 static_assert(__builtin_offsetof(RfRopeAppendParams, cache) == 64);
 static_assert(__builtin_offsetof(RfRopeAppendParams, heads) == 112);
-static_assert(__builtin_offsetof(RfRopeAppendParams, q) == 168);
-static_assert(__builtin_offsetof(RfRopeAppendParams, q_out) == 176);
-static_assert(__builtin_offsetof(RfRopeAppendParams, num_heads) == 184);
-static_assert(__builtin_offsetof(RfRopeAppendParams, reserved) == 188);
+static_assert(__builtin_offsetof(RfRopeAppendParams, rows) == 168);
+static_assert(__builtin_offsetof(RfRopeAppendParams, q) == 176);
+static_assert(__builtin_offsetof(RfRopeAppendParams, q_out) == 184);
+static_assert(__builtin_offsetof(RfRopeAppendParams, num_heads) == 192);
+static_assert(__builtin_offsetof(RfRopeAppendParams, reserved) == 196);

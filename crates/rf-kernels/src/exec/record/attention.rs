@@ -106,7 +106,9 @@ impl Recorder<'_> {
         let (mut new_heads, mut from) = (NewHeads::default(), q);
         if let Some(heads) = append {
             let params = self.new_heads(heads);
-            if shape.longest_span == 1 && params.has_whole_chunks() {
+            // The kernel of attention turns a head by the place of its token in the cache.
+            let has_kernel = params.has_whole_chunks() && !shape.has_positions;
+            if shape.longest_span == 1 && has_kernel {
                 (new_heads, from) = (params, heads.q);
             } else {
                 self.rope_append(heads, q);

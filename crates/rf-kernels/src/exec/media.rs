@@ -1,0 +1,162 @@
+//! Rows of pictures, which take the place of token embeddings, in device memory.
+
+use rf_graph::{Batch, Graph, Op};
+use rf_hip::{Context, DeviceBuffer, Stream};
+
+use crate::error::Error;
+use crate::params::Address;
+
+/// Elements that a lane of the kernels reads at once.
+const VECTOR: usize = 4;
+
+/// The rows of the pictures of a batch. Few programs get pictures, so the memory is allocated with
+/// the first one.
+pub(super) struct MediaMemory {
+    /// Elements of an embedding.
+    width: usize,
+    /// The parts of a row, each of which is added to another layer. The first one is the embedding.
+    parts: usize,
+    /// `[parts, rows, width]`.
+    memory: Option<DeviceBuffer<f32>>,
+    /// The pictures of the current batch.
+    spans: Vec<MediaSpan>,
+    rows: usize,
+}
+
+/// A span of a batch that has rows instead of tokens.
+struct MediaSpan {
+    first_token: usize,
+    first_row: usize,
+    rows: usize,
+}
+
+/// The rows of pictures by address.
+#[derive(Clone, Copy, Default)]
+pub(super) struct MediaPlaces<'a> {
+    memory: Option<&'a MediaMemory>,
+}
+
+/// Consecutive rows of one part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MediaRows {
+    /// Where they are.
+    pub(super) from: Address,
+    /// The row of the value to which they belong.
+    pub(super) first_token: usize,
+    /// Number of elements.
+    pub(super) floats: usize,
+}
+
+impl MediaMemory {
+    /// `None` if the program has ops on pictures without kernels: attention in which the rows of a
+    /// picture see each other both ways.
+    pub(super) fn of(graph: &Graph) -> Option<Self> {
+        let (mut width, mut parts) = (VECTOR, 0);
+        let mut embeds = false;
+        for op in graph.ops() {
+            match op {
+                Op::Embed { takes_media, out, .. } => {
+                    embeds = true;
+                    if *takes_media {
+                        (width, parts) = (graph.value(*out).width, parts.max(1));
+                    }
+                }
+                Op::AddMedia { part, out, .. } => {
+                    (width, parts) = (graph.value(*out).width, parts.max(part + 1));
+                }
+                Op::Attention { attention, .. } if attention.non_causal_media => return None,
+                _ => {}
+            }
+        }
+        // A later part of a divided program need not read the rows.
+        let takes_media = parts > 0 || !embeds;
+        (takes_media && width.is_multiple_of(VECTOR)).then(|| Self {
+            width,
+            parts,
+            memory: None,
+            spans: Vec::new(),
+            rows: 0,
+        })
+    }
+
+    /// Allocated bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.as_ref().map_or(0, DeviceBuffer::size_bytes)
+    }
+
+    /// Returns true if the rows of a batch need more memory, for which the device has to be idle.
+    pub(super) fn has_room(&self, batch: &Batch<'_>) -> bool {
+        self.floats(rows_of(batch)) <= self.memory.as_ref().map_or(0, DeviceBuffer::len)
+    }
+
+    fn floats(&self, rows: usize) -> usize {
+        self.parts * rows * self.width
+    }
+
+    /// Copies the rows of the pictures of a batch, if there are any, and waits for the copy.
+    /// Returns true if there are any.
+    pub(super) fn load(
+        &mut self,
+        context: &Context,
+        stream: &Stream,
+        batch: &Batch<'_>,
+    ) -> Result<bool, Error> {
+        self.spans.clear();
+        self.rows = rows_of(batch);
+        let floats = self.floats(self.rows);
+        if floats == 0 {
+            return Ok(false);
+        }
+        let mut first_row = 0;
+        for span in batch.spans.iter().filter(|span| span.media.is_some()) {
+            let (first_token, rows) = (span.tokens.start, span.tokens.len());
+            self.spans.push(MediaSpan { first_token, first_row, rows });
+            first_row += rows;
+        }
+        let mut values = Vec::with_capacity(floats);
+        for part in 0..self.parts {
+            for span in batch.spans {
+                let rows = (0..span.tokens.len()).filter_map(|index| span.media_row(index));
+                rows.for_each(|row| values.extend(&row[part * self.width..][..self.width]));
+            }
+        }
+        let memory = match self.memory.take().filter(|memory| memory.len() >= floats) {
+            Some(memory) => memory,
+            None => DeviceBuffer::new(context, floats)?,
+        };
+        memory.copy_from_slice(stream, 0, &values)?;
+        self.memory = Some(memory);
+        Ok(true)
+    }
+}
+
+/// The rows of all pictures of a batch.
+fn rows_of(batch: &Batch<'_>) -> usize {
+    let spans = batch.spans.iter().filter(|span| span.media.is_some());
+    spans.map(|span| span.tokens.len()).sum()
+}
+
+impl<'a> MediaPlaces<'a> {
+    pub(super) fn new(memory: Option<&'a MediaMemory>) -> Self {
+        Self { memory: memory.filter(|memory| !memory.spans.is_empty()) }
+    }
+
+    /// Returns true if the batch has no pictures.
+    pub(super) fn is_empty(self) -> bool {
+        self.memory.is_none()
+    }
+
+    /// The rows of one part of all pictures.
+    pub(super) fn part(self, part: usize) -> impl Iterator<Item = MediaRows> + use<'a> {
+        let memories = self.memory.into_iter();
+        memories.flat_map(move |media| {
+            let start = media.memory.as_ref().map_or(0, DeviceBuffer::address);
+            media.spans.iter().map(move |span| {
+                let row = part * media.rows + span.first_row;
+                let from = start + (4 * row * media.width) as Address;
+                let floats = span.rows * media.width;
+                MediaRows { from, first_token: span.first_token, floats }
+            })
+        })
+    }
+}
