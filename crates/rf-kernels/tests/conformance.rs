@@ -14,13 +14,11 @@ use rf_oracle::conformance::{Outcome, prepare};
 
 /// Prefixes of the names of cases for which there are no kernels: the backend must refuse them, so
 /// that models with these ops run on the CPU.
-const REFUSED: [&str; 5] = [
+const REFUSED: [&str; 4] = [
     "attention/alibi",
     "attention/long/alibi",
     "attention/both-directions/window",
     "attention/long/both-directions/window",
-    // Rows of pictures that see each other both ways.
-    "attention/media",
 ];
 
 /// While a stream captures, no other thread may wait for the device, so the tests run one after

@@ -531,26 +531,16 @@ impl OpenModel {
     }
 
     /// Loads the projector on the first GPU, or on the CPU if it has no kernels or no room there.
-    ///
-    /// Models whose pictures see each other both ways have no kernels on a GPU and refuse pictures
-    /// there. With such a model, a projector that nobody named is not loaded.
     fn load_vision(&self, placement: &Placement) -> Result<Option<Arc<Vision>>, Error> {
         let Some(projector) = &self.projector else { return Ok(None) };
         let load = |backend: &dyn Backend| {
             let vision = Vision::new(projector.clone(), backend, &mut |_| ())?;
             Ok::<_, Error>(Some(Arc::new(vision)))
         };
-        if let Some(gpu) = placement.gpu() {
-            let is_on_cpu = self.loader.projector_on_cpu;
-            let is_named = matches!(self.loader.projector, ProjectorFile::Path(_));
-            match rows_of_a_batch(projector) {
-                0 if is_on_cpu => {}
-                0 => match load(&*gpu.backend) {
-                    Ok(vision) => return Ok(vision),
-                    Err(error) => tracing::warn!("pictures are encoded on the CPU: {error}"),
-                },
-                _ if is_named => {}
-                _ => return Ok(None),
+        if let Some(gpu) = placement.gpu().filter(|_| !self.loader.projector_on_cpu) {
+            match load(&*gpu.backend) {
+                Ok(vision) => return Ok(vision),
+                Err(error) => tracing::warn!("pictures are encoded on the CPU: {error}"),
             }
         }
         load(&placement.cpu()?)

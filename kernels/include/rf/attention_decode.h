@@ -434,7 +434,8 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
     u32 token = group_z(), split = group_x();
     RfSpan span = span_of_token(p.batch, token);
     if (span.num_tokens > p.short_span) return await_previous_kernels();
-    u32 position = seen_from(p, span, span.past_tokens + token - span.first_token);
+    // Without limits on the first key, it is the same for the last position of a span.
+    u32 position = last_seen(p, span, span.past_tokens + token - span.first_token);
     DecodeRange range = decode_range(p, position, split, Wave::TILE);
     if (split >= range.active_splits) return await_previous_kernels();
 

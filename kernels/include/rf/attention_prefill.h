@@ -51,6 +51,7 @@ struct PrefillQueries {
     u8 *x;          // the queries as operand of the matrix unit
     float *factors; // scale dot products to scores
     u32 *positions;
+    u32 seen_by_all; // the last key that every query sees at least; 0 without one
 };
 
 // The computation of one wave: QUERY_TILES · 16 queries.
@@ -175,15 +176,16 @@ struct PrefillWave {
     RF_DEVICE_MEMBER static u32 row_of(u32 r) { return Engine::x_row(2 * r); }
 
     // Masks the keys that are not visible to a query.
-    RF_DEVICE_MEMBER static void mask(const RfAttentionParams &p, u32 first_key, const u32 *positions, Scores &s) {
+    RF_DEVICE_MEMBER static void mask(const RfAttentionParams &p, u32 first_key, u32 t, const PrefillQueries &queries,
+                                      Scores &s) {
         // Relative to this lane's first key, so that every comparison is with a constant.
         i32 first[ROWS], last[ROWS];
 #pragma unroll
         for (u32 r = 0; r < ROWS; r++) {
             i32 own = (i32)(first_key + Engine::y_first());
-            u32 position = positions[row_of(r)];
+            u32 position = queries.positions[t * TILE + row_of(r)];
             first[r] = (i32)first_seen(p, position) - own;
-            last[r] = (i32)position - own;
+            last[r] = (i32)(position > queries.seen_by_all ? position : queries.seen_by_all) - own;
         }
 #pragma unroll
         for (u32 i = 0; i < KEY_TILES; i++) {
@@ -212,7 +214,7 @@ struct PrefillWave {
 #pragma unroll
             for (u32 r = 0; r < ROWS; r++) factor[r] = 1.0f;
         }
-        if (!all_seen) mask(p, first_key, queries.positions + t * TILE, s);
+        if (!all_seen) mask(p, first_key, t, queries, s);
 
         float largest[ROWS];
 #pragma unroll
@@ -437,20 +439,19 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
     if (!tile.exists) return;
     u32 left = tile.span.num_tokens - tile.first;
     u32 tile_tokens = left < QUERIES ? left : QUERIES;
-    // Positions are those that limit what queries see: all equal where attention is not causal.
     u32 tile_position = tile.span.past_tokens + tile.first;
-    u32 first_position = seen_from(p, tile.span, tile_position);
-    u32 last_position = seen_from(p, tile.span, tile_position + tile_tokens - 1);
+    u32 last_key_of_tile = last_seen(p, tile.span, tile_position + tile_tokens - 1);
 
     // This wave's queries; none if the span ends before them.
     u32 own_first = own_wave * WAVE_QUERIES;
     u32 own_tokens = tile_tokens > own_first ? tile_tokens - own_first : 0;
     own_tokens = own_tokens < WAVE_QUERIES ? own_tokens : WAVE_QUERIES;
     u32 first_token = tile.span.first_token + tile.first + own_first;
-    u32 own_position = seen_from(p, tile.span, tile_position + own_first);
-    u32 own_last = seen_from(p, tile.span, tile_position + own_first + own_tokens - 1);
+    u32 own_position = tile_position + own_first, own_last = own_position + own_tokens - 1;
+    u32 seen_by_all = last_seen(p, tile.span, own_position), seen_by_last = last_seen(p, tile.span, own_last);
     u8 *x = memory->queries + own_wave * (QUERY_TILES * X_BYTES);
-    PrefillQueries queries = {x, memory->factors + own_first, memory->positions + own_first};
+    PrefillQueries queries = {x, memory->factors + own_first, memory->positions + own_first,
+                              p.window & RF_BOTH_WAYS ? seen_by_all : 0};
     Wave w;
     w.start();
     // The tokens of a tile of queries of this wave.
@@ -463,20 +464,20 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
     Tile t = {p, p.batch.pages + tile.span.first_page, head / group, p.cache.head_dim / KV_CHUNK,
               computed_here(__builtin_ctz(p.cache.page_tokens))};
     typename Tile::Raw raw;
-    u32 key = (first_seen(p, first_position) & ~1u) + team * KEYS;
+    u32 key = (first_seen(p, tile_position) & ~1u) + team * KEYS;
     // The pages are found a tile ahead too, so that a fetch does not wait for them.
     typename Tile::Pages pages;
     if constexpr (Tile::AHEAD) {
-        t.find_pages(pages, key, last_position);
+        t.find_pages(pages, key, last_key_of_tile);
         if constexpr (Tile::ASYNC) {
-            t.template copy<KvHalf::Key>(lds.keys, pages, key, last_position);
+            t.template copy<KvHalf::Key>(lds.keys, pages, key, last_key_of_tile);
         } else {
-            t.template fetch<KvHalf::Key>(raw, pages, key, last_position);
+            t.template fetch<KvHalf::Key>(raw, pages, key, last_key_of_tile);
         }
     }
     if constexpr (Lds::BUFFERS == 2) {
-        t.template copy<KvHalf::Value>(lds.values, pages, key, last_position);
-        t.find_pages(pages, key + TEAMS * KEYS, last_position);
+        t.template copy<KvHalf::Value>(lds.values, pages, key, last_key_of_tile);
+        t.find_pages(pages, key + TEAMS * KEYS, last_key_of_tile);
     }
     // The teams share the queries, and load some of them each.
     for (u32 i = team; i < QUERY_TILES; i += TEAMS) {
@@ -486,7 +487,7 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         }
         if (lane() < TILE) {
             u32 row = first + lane();
-            queries.positions[row] = seen_from(p, tile.span, tile_position + own_first + (row < own_tokens ? row : 0));
+            queries.positions[row] = own_position + (row < own_tokens ? row : 0);
         }
     }
     if constexpr (TEAMS > 1) {
@@ -497,21 +498,21 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
     u32 buffer = 0;
     // A team whose last tile is behind the keys passes its barriers as well: with equal numbers of
     // barriers of all waves, racecheck sees the order of their reads and writes.
-    for (; key - team * KEYS <= last_position; key += TEAMS * KEYS) {
+    for (; key - team * KEYS <= last_key_of_tile; key += TEAMS * KEYS) {
         u32 last_key = key + KEYS - 1, next_key = key + TEAMS * KEYS;
-        bool concerned = own_tokens > 0 && key <= own_last && last_key >= first_seen(p, own_position);
-        bool all_seen = last_key <= own_position && key >= first_seen(p, own_last);
+        bool concerned = own_tokens > 0 && key <= seen_by_last && last_key >= first_seen(p, own_position);
+        bool all_seen = last_key <= seen_by_all && key >= first_seen(p, own_last);
 
         if constexpr (Lds::BUFFERS == 2) {
             copy_async_wait();
             team_barrier<TEAMS, Tile::THREADS>(team);
             const auto &own = buffers[buffer];
             auto &next = buffers[buffer ^ 1];
-            if (next_key <= last_position) {
+            if (next_key <= last_key_of_tile) {
                 // All waves have read the tile before.
-                t.template copy<KvHalf::Key>(next.keys, pages, next_key, last_position);
-                t.template copy<KvHalf::Value>(next.values, pages, next_key, last_position);
-                t.find_pages(pages, next_key + TEAMS * KEYS, last_position);
+                t.template copy<KvHalf::Key>(next.keys, pages, next_key, last_key_of_tile);
+                t.template copy<KvHalf::Value>(next.values, pages, next_key, last_key_of_tile);
+                t.find_pages(pages, next_key + TEAMS * KEYS, last_key_of_tile);
             }
             buffer ^= 1;
             if (!concerned) continue;
@@ -528,15 +529,15 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
             copy_async_wait();
         } else if constexpr (Tile::AHEAD) {
             t.store_keys(raw, lds.keys, lds.key_scales);
-            t.template fetch<KvHalf::Value>(raw, pages, key, last_position);
-            t.find_pages(pages, next_key, last_position);
+            t.template fetch<KvHalf::Value>(raw, pages, key, last_key_of_tile);
+            t.find_pages(pages, next_key, last_key_of_tile);
         } else {
-            t.copy_keys(lds.keys, lds.key_scales, key, last_position);
+            t.copy_keys(lds.keys, lds.key_scales, key, last_key_of_tile);
         }
         team_barrier<TEAMS, Tile::THREADS>(team);
         if constexpr (Tile::ASYNC) {
-            t.template copy<KvHalf::Value>(lds.values, pages, key, last_position);
-            t.find_pages(pages, next_key, last_position);
+            t.template copy<KvHalf::Value>(lds.values, pages, key, last_key_of_tile);
+            t.find_pages(pages, next_key, last_key_of_tile);
         }
         typename Wave::Scores s[QUERY_TILES];
         typename Wave::Rescale rescale;
@@ -546,13 +547,13 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
             copy_async_wait();
         } else if constexpr (Tile::AHEAD) {
             t.store_values(raw, lds.values, lds.value_scales);
-            if (next_key <= last_position) t.template fetch<KvHalf::Key>(raw, pages, next_key, last_position);
+            if (next_key <= last_key_of_tile) t.template fetch<KvHalf::Key>(raw, pages, next_key, last_key_of_tile);
         } else {
-            t.copy_values(lds.values, lds.value_scales, key, last_position);
+            t.copy_values(lds.values, lds.value_scales, key, last_key_of_tile);
         }
         team_barrier<TEAMS, Tile::THREADS>(team);
         if constexpr (Tile::ASYNC) {
-            if (next_key <= last_position) t.template copy<KvHalf::Key>(lds.keys, pages, next_key, last_position);
+            if (next_key <= last_key_of_tile) t.template copy<KvHalf::Key>(lds.keys, pages, next_key, last_key_of_tile);
         }
         if (concerned) w.add_values(lds.values, lds.value_scales, s, rescale);
     }

@@ -19,14 +19,15 @@ RF_DEVICE float capped(const RfAttentionParams &p, float score) {
     return p.softcap > 0.0f ? tanh(score) * (p.softcap * LOG2_E) : score;
 }
 
-// The position that limits what a query sees: its own, or the last one of its span.
-RF_DEVICE u32 seen_from(const RfAttentionParams &p, const RfSpan &span, u32 position) {
-    return p.window == RF_BOTH_DIRECTIONS ? span.past_tokens + span.num_tokens - 1 : position;
+// The last key visible to a query: that of its own position, or the last one of its span.
+RF_DEVICE u32 last_seen(const RfAttentionParams &p, const RfSpan &span, u32 position) {
+    return p.window & RF_BOTH_WAYS ? span.past_tokens + span.num_tokens - 1 : position;
 }
 
 // The first key visible to a query.
 RF_DEVICE u32 first_seen(const RfAttentionParams &p, u32 position) {
-    u32 in_window = p.window != 0 && position >= p.window ? position + 1 - p.window : 0;
+    u32 window = p.window & ~RF_BOTH_WAYS;
+    u32 in_window = window != 0 && position >= window ? position + 1 - window : 0;
     u32 in_chunk = position & p.chunk_mask;
     return in_window > in_chunk ? in_window : in_chunk;
 }

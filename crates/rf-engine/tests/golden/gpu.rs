@@ -134,6 +134,7 @@ fn logits_after_pictures_match_on_the_gpu() {
     let Some(backend) = gpu() else { return };
     let rounding = if backend.rounds_operands_to_f16() { F16_DEVIATION } else { 0.0 };
     media::check_rows(&[&backend], &[64, 5], rounding);
+    media::check_prompts(&backend, Some(rounding));
 }
 
 /// Every layer but the first ones is on the GPU, with its part of the cache.

@@ -4,7 +4,7 @@ use rf_graph::{Batch, Graph, Op};
 use rf_hip::{Context, DeviceBuffer, Stream};
 
 use crate::error::Error;
-use crate::params::Address;
+use crate::params::{Address, AttentionParams};
 
 /// Elements that a lane of the kernels reads at once.
 const VECTOR: usize = 4;
@@ -24,10 +24,14 @@ pub(super) struct MediaMemory {
 }
 
 /// A span of a batch that has rows instead of tokens.
-struct MediaSpan {
+pub(super) struct MediaSpan {
+    /// The place among the spans of the batch.
+    pub(super) index: usize,
+    /// Number of rows.
+    pub(super) rows: usize,
     first_token: usize,
     first_row: usize,
-    rows: usize,
+    is_non_causal: bool,
 }
 
 /// The rows of pictures by address.
@@ -48,8 +52,8 @@ pub(super) struct MediaRows {
 }
 
 impl MediaMemory {
-    /// `None` if the program has ops on pictures without kernels: attention in which the rows of a
-    /// picture see each other both ways.
+    /// `None` if no kernel has the program's attention in which the rows of a picture see each other
+    /// both ways, or reads its rows.
     pub(super) fn of(graph: &Graph) -> Option<Self> {
         let (mut width, mut parts) = (VECTOR, 0);
         let mut embeds = false;
@@ -64,7 +68,12 @@ impl MediaMemory {
                 Op::AddMedia { part, out, .. } => {
                     (width, parts) = (graph.value(*out).width, parts.max(part + 1));
                 }
-                Op::Attention { attention, .. } if attention.non_causal_media => return None,
+                Op::Attention { attention, .. }
+                    if attention.non_causal_media
+                        && !AttentionParams::has_prefill(attention.head_dim) =>
+                {
+                    return None;
+                }
                 _ => {}
             }
         }
@@ -103,15 +112,19 @@ impl MediaMemory {
     ) -> Result<bool, Error> {
         self.spans.clear();
         self.rows = rows_of(batch);
+        let mut first_row = 0;
+        for (index, span) in batch.spans.iter().enumerate() {
+            if span.media.is_none() {
+                continue;
+            }
+            let (first_token, rows) = (span.tokens.start, span.tokens.len());
+            let is_non_causal = span.is_non_causal();
+            self.spans.push(MediaSpan { index, rows, first_token, first_row, is_non_causal });
+            first_row += rows;
+        }
         let floats = self.floats(self.rows);
         if floats == 0 {
             return Ok(false);
-        }
-        let mut first_row = 0;
-        for span in batch.spans.iter().filter(|span| span.media.is_some()) {
-            let (first_token, rows) = (span.tokens.start, span.tokens.len());
-            self.spans.push(MediaSpan { first_token, first_row, rows });
-            first_row += rows;
         }
         let mut values = Vec::with_capacity(floats);
         for part in 0..self.parts {
@@ -144,6 +157,12 @@ impl<'a> MediaPlaces<'a> {
     /// Returns true if the batch has no pictures.
     pub(super) fn is_empty(self) -> bool {
         self.memory.is_none()
+    }
+
+    /// The spans whose rows see each other both ways.
+    pub(super) fn non_causal(self) -> impl Iterator<Item = &'a MediaSpan> {
+        let spans = self.memory.into_iter().flat_map(|media| &media.spans);
+        spans.filter(|span| span.is_non_causal)
     }
 
     /// The rows of one part of all pictures.

@@ -47,7 +47,7 @@ params! {
         /// Softcap on the scores; 0 for none.
         softcap: f32,
         /// A key is visible if query position − key position < window; 0: all keys up to the query
-        /// are; [`BOTH_DIRECTIONS`](Self::BOTH_DIRECTIONS): all keys of its span are, too.
+        /// are. With the bit [`BOTH_WAYS`](Self::BOTH_WAYS) all keys of its span are, too, on that side.
         window: u32,
         /// The bits of a position that select its chunk: a key is visible if it is in the query's
         /// chunk; 0 without chunks.
@@ -66,8 +66,8 @@ params! {
 }
 
 impl AttentionParams {
-    /// The window of attention that is not causal.
-    pub(crate) const BOTH_DIRECTIONS: u32 = u32::MAX;
+    /// The bit of a window whose queries see the keys after them in their span.
+    pub(crate) const BOTH_WAYS: u32 = 1 << 31;
 
     /// Sets the query heads of a workgroup, and the number of splits that fills the device once,
     /// for at most `context` visible keys and at most `max_splits` partial results.

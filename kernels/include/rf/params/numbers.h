@@ -4,8 +4,8 @@
 // The projections that a launch can have.
 constexpr unsigned RF_MAX_PROJECTIONS = 4;
 
-// The window of attention that is not causal.
-constexpr unsigned RF_BOTH_DIRECTIONS = 0xFFFFFFFF;
+// The bit of a window whose queries see the keys after them in their span, too.
+constexpr unsigned RF_BOTH_WAYS = 1u << 31;
 
 // Storage formats of the KV cache: KvType of rf-graph.
 enum RfKvType : unsigned { RF_KV_F32 = 0, RF_KV_F16 = 1, RF_KV_Q8_0 = 2, RF_KV_FP8 = 3 };

@@ -7,7 +7,9 @@ use rf_graph::{Attention, Graph, Op, RopeAppend, ValueId};
 use super::Recorder;
 use crate::error::Error;
 use crate::exec::analysis::GraphAnalysis;
-use crate::params::{AttentionParams, LatentParams, MatvecSumParams, NewHeads, RowMemory};
+use crate::params::{
+    Address, AttentionParams, Batch, LatentParams, MatvecSumParams, NewHeads, RowMemory, Span,
+};
 
 /// Largest number of tokens of a span for the decode kernel, which reads the keys once per token
 /// and divides them over the device. Longer spans use the prefill kernel, where a tile of queries
@@ -134,7 +136,7 @@ impl Recorder<'_> {
             window: if a.causal {
                 a.window.map_or(0, |window| window as u32)
             } else {
-                AttentionParams::BOTH_DIRECTIONS
+                AttentionParams::BOTH_WAYS
             },
             chunk_mask: a.chunk.map_or(Ok(0), chunk_mask)?,
             num_heads: a.num_heads as u32,
@@ -150,9 +152,36 @@ impl Recorder<'_> {
             let params = params.with_splits(visible, program.analysis.matmul_device, max_splits);
             self.launches.push(params.decode_launch(), params);
         }
+        if a.non_causal_media {
+            self.non_causal_media(&params);
+        }
         Ok(())
     }
+
+    /// Records launches that compute the rows of pictures once more, so that they see each other
+    /// both ways: one for each such span, with its part of the batch.
+    fn non_causal_media(&mut self, params: &AttentionParams) {
+        for span in self.memory.media.non_causal() {
+            let batch = Batch {
+                spans: params.batch.spans + SPAN_BYTES * span.index as Address,
+                num_spans: 1,
+                num_tokens: span.rows as u32,
+                ..params.batch
+            };
+            let params = AttentionParams {
+                batch,
+                window: params.window | AttentionParams::BOTH_WAYS,
+                short_span: 0,
+                ..*params
+            };
+            let device = self.memory.program.analysis.matmul_device;
+            self.launches.push(params.prefill_launch(device), params);
+        }
+    }
 }
+
+/// Bytes of the record of a span.
+const SPAN_BYTES: Address = size_of::<Span>() as Address;
 
 /// Checks that the attention of a program has kernels, before its weights are loaded.
 ///
