@@ -1,6 +1,6 @@
 //! Ops with a recurrent state.
 
-use rf_graph::{CausalConv, DeltaNet, SelectiveScan, StateSpace, WeightId};
+use rf_graph::{CausalConv, DeltaDecay, DeltaNet, SelectiveScan, StateSpace, WeightId};
 
 use super::Recorder;
 use crate::error::Error;
@@ -34,6 +34,9 @@ impl Recorder<'_> {
 
     /// Records [`Op::DeltaNet`](rf_graph::Op::DeltaNet).
     pub(super) fn delta_net(&mut self, op: &DeltaNet) -> Result<(), Error> {
+        if op.form != DeltaDecay::Head {
+            return Err(Error::Unsupported { what: "a delta rule with decays per channel".into() });
+        }
         let heads = op.heads;
         let params = RecurrenceParams {
             x: self.memory.address(op.qkv),
