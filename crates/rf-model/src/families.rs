@@ -134,6 +134,7 @@ const FAMILIES: &[Family] = &[
     falcon::FALCON,
     bert::BERT,
     bert::NOMIC_BERT,
+    bert::NOMIC_BERT_MOE,
     bert::JINA_BERT_V3,
     modern_bert::MODERN_BERT,
     neo_bert::NEO_BERT,
