@@ -1,10 +1,10 @@
 //! Latent attention: all heads share one row of the cache per token and layer.
 //!
 //! The row holds the latent, from which the keys and values of all heads are projections, and one
-//! more key, usually rotated (`KvLayer::latent`). Attention is computed in the absorbed form. A matrix per head
-//! (`Op::HeadMatMul`) takes queries to latents. All heads attend to the rows, whose first elements
-//! are also the values (`Attention::latent_dim`). Another matrix per head takes the sums to values.
-//! A page has no part for values.
+//! more key, usually rotated (`KvLayer::latent`). Attention is computed in the absorbed form. A
+//! matrix per head (`Op::HeadMatMul`) takes queries to latents. All heads attend to the rows, whose
+//! first elements are also the values (`Attention::latent_dim`). Another matrix per head takes the
+//! sums to values. A page has no part for values.
 //!
 //! Prompts use the same form. Expanded keys and values would halve the multiplications of a query
 //! and a key: in GLM 4.7 Flash from 1088 to 512 per head. But each chunk of a prompt would have to

@@ -125,8 +125,8 @@ fn delta_decays(heads: DeltaHeads, form: DeltaDecay, x: &[f32], a: &[f32]) -> Ve
 }
 
 /// One token of the gated delta rule: `S ← g·S`, `δ = σ(β)·(v − Sᵀk̂)`, `S ← S + k̂ δᵀ`,
-/// `y = Sᵀq̂ / √key_dim` for the state S of each value head, with the decay `g` of each row of S and
-/// the normalised `x̂ = x / √(Σx² + eps)`.
+/// `y = Sᵀq̂ / √key_dim` for the state S of each value head, with the decay `g` of each row of S
+/// and the normalised `x̂ = x / √(Σx² + eps)`.
 ///
 /// Shapes: qkv `[qkv_width]`, decays `[num_value_heads · key_dim]`, β `[num_value_heads]`,
 /// S `[key_dim, value_dim]` per head.
