@@ -69,11 +69,15 @@ RF_KERNEL(RECURRENT_THREADS) causal_conv_f32(RfCausalConvParams p) {
 // rf_oracle::reference: one token of the gated delta rule after the other.
 RF_KERNEL(RECURRENT_THREADS) delta_net_f32_d128(RfRecurrenceParams p) {
     follow_previous_kernels();
-    recur<128, DeltaRule>(p);
+    recur<128, DeltaRule<false>>(p);
 }
 RF_LARGE_KERNEL(RECURRENT_THREADS) delta_net_f32_d256(RfRecurrenceParams p) {
     follow_previous_kernels();
-    recur<256, DeltaRule>(p);
+    recur<256, DeltaRule<false>>(p);
+}
+RF_KERNEL(RECURRENT_THREADS) channel_delta_net_f32_d128(RfRecurrenceParams p) {
+    follow_previous_kernels();
+    recur<128, DeltaRule<true>>(p);
 }
 
 // rf_oracle::reference: one token of the selective state space after the other.

@@ -215,15 +215,21 @@ impl<W: LayerWeights> Layer<'_, W> {
             Some(gate) => self.w.graph().sigmoid_gate(y, gate),
             None => y,
         };
-        let y = match a.output_gate {
-            Some(OutputGate { function, .. }) => {
-                let gate = self.linear(Role::AttentionGate, x)?;
-                self.w.graph().gate(function, y, gate)
-            }
-            None => y,
-        };
+        let y = self.output_gated(a.output_gate, x, y)?;
         let y = self.norm(Role::AttentionSubNorm, y)?;
         self.linear(Role::AttentionOutput, y)
+    }
+
+    /// The output `y` of attention with its gate, if it has one, from the input `x`.
+    fn output_gated(
+        &mut self,
+        gate: Option<OutputGate>,
+        x: ValueId,
+        y: ValueId,
+    ) -> Result<ValueId, W::Error> {
+        let Some(OutputGate { function, .. }) = gate else { return Ok(y) };
+        let gate = self.linear(Role::AttentionGate, x)?;
+        Ok(self.w.graph().gate(function, y, gate))
     }
 
     /// Queries, keys or values.

@@ -67,11 +67,11 @@ pub use kv::{KvLayer, KvLayout, KvType, StateShape};
 pub use memory::{MemoryNeed, MemoryUse};
 pub use observe::{Observation, Observed, observe};
 pub use op::{
-    Activation, Attention, CausalConv, Combine, DeltaHeads, DeltaNet, Epilogue, ExpertGroups,
-    ExpertMatMul, ExpertProjection, Function, GateFunction, Gating, GraphBuilder, LowRank, MatMul,
-    Op, Operand, Position, PositionScale, Projection, Prologue, QkNorm, Rope, RopeAppend, RopeAxis,
-    RopeStyle, Router, RowNorm, SelectiveScan, StateSpace, StateSpaceHeads, Xielu, combine_experts,
-    text_position,
+    Activation, Attention, CausalConv, Combine, DeltaDecay, DeltaHeads, DeltaNet, Epilogue,
+    ExpertGroups, ExpertMatMul, ExpertProjection, Function, GateFunction, Gating, GraphBuilder,
+    LowRank, MatMul, Op, Operand, Position, PositionScale, Projection, Prologue, QkNorm, Rope,
+    RopeAppend, RopeAxis, RopeStyle, Router, RowNorm, SelectiveScan, StateSpace, StateSpaceHeads,
+    Xielu, combine_experts, text_position,
 };
 pub use op_cost::{OpCost, Peak};
 pub use operand_format::OperandFormat;

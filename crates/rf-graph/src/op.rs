@@ -22,7 +22,9 @@ pub use experts::{Combine, ExpertMatMul, ExpertProjection, combine_experts};
 pub use function::{Activation, Function, Gating, Xielu};
 pub use low_rank::LowRank;
 pub use matmul::{Epilogue, MatMul, Projection, Prologue, RowNorm};
-pub use recurrent::{CausalConv, DeltaHeads, DeltaNet, SelectiveScan, StateSpace, StateSpaceHeads};
+pub use recurrent::{
+    CausalConv, DeltaDecay, DeltaHeads, DeltaNet, SelectiveScan, StateSpace, StateSpaceHeads,
+};
 pub use router::{ExpertGroups, GateFunction, Router};
 
 use crate::value::{ValueId, WeightId};

@@ -55,7 +55,8 @@ pub(crate) use matvec::{
     MatvecGluParams, MatvecParams, MatvecSumParams, NormIn, NormOut, RouterParams,
 };
 pub(crate) use recurrent::{
-    CausalConvParams, MAX_KEY_DIM, MAX_SCAN_DIM, MAX_TAPS, RecurrenceParams, ScanParams, State,
+    CausalConvParams, MAX_CHANNELS, MAX_KEY_DIM, MAX_SCAN_DIM, MAX_TAPS, RecurrenceParams,
+    ScanParams, State,
 };
 pub(crate) use rope::{
     KvAppendParams, MAX_HEAD_DIM, NewHeads, RopeAppendParams, RopeParams, RopeTable,

@@ -202,7 +202,7 @@ impl ModelConfig {
 /// Sets the RoPE of a layer that attends.
 fn set_rope(layer: &mut LayerSpec, rope: &Rope) {
     match &mut layer.mixer {
-        Mixer::Latent(latent) => latent.rope = rope.clone(),
+        Mixer::Latent(latent) => latent.rope = Some(rope.clone()),
         _ => {
             if let Some(attention) = layer.attention_mut() {
                 attention.rope = Some(rope.clone());

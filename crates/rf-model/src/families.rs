@@ -32,8 +32,10 @@ mod granite;
 mod grovemoe;
 mod hunyuan;
 mod jamba;
+mod kimi_linear;
 mod laguna;
 mod lfm2;
+mod ling3;
 mod llama;
 mod llama4;
 mod llama_variants;
@@ -132,6 +134,7 @@ const FAMILIES: &[Family] = &[
     falcon::FALCON,
     bert::BERT,
     bert::NOMIC_BERT,
+    bert::NOMIC_BERT_MOE,
     bert::JINA_BERT_V3,
     modern_bert::MODERN_BERT,
     neo_bert::NEO_BERT,
@@ -180,6 +183,8 @@ const FAMILIES: &[Family] = &[
     laguna::LAGUNA,
     step35::STEP35,
     mimo2::MIMO2,
+    kimi_linear::KIMI_LINEAR,
+    ling3::BAILING_MOE3,
 ];
 
 /// The supported values of `general.architecture`.

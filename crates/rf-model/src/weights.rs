@@ -25,6 +25,8 @@ pub(crate) struct WeightRow {
     bias: Bias,
     /// Roles whose matrices form one tensor, rows after rows.
     fused: &'static [Role],
+    /// The stems of further tensors of a convolution, whose columns follow those of the first one.
+    further: &'static [&'static str],
 }
 
 /// The weights of the layers of a family, in parts that families share.
@@ -48,6 +50,7 @@ pub(crate) const fn row(role: Role, stem: &'static str) -> WeightRow {
         is_ones: false,
         bias: Bias::Never,
         fused: &[],
+        further: &[],
     }
 }
 
@@ -78,6 +81,13 @@ impl WeightRow {
     /// The tensor holds the matrices of these roles, rows after rows; the row's own is among them.
     pub(crate) const fn part_of(mut self, fused: &'static [Role]) -> Self {
         self.fused = fused;
+        self
+    }
+
+    /// The filter of a convolution is in several tensors, columns after columns, with as many
+    /// columns each.
+    pub(crate) const fn followed_by(mut self, stems: &'static [&'static str]) -> Self {
+        self.further = stems;
         self
     }
 
@@ -152,7 +162,10 @@ impl LayerWeights for Weights<'_> {
             Shape::Vector(len) if row.is_ones => Ok(Some(self.constant(len, 1.0))),
             Shape::Vector(len) => self.vector(&name, len).map(Some),
             Shape::Matrix([taps, width]) if matches!(role, Role::ConvFilter | Role::Decay) => {
-                self.transposed(&name, [taps, width]).map(Some)
+                let further = row.further.iter().map(|stem| WeightRow { stem, ..row });
+                let further = further.map(|row| row.tensor(self.layer));
+                let names: Vec<_> = std::iter::once(name).chain(further).collect();
+                self.transposed(&names, [taps, width]).map(Some)
             }
             Shape::Matrix([rows, columns]) => {
                 let (first, all) = row.rows(spec);
@@ -408,15 +421,24 @@ impl<'a> Weights<'a> {
             .collect()
     }
 
-    /// A small matrix of finite values `[rows, columns]`, of which the file has the transpose.
-    fn transposed(&mut self, name: &str, [rows, columns]: [usize; 2]) -> Result<WeightId, Error> {
-        let Tensor { data, dtype } = self.tensor(name, &[rows, columns])?;
-        let weight = self.weight_of(name, dtype, [columns, rows], data)?;
-        let stored: Vec<f32> = (0..columns).flat_map(|row| weight.row_f32(row)).collect();
-        check_finite(name, &stored)?;
+    /// A small matrix of finite values `[rows, columns]`, of which the file has the transpose: in
+    /// one tensor, or an equal number of columns in each of several.
+    fn transposed(
+        &mut self,
+        names: &[String],
+        [rows, columns]: [usize; 2],
+    ) -> Result<WeightId, Error> {
+        let part = columns / names.len();
+        let mut stored = Vec::with_capacity(rows * columns);
+        for name in names {
+            let Tensor { data, dtype } = self.tensor(name, &[rows, part])?;
+            let weight = self.weight_of(name, dtype, [part, rows], data)?;
+            stored.extend((0..part).flat_map(|row| weight.row_f32(row)));
+            check_finite(name, &stored)?;
+        }
         let values: Vec<f32> =
             (0..rows).flat_map(|row| stored[row..].iter().step_by(rows).copied()).collect();
-        Ok(self.graph.weight(Weight::f32(name, rows, columns, values)))
+        Ok(self.graph.weight(Weight::f32(&names[0], rows, columns, values)))
     }
 
     /// An optional vector.
@@ -508,14 +530,9 @@ impl Tensor {
 /// A required tensor, whose shape is checked (contiguous axis first).
 fn tensor(gguf: &Gguf, name: &str, shape: &[usize]) -> Result<Tensor, Error> {
     let tensor = gguf.required_tensor(name)?;
-    // Trailing axes of length 1 are ignored, and the leading one of a vector.
-    let is_column = shape.len() == 1 && tensor.shape().len() == 2 && tensor.shape()[0] == 1;
-    let found = tensor.shape().iter().copied().skip(usize::from(is_column));
-    let longest = shape.len().max(tensor.shape().len());
-    let padded = |axes: &mut dyn Iterator<Item = u64>| {
-        axes.chain(std::iter::repeat(1)).take(longest).collect::<Vec<_>>()
-    };
-    if padded(&mut found.into_iter()) != padded(&mut shape.iter().map(|n| *n as u64)) {
+    // Axes of length 1 are ignored.
+    let found = tensor.shape().iter().copied().filter(|n| *n != 1);
+    if !found.eq(shape.iter().map(|n| *n as u64).filter(|n| *n != 1)) {
         return Err(shape_error(gguf, name, shape));
     }
     Ok(Tensor { data: gguf.data(tensor), dtype: tensor.dtype()? })

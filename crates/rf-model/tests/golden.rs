@@ -139,8 +139,9 @@ fn every_architecture_matches_its_larger_golden_models() {
     for folder in ["golden/arch", "golden/arch3"] {
         if let Some(folder) = shared(folder) {
             let mut models = golden_models_in(&folder);
-            // Its results are those of an epsilon of 0, which its file does not say.
-            models.retain(|model| model.name() != "qwen2vl");
+            // The results of the first are those of an epsilon of 0, which its file does not say.
+            // Those of the second agree with no other computation; those in the repository do.
+            models.retain(|model| !["qwen2vl", "nomic_bert_moe"].contains(&model.name()));
             let failures = differences(&models);
             assert!(failures.is_empty(), "{failures:#?}");
         }

@@ -36,21 +36,33 @@ RF_DEVICE float column_sum(f32x4 parts) {
     return sum + xor_lane<16>(sum);
 }
 
-// The inputs of a column at a token. A lane's rows are every fourth vector of queries and keys.
+// The inputs of a column at a token. A lane's rows are every fourth vector of queries, keys and
+// decays, which the rule of decays per row has.
 struct RecurrentInput {
     const f32x4 *query;
     const f32x4 *key;
+    const f32x4 *decays;
     float value;
     f32x2 gates;
 };
 
-// S ← g·S, δ = β·(v − Sᵀk), S ← S + k δᵀ, y = Sᵀq, with normalised queries and keys.
+// S ← g·S, δ = β·(v − Sᵀk), S ← S + k δᵀ, y = Sᵀq, with normalised queries and keys. The decay g is
+// one of the head, or with CHANNELS one of each row of S.
+template <bool HAS_CHANNELS>
 struct DeltaRule {
-    // The decay, and the share of the correction.
+    static constexpr bool CHANNELS = HAS_CHANNELS;
+    // The decay of the head, and the share of the correction.
     RF_DEVICE_MEMBER static f32x2 gates(const RfRecurrenceParams &p, u32 head, u64 token) {
         u64 at = token * p.heads + head;
+        if constexpr (CHANNELS) return f32x2{1.0f, sigmoid(p.beta[at])};
         float time = softplus(p.alpha[at] + p.decay_bias[head]);
         return f32x2{exp(time * p.decay[head]), sigmoid(p.beta[at])};
+    }
+    // The decay of a row.
+    RF_DEVICE_MEMBER static float decay(const RfRecurrenceParams &p, u32 head, u64 token, u32 row) {
+        u32 at = head * p.key_dim + row;
+        float gate = p.alpha[token * p.heads * p.key_dim + at] + p.decay_bias[at], factor = p.decay[head];
+        return exp(p.bound < 0.0f ? p.bound * sigmoid(factor * gate) : softplus(gate) * factor);
     }
     // The factors of a query and a key, from their sums of squares.
     RF_DEVICE_MEMBER static float query_factor(const RfRecurrenceParams &p, float squares) {
@@ -65,7 +77,11 @@ struct DeltaRule {
 #pragma unroll
         for (u32 s = 0; s < STEPS; s++) {
             f32x4 key = in.key[4 * s];
-            state[s] *= in.gates[0];
+            if constexpr (CHANNELS) {
+                state[s] *= in.decays[4 * s];
+            } else {
+                state[s] *= in.gates[0];
+            }
             for (u32 i = 0; i < 4; i++) predicted[i] = fma(state[s][i], key[i], predicted[i]);
         }
         float delta = in.gates[1] * (in.value - column_sum(predicted));
@@ -83,6 +99,7 @@ struct DeltaRule {
 
 // S ← exp(Δa)·S + B (Δx)ᵀ, y = SᵀC + d·x, where B is the key and C the query.
 struct StateSpaceRule {
+    static constexpr bool CHANNELS = false;
     // The decay, and the time step.
     RF_DEVICE_MEMBER static f32x2 gates(const RfRecurrenceParams &p, u32 head, u64 token) {
         float time = softplus(p.alpha[token * p.heads + head] + p.decay_bias[head]);
@@ -113,6 +130,7 @@ RF_DEVICE void recur(const RfRecurrenceParams &p) {
     constexpr u32 STEPS = D / 16, WAVES = RECURRENT_THREADS / WAVE;
     RF_SHARED static f32x4 queries[RECURRENT_TOKENS][D / 4], keys[RECURRENT_TOKENS][D / 4];
     RF_SHARED static float values[RECURRENT_TOKENS][RECURRENT_COLUMNS];
+    RF_SHARED static f32x4 decays[Rule::CHANNELS ? RECURRENT_TOKENS : 1][D / 4];
     RF_SHARED static f32x2 gates[RECURRENT_TOKENS];
 
     u32 head = group_y();
@@ -161,6 +179,10 @@ RF_DEVICE void recur(const RfRecurrenceParams &p) {
                 u32 at = i * WAVE + lane();
                 reinterpret_cast<float *>(queries[t])[at] = query[i] * query_factor;
                 reinterpret_cast<float *>(keys[t])[at] = key[i] * key_factor;
+                if constexpr (Rule::CHANNELS) {
+                    float decay = at < p.key_dim ? Rule::decay(p, head, first_token + t, at) : 0.0f;
+                    reinterpret_cast<float *>(decays[t])[at] = decay;
+                }
             }
         }
         for (u32 i = thread_x(); i < count * RECURRENT_COLUMNS; i += RECURRENT_THREADS) {
@@ -171,7 +193,9 @@ RF_DEVICE void recur(const RfRecurrenceParams &p) {
         if (thread_x() < count) gates[thread_x()] = Rule::gates(p, head, first_token + thread_x());
         barrier();
         for (u32 t = 0; t < count; t++) {
-            RecurrentInput in = {queries[t] + part, keys[t] + part, values[t][slot], gates[t]};
+            const f32x4 *own_decays = nullptr;
+            if constexpr (Rule::CHANNELS) own_decays = decays[t] + part;
+            RecurrentInput in = {queries[t] + part, keys[t] + part, own_decays, values[t][slot], gates[t]};
             float y = Rule::step(p, head, state, in);
             if (part == 0 && inside) p.out[((first_token + t) * p.heads + head) * p.value_dim + column] = y;
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rf_graph::{CausalConv, DeltaNet, SelectiveScan, Span, StateSpace};
+use rf_graph::{CausalConv, DeltaDecay, DeltaNet, SelectiveScan, Span, StateSpace};
 use rf_kv::PageId;
 
 use super::Region;
@@ -77,17 +77,27 @@ impl Region<'_> {
     }
 
     pub(super) fn delta_net(&self, share: &mut Share<'_>, op: &DeltaNet) {
+        match op.form {
+            DeltaDecay::Head => self.delta_tiles::<false>(share, op),
+            DeltaDecay::Channel | DeltaDecay::BoundedChannel { .. } => {
+                self.delta_tiles::<true>(share, op);
+            }
+        }
+    }
+
+    fn delta_tiles<const CHANNELS: bool>(&self, share: &mut Share<'_>, op: &DeltaNet) {
         let [qkv, alpha, beta, out] = [op.qkv, op.alpha, op.beta, op.out].map(|id| self.rows(id));
         let [decay, decay_bias] = [op.decay, op.decay_bias].map(|id| self.vector(id));
         let tiles = Tiles::of_delta_net(op);
         self.for_tiles(share, op.state, tiles, |span, head, column, state| {
-            self.isa.run(DeltaTile {
+            self.isa.run(DeltaTile::<CHANNELS> {
                 heads: op.heads,
+                form: op.form,
                 head,
                 column,
                 eps: op.eps,
                 decay: decay[head],
-                decay_bias: decay_bias[head],
+                decay_bias,
                 tokens: span.tokens.clone(),
                 qkv,
                 alpha,

@@ -67,6 +67,13 @@ pub(crate) trait SimdMath: Simd {
         self.div(x, self.add(self.splat(1.0), e))
     }
 
+    /// `σ(x) = 1 / (1 + e⁻ˣ)`.
+    #[inline(always)]
+    fn sigmoid(self, x: Self::F) -> Self::F {
+        let (zero, one) = (self.splat(0.0), self.splat(1.0));
+        self.div(one, self.add(one, self.exp(self.sub(zero, x))))
+    }
+
     /// `tanh x = 1 − 2 / (e²ˣ + 1)`.
     #[inline(always)]
     fn tanh(self, x: Self::F) -> Self::F {

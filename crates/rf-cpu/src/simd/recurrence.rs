@@ -7,7 +7,7 @@
 use std::mem::swap;
 use std::ops::Range;
 
-use rf_graph::{DeltaHeads, StateSpaceHeads};
+use rf_graph::{DeltaDecay, DeltaHeads, StateSpaceHeads};
 
 use super::activations::{load, store};
 use super::math::SimdMath;
@@ -21,16 +21,20 @@ const VECTORS: usize = TILE / LANES;
 /// The largest number of elements of a query or key.
 pub(crate) const MAX_KEY_DIM: usize = 256;
 
-/// A tile of a gated delta rule; see [`rf_graph::Op::DeltaNet`].
-pub(crate) struct DeltaTile<'a> {
+/// A tile of a gated delta rule; see [`rf_graph::Op::DeltaNet`]. `CHANNELS` is true if each row of
+/// the state has a decay.
+pub(crate) struct DeltaTile<'a, const CHANNELS: bool> {
     pub(crate) heads: DeltaHeads,
+    pub(crate) form: DeltaDecay,
     /// The value head.
     pub(crate) head: usize,
     /// The first column of the tile.
     pub(crate) column: usize,
     pub(crate) eps: f32,
+    /// The factor of the head's gates.
     pub(crate) decay: f32,
-    pub(crate) decay_bias: f32,
+    /// Of the gates of all heads.
+    pub(crate) decay_bias: &'a [f32],
     pub(crate) tokens: Range<usize>,
     pub(crate) qkv: Rows<'a>,
     pub(crate) alpha: Rows<'a>,
@@ -46,12 +50,13 @@ struct Change<S: Simd> {
     delta: [S::F; VECTORS],
 }
 
-impl Kernel for DeltaTile<'_> {
+impl<const CHANNELS: bool> Kernel for DeltaTile<'_, CHANNELS> {
     type Output = ();
 
     /// Each token needs `Sᵀk` and `Sᵀq` of the state before it, and `Sᵀq` of the state after it is
     /// `g · Sᵀq + δ · (k·q)`. A token's change of the state is therefore made while the next token
-    /// reads it: one pass over the tile per token.
+    /// reads it: one pass over the tile per token. With decays per channel the keys and queries
+    /// that read the state are multiplied by them, instead of the sums.
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let key_dim = self.heads.key_dim;
@@ -60,6 +65,10 @@ impl Kernel for DeltaTile<'_> {
         let mut buffers = [[0.0; MAX_KEY_DIM]; 3];
         let [q, k, k_before] = buffers.each_mut().map(|buffer| &mut buffer[..key_dim]);
         let (mut k, mut k_before) = (k, k_before);
+        let mut buffers = [[0.0; MAX_KEY_DIM]; 3];
+        let [decays, decays_before, decayed_k] =
+            buffers.each_mut().map(|buffer| &mut buffer[..key_dim]);
+        let (mut decays, mut decays_before) = (decays, decays_before);
         let rows = self.state.as_chunks_mut::<TILE>().0;
         let mut change: Option<Change<S>> = None;
         for token in self.tokens {
@@ -69,23 +78,36 @@ impl Kernel for DeltaTile<'_> {
             let scale = 1.0 / (key_dim as f32).sqrt();
             normalize(s, &qkv[key..][..key_dim], self.eps, scale, q);
             normalize(s, &qkv[self.heads.key_width() + key..][..key_dim], self.eps, 1.0, k);
-            let decay = (self.decay * softplus(alpha[self.head] + self.decay_bias)).exp();
-            let (share, decay) = (s.splat(sigmoid(beta[self.head])), s.splat(decay));
+            let (share, kq) = (s.splat(sigmoid(beta[self.head])), s.splat(dot(s, k, q)));
+            let decay = if CHANNELS {
+                let gates = [alpha, self.decay_bias].map(|x| &x[self.head * key_dim..][..key_dim]);
+                channel_decays(s, self.form, self.decay, gates, decays);
+                multiply(s, k, decays, decayed_k);
+                for (q, decay) in q.iter_mut().zip(&*decays) {
+                    *q *= *decay;
+                }
+                1.0
+            } else {
+                let time = softplus(alpha[self.head] + self.decay_bias[self.head]);
+                (self.decay * time).exp()
+            };
+            let decay = s.splat(decay);
+            let read_k = if CHANNELS { &*decayed_k } else { &*k };
             let values = &qkv[2 * self.heads.key_width() + value..][..self.heads.value_dim];
 
             let mut predicted = [s.splat(0.0); VECTORS];
             let mut read = [s.splat(0.0); VECTORS];
             if let Some(change) = &change {
                 for (i, row) in rows.iter_mut().enumerate() {
-                    apply(s, change, k_before[i], row);
-                    read_row(s, row, (k[i], &mut predicted), (q[i], &mut read));
+                    let decay = if CHANNELS { s.splat(decays_before[i]) } else { change.decay };
+                    apply(s, decay, &change.delta, k_before[i], row);
+                    read_row(s, row, (read_k[i], &mut predicted), (q[i], &mut read));
                 }
             } else {
                 for (i, row) in rows.iter().enumerate() {
-                    read_row(s, row, (k[i], &mut predicted), (q[i], &mut read));
+                    read_row(s, row, (read_k[i], &mut predicted), (q[i], &mut read));
                 }
             }
-            let kq = s.splat(dot(s, k, q));
             let mut delta = predicted;
             for v in 0..VECTORS {
                 let at = self.column + v * LANES;
@@ -100,23 +122,55 @@ impl Kernel for DeltaTile<'_> {
             }
             change = Some(Change { decay, delta });
             swap(&mut k, &mut k_before);
+            swap(&mut decays, &mut decays_before);
         }
         if let Some(change) = change {
             for (i, row) in rows.iter_mut().enumerate() {
-                apply(s, &change, k_before[i], row);
+                let decay = if CHANNELS { s.splat(decays_before[i]) } else { change.decay };
+                apply(s, decay, &change.delta, k_before[i], row);
             }
         }
     }
 }
 
+/// The decays of the channels of a head, from alpha and its bias; see [`DeltaDecay`].
+#[inline(always)]
+fn channel_decays<S: Simd>(
+    s: S,
+    form: DeltaDecay,
+    factor: f32,
+    [alpha, bias]: [&[f32]; 2],
+    y: &mut [f32],
+) {
+    let factor = s.splat(factor);
+    for (i, y) in y.chunks_mut(LANES).enumerate() {
+        let x = s.add(load(s, alpha, i * LANES), load(s, bias, i * LANES));
+        let logarithm = match form {
+            DeltaDecay::BoundedChannel { bound } => {
+                s.mul(s.splat(bound), s.sigmoid(s.mul(factor, x)))
+            }
+            DeltaDecay::Head | DeltaDecay::Channel => s.mul(factor, s.softplus(x)),
+        };
+        store(s, y, s.exp_or_zero(logarithm));
+    }
+}
+
+/// `y = a ⊙ b`.
+#[inline(always)]
+fn multiply<S: Simd>(s: S, a: &[f32], b: &[f32], y: &mut [f32]) {
+    for (i, y) in y.chunks_mut(LANES).enumerate() {
+        store(s, y, s.mul(load(s, a, i * LANES), load(s, b, i * LANES)));
+    }
+}
+
 /// `row ← decay · row + k δ`.
 #[inline(always)]
-fn apply<S: Simd>(s: S, change: &Change<S>, k: f32, row: &mut [f32; TILE]) {
+fn apply<S: Simd>(s: S, decay: S::F, delta: &[S::F; VECTORS], k: f32, row: &mut [f32; TILE]) {
     let k = s.splat(k);
     for (v, row) in row.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         // SAFETY: 16 values.
         let before = unsafe { s.load_f(row.as_ptr()) };
-        let after = s.fma(k, change.delta[v], s.mul(before, change.decay));
+        let after = s.fma(k, delta[v], s.mul(before, decay));
         // SAFETY: 16 values.
         unsafe { s.store_f(row.as_mut_ptr(), after) };
     }
@@ -197,10 +251,9 @@ impl Kernel for StateSpaceTile<'_> {
                 x[v] = load(s, values, self.column + v * LANES);
                 delta[v] = s.mul(x[v], dt);
             }
-            let change = Change::<S> { decay, delta };
             let mut y = [s.splat(0.0); VECTORS];
             for ((row, b), c) in rows.iter_mut().zip(b).zip(c) {
-                apply(s, &change, *b, row);
+                apply(s, decay, &delta, *b, row);
                 let c = s.splat(*c);
                 for (v, row) in row.as_chunks::<LANES>().0.iter().enumerate() {
                     // SAFETY: 16 values.

@@ -191,9 +191,10 @@ fn the_memory_plan_counts_a_state_for_each_sequence() {
 }
 
 /// f32 elements of the states of a sequence, by shape: rows of whole tiles of 32 columns.
-const STATE_FLOATS: [u64; 4] = [
+const STATE_FLOATS: [u64; 5] = [
     3 * 2 * HIDDEN,
     2 * (3 * 160 + 4 * 16 * 32),
+    2 * (3 * 96 + 2 * 16 * 32),
     2 * (3 * 160 + 4 * 16 * 32),
     2 * (3 * 128 + 2 * 16 * 64),
 ];

@@ -2,7 +2,7 @@
 
 use super::spec::{DeltaNetSpec, MambaSpec, ScanSpec, ShortConvSpec};
 use super::{Layer, LayerWeights, Role};
-use crate::op::Activation;
+use crate::op::{Activation, DeltaDecay};
 use crate::value::ValueId;
 
 impl<W: LayerWeights> Layer<'_, W> {
@@ -22,35 +22,58 @@ impl<W: LayerWeights> Layer<'_, W> {
         self.linear(Role::MixerOutput, y)
     }
 
-    /// `(norm(delta(conv(qkv), α, β)) ⊙ silu(z)) · Wₒ`.
+    /// `(norm(delta(conv(qkv), α, β)) ⊙ silu(z)) · Wₒ`, or with `σ(z)`.
     pub(super) fn delta_net(
         &mut self,
         delta: DeltaNetSpec,
         x: ValueId,
     ) -> Result<ValueId, W::Error> {
-        let DeltaNetSpec { heads, first_state, .. } = delta;
-        let qkv = self.linear(Role::MixerInput, x)?;
-        let gate = self.linear(Role::MixerGate, x)?;
-        let [beta, alpha] = match self.w.weight(self.spec, Role::BetaAlpha)? {
-            Some(weight) => {
-                let both = self.w.graph().matmul(x, weight);
-                let per_key_head = heads.num_value_heads / heads.num_key_heads;
-                [0, per_key_head].map(|start| {
-                    let columns = start..start + per_key_head;
-                    self.w.graph().slice_groups(both, 2 * per_key_head, columns)
-                })
-            }
-            None => [self.linear(Role::Beta, x)?, self.linear(Role::Alpha, x)?],
+        let DeltaNetSpec { heads, decay, first_state, .. } = delta;
+        let is_per_head = decay == DeltaDecay::Head;
+        let qkv = if is_per_head {
+            self.linear(Role::MixerInput, x)?
+        } else {
+            let (q, k) = (self.linear(Role::Query, x)?, self.linear(Role::Key, x)?);
+            let v = self.linear(Role::Value, x)?;
+            let qk = self.w.graph().join_groups(q, k, 1);
+            self.w.graph().join_groups(qk, v, 1)
+        };
+        let gate = self.through_latent(delta, [Role::MixerGateLatent, Role::MixerGate], x)?;
+        let [beta, alpha] = if let Some(weight) = self.w.weight(self.spec, Role::BetaAlpha)? {
+            let both = self.w.graph().matmul(x, weight);
+            let per_key_head = heads.num_value_heads / heads.num_key_heads;
+            [0, per_key_head].map(|start| {
+                let columns = start..start + per_key_head;
+                self.w.graph().slice_groups(both, 2 * per_key_head, columns)
+            })
+        } else {
+            let beta = self.linear(Role::Beta, x)?;
+            [beta, self.through_latent(delta, [Role::AlphaLatent, Role::Alpha], x)?]
         };
         let filter = self.required(Role::ConvFilter)?;
         let qkv = self.w.graph().causal_conv(qkv, filter, None, true, first_state);
         let decays = [self.required(Role::Decay)?, self.required(Role::DecayBias)?];
         let (inputs, eps) = ([qkv, alpha, beta], self.spec.norm_eps);
-        let y = self.w.graph().delta_net(inputs, decays, heads, eps, first_state + 1);
+        let y = self.w.graph().delta_net(inputs, decays, (heads, decay), eps, first_state + 1);
         let norm = self.required(Role::MixerNorm)?;
         let y = self.w.graph().rms_norm(y, norm, eps);
-        let y = self.w.graph().glu(Activation::Silu, gate, y);
+        let y = if is_per_head {
+            self.w.graph().glu(Activation::Silu, gate, y)
+        } else {
+            self.w.graph().sigmoid_gate(y, gate)
+        };
         self.linear(Role::MixerOutput, y)
+    }
+
+    /// A projection of the input, or of its latent where the gates of a delta rule have one.
+    fn through_latent(
+        &mut self,
+        delta: DeltaNetSpec,
+        [latent, last]: [Role; 2],
+        x: ValueId,
+    ) -> Result<ValueId, W::Error> {
+        let x = if delta.gate_rank.is_some() { self.linear(latent, x)? } else { x };
+        self.linear(last, x)
     }
 
     /// `norm(ssm(conv(xbc), Δ) ⊙ silu(z)) · Wₒ`.

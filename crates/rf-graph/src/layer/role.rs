@@ -17,7 +17,7 @@ pub enum Role {
     /// The projection to the latent of the queries.
     QueryLatent,
     QueryLatentNorm,
-    /// The projection to the latent of keys and values, and to the rotated key.
+    /// The projection to the latent of keys and values, and to the shared key.
     Latent,
     LatentNorm,
     /// From the latent to the keys of a head, transposed: a matrix per head.
@@ -37,8 +37,12 @@ pub enum Role {
     MixerInput,
     /// A filter per column: `[taps, width]`.
     ConvFilter,
-    /// The projection whose `SiLU` multiplies the output of a recurrence.
+    /// The projection to the latent that [`Self::MixerGate`] reads.
+    MixerGateLatent,
+    /// The projection whose `SiLU` or sigmoid multiplies the output of a recurrence.
     MixerGate,
+    /// The projection to the latent that [`Self::Alpha`] reads.
+    AlphaLatent,
     /// The input of the decay of a delta rule.
     Alpha,
     /// The input of the correction of a delta rule.
@@ -149,9 +153,10 @@ impl Role {
         let (mut num_heads, mut head_dim, mut q, mut kv) = (0, 0, 0, 0);
         let (mut kv_values, mut gates) = (0, 0);
         let (mut q_columns, mut attended) = (hidden, 0);
-        let (mut query_rank, mut latent, mut nope, mut rotated, mut value) = (0, 0, 0, 0, 0);
+        let (mut query_rank, mut latent, mut nope, mut shared_key, mut value) = (0, 0, 0, 0, 0);
         let (mut by_row, mut by_head, mut gated) = (false, false, false);
         let (mut taps, mut conv, mut inner_size, mut heads, mut norm) = (0, 0, 0, 0, [0; 2]);
+        let (mut gate_rank, mut gate_columns, mut alphas) = (0, hidden, 0);
         if let Mixer::Scan(scan) = &layer.mixer
             && let Some(shape) = self.shape_of_scan(hidden, *scan)
         {
@@ -171,6 +176,7 @@ impl Role {
             let StateSpaceHeads { num_heads, num_groups, .. } = mamba.heads;
             (taps, conv) = (mamba.taps, mamba.heads.xbc_width());
             (heads, inner_size) = (num_heads, mamba.heads.inner_width());
+            alphas = heads;
             norm = [num_groups, inner_size / num_groups];
         }
         match &layer.mixer {
@@ -182,8 +188,9 @@ impl Role {
             Mixer::Projection => attended = hidden,
             Mixer::Latent(a) => {
                 (num_heads, latent, nope) = (a.num_heads, a.latent_dim, a.nope_dim);
-                (rotated, value) = (a.rope.head_dim, a.value_dim);
-                (q, attended) = (num_heads * (nope + rotated), num_heads * value);
+                (shared_key, value) = (a.shared_dim, a.value_dim);
+                (q, attended) = (num_heads * (nope + shared_key), num_heads * value);
+                gates = a.output_gate.map_or(0, |gate| gate.width);
                 query_rank = a.query_rank.unwrap_or(0);
                 q_columns = a.query_rank.unwrap_or(hidden);
             }
@@ -192,6 +199,10 @@ impl Role {
                 let DeltaHeads { num_value_heads, value_dim, .. } = delta.heads;
                 (taps, conv) = (delta.taps, delta.heads.qkv_width());
                 (heads, inner_size) = (num_value_heads, delta.heads.value_width());
+                (q, kv) = (delta.heads.key_width(), delta.heads.key_width());
+                (kv_values, alphas) = (inner_size, delta.decay.width(delta.heads));
+                gate_rank = delta.gate_rank.unwrap_or(0);
+                gate_columns = delta.gate_rank.unwrap_or(hidden);
                 norm = [1, value_dim];
             }
         }
@@ -232,7 +243,7 @@ impl Role {
             Self::AttentionSubNorm => Vector(attended),
             Self::QueryLatent => Matrix([query_rank, hidden]),
             Self::QueryLatentNorm => Vector(query_rank),
-            Self::Latent => Matrix([latent + rotated, hidden]),
+            Self::Latent => Matrix([latent + shared_key, hidden]),
             Self::LatentNorm => Vector(latent),
             Self::LatentKey => Experts([num_heads, latent, nope]),
             Self::LatentValue => Experts([num_heads, value, latent]),
@@ -240,10 +251,13 @@ impl Role {
             Self::AttentionOutput => Matrix([hidden, attended]),
             Self::ConvInputGate | Self::ConvOutputGate | Self::MixerInput => Matrix([conv, hidden]),
             Self::ConvFilter => Matrix([taps, conv]),
-            Self::MixerGate => Matrix([inner_size, hidden]),
-            Self::Alpha | Self::Beta | Self::TimeStep => Matrix([heads, hidden]),
+            Self::MixerGateLatent | Self::AlphaLatent => Matrix([gate_rank, hidden]),
+            Self::MixerGate => Matrix([inner_size, gate_columns]),
+            Self::Alpha => Matrix([alphas, gate_columns]),
+            Self::Beta | Self::TimeStep => Matrix([heads, hidden]),
             Self::BetaAlpha => Matrix([2 * heads, hidden]),
-            Self::Decay | Self::DecayBias | Self::Skip => Vector(heads),
+            Self::DecayBias => Vector(alphas),
+            Self::Decay | Self::Skip => Vector(heads),
             Self::ConvBias => Vector(conv),
             Self::MixerNorm => Matrix(norm),
             Self::MixerOutput => Matrix([hidden, inner_size]),

@@ -2,7 +2,7 @@
 
 use crate::kv::{KvLayer, StateShape};
 use crate::op::{
-    Activation, DeltaHeads, ExpertGroups, GateFunction, Gating, PositionScale, Rope,
+    Activation, DeltaDecay, DeltaHeads, ExpertGroups, GateFunction, Gating, PositionScale, Rope,
     StateSpaceHeads, Xielu,
 };
 
@@ -60,7 +60,7 @@ pub enum Mixer {
     Latent(LatentSpec),
     /// A gated short convolution (LFM2).
     ShortConv(ShortConvSpec),
-    /// A gated delta rule after a convolution (Qwen 3.5).
+    /// A gated delta rule after a convolution (Qwen 3.5, Kimi Linear).
     DeltaNet(DeltaNetSpec),
     /// A selective state space after a convolution (Mamba 2).
     Mamba(MambaSpec),
@@ -104,7 +104,7 @@ impl LayerSpec {
             Mixer::Attention(a) | Mixer::AttentionAndMamba(a, _) if a.kv != KvSource::Cache => {
                 Some(KvLayer::new(a.num_kv_heads, a.head_dim))
             }
-            Mixer::Latent(a) => Some(KvLayer::latent(a.latent_dim + a.rope.head_dim, a.latent_dim)),
+            Mixer::Latent(a) => Some(KvLayer::latent(a.latent_dim + a.shared_dim, a.latent_dim)),
             _ => None,
         }
     }
@@ -163,11 +163,16 @@ pub struct ShortConvSpec {
 }
 
 /// A gated delta rule: `(norm(delta(conv(qkv), α, β)) ⊙ silu(z)) · Wₒ`, where qkv, α, β and z are
-/// projections of the layer's input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// projections of the layer's input. With a decay per channel, q, k and v have a matrix each, and z
+/// passes a sigmoid.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeltaNetSpec {
     /// The heads.
     pub heads: DeltaHeads,
+    /// The decay as a function of α.
+    pub decay: DeltaDecay,
+    /// Width of the latents of α and z; without it they are projections of the layer's input.
+    pub gate_rank: Option<usize>,
     /// Tokens that the convolution sees.
     pub taps: usize,
     /// Index into [`KvLayout::states`](crate::KvLayout::states) of the convolution's state; the one
@@ -330,7 +335,7 @@ pub struct OutputGate {
     pub width: usize,
 }
 
-/// Attention whose cache is a latent and one rotated key, which all heads share (MLA).
+/// Attention whose cache is a latent and one key, which all heads share (MLA).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LatentSpec {
     /// Heads.
@@ -343,13 +348,16 @@ pub struct LatentSpec {
     pub nope_dim: usize,
     /// Elements of a head's value.
     pub value_dim: usize,
-    /// Rotary embedding of the other elements of queries, and of the shared key: its head size is
-    /// their number.
-    pub rope: Rope,
+    /// The other elements of a head's query, which meet a key that all heads share.
+    pub shared_dim: usize,
+    /// Rotary embedding of these elements and of the shared key, if any.
+    pub rope: Option<Rope>,
     /// Factor on the queries as a function of the position (Mistral 4).
     pub position_scale: Option<PositionScale>,
     /// Factor on the scores.
     pub scale: f32,
+    /// A gate of the output, computed from the input of attention.
+    pub output_gate: Option<OutputGate>,
     /// Index into [`KvLayout::layers`](crate::KvLayout::layers).
     pub kv_layer: usize,
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::{
-    Activation, Attention, CausalConv, DeltaHeads, DeltaNet, Epilogue, ExpertMatMul,
+    Activation, Attention, CausalConv, DeltaDecay, DeltaHeads, DeltaNet, Epilogue, ExpertMatMul,
     ExpertProjection, Function, Gating, LowRank, MatMul, Op, PositionScale, Projection, Prologue,
     Rope, Router, SelectiveScan, StateSpace, StateSpaceHeads,
 };
@@ -355,15 +355,18 @@ impl GraphBuilder {
         &mut self,
         [qkv, alpha, beta]: [ValueId; 3],
         [decay, decay_bias]: [WeightId; 2],
-        heads: DeltaHeads,
+        (heads, form): (DeltaHeads, DeltaDecay),
         eps: f32,
         state: usize,
     ) -> ValueId {
         assert!(heads.num_value_heads.is_multiple_of(heads.num_key_heads));
         assert_eq!(self.width(qkv), heads.qkv_width());
-        assert_eq!([alpha, beta].map(|id| self.width(id)), [heads.num_value_heads; 2]);
+        assert_eq!(
+            [alpha, beta].map(|id| self.width(id)),
+            [form.width(heads), heads.num_value_heads]
+        );
         let out = self.value(RowKind::Token, heads.value_width());
-        let op = DeltaNet { qkv, alpha, beta, decay, decay_bias, heads, eps, state, out };
+        let op = DeltaNet { qkv, alpha, beta, decay, decay_bias, heads, form, eps, state, out };
         self.push(Op::DeltaNet(op), out)
     }
 

@@ -27,16 +27,18 @@ pub struct CausalConv {
 pub struct DeltaNet {
     /// `[tokens, qkv_width]`: queries and keys of all key heads, values of all value heads.
     pub qkv: ValueId,
-    /// `[tokens, num_value_heads]`: the input of the decay.
+    /// `[tokens, gates]`: the input of the decay, see [`DeltaDecay`].
     pub alpha: ValueId,
     /// `[tokens, num_value_heads]`: the share of the correction, before the sigmoid.
     pub beta: ValueId,
-    /// `[num_value_heads]`: the logarithm of the decay per unit of time, negative.
+    /// `[num_value_heads]`: the factor of the gates of a head.
     pub decay: WeightId,
-    /// `[num_value_heads]`: added to `alpha`.
+    /// `[gates]`: added to `alpha`.
     pub decay_bias: WeightId,
     /// The heads.
     pub heads: DeltaHeads,
+    /// The decay as a function of `alpha`.
+    pub form: DeltaDecay,
     /// Constant that is added to the squared length of a query or key.
     pub eps: f32,
     /// Index into [`KvLayout::states`](crate::KvLayout::states):
@@ -44,6 +46,32 @@ pub struct DeltaNet {
     pub state: usize,
     /// `[tokens, num_value_heads · value_dim]`.
     pub out: ValueId,
+}
+
+/// The decay of the states of a [`DeltaNet`] at a token, from the sum x of `alpha` and its bias and
+/// from the factor a of the head.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DeltaDecay {
+    /// `exp(a · softplus(x))` with a gate per value head; a is negative (Qwen 3.5).
+    Head,
+    /// `exp(a · softplus(x))` with a gate per row of a head's state, a channel of its keys; a is
+    /// negative (Kimi Linear).
+    Channel,
+    /// `exp(bound · σ(a · x))` with a gate per channel (Ling 3).
+    BoundedChannel {
+        /// The logarithm of the smallest decay, negative.
+        bound: f32,
+    },
+}
+
+impl DeltaDecay {
+    /// Columns of the gates of all heads.
+    pub const fn width(self, heads: DeltaHeads) -> usize {
+        match self {
+            Self::Head => heads.num_value_heads,
+            Self::Channel | Self::BoundedChannel { .. } => heads.num_value_heads * heads.key_dim,
+        }
+    }
 }
 
 /// The heads of a [`DeltaNet`].

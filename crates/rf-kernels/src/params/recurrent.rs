@@ -6,6 +6,9 @@ use super::{Batch, Launch};
 /// Largest number of taps of a convolution.
 pub(crate) const MAX_TAPS: usize = 4;
 
+/// Largest number of rows of the state of a head whose rows have a decay each.
+pub(crate) const MAX_CHANNELS: usize = 128;
+
 /// Largest number of rows of the state of a head.
 pub(crate) const MAX_KEY_DIM: usize = 256;
 
@@ -92,13 +95,14 @@ params! {
         state: State,
         /// `[tokens, columns]`.
         x: *const f32,
-        /// `[tokens, heads]`: the input of the decay.
+        /// `[tokens, heads]`: the input of the decay; `[tokens, heads · key_dim]` for decays per
+        /// channel.
         alpha: *const f32,
         /// `[tokens, heads]`: the share of the correction of a delta rule, otherwise null.
         beta: *const f32,
         /// `[heads]`.
         decay: *const f32,
-        /// `[heads]`.
+        /// `[heads]`, or `[heads · key_dim]`.
         decay_bias: *const f32,
         /// `[heads]` for a state space, otherwise null.
         skip: *const f32,
@@ -125,6 +129,10 @@ params! {
         interleaved: u32,
         /// Constant that is added to the squared length of a query or key; delta rule alone.
         eps: f32,
+        /// The logarithm of the smallest decay of a channel, 0 if there is none.
+        bound: f32,
+        /// Zero.
+        reserved: u32,
     }
 }
 
@@ -149,6 +157,11 @@ impl RecurrenceParams {
     /// The launch of a delta rule.
     pub(crate) fn delta_net(&self) -> Launch {
         self.by_column(["delta_net_f32_d128", "delta_net_f32_d256"])
+    }
+
+    /// The launch of a delta rule with decays per channel, of at most [`MAX_CHANNELS`].
+    pub(crate) fn channel_delta_net(&self) -> Launch {
+        self.by_column(["channel_delta_net_f32_d128"; 2])
     }
 
     /// The launch of a state space.

@@ -40,6 +40,18 @@ impl ModelConfig {
         Ok(())
     }
 
+    /// Sets the bounds of the gated units of experts, and of those of the shared one.
+    pub(crate) fn set_expert_clamps(&mut self, keys: &Keys<'_>) -> Result<(), Error> {
+        let bounds = keys.clamps("swiglu_clamp_exp", self.num_layers())?;
+        let shared_bounds = keys.clamps("swiglu_clamp_shexp", self.num_layers())?;
+        for (index, layer) in self.layers.iter_mut().enumerate() {
+            if let Some(experts) = &mut layer.experts {
+                (experts.clamp, experts.shared_clamp) = (bounds[index], shared_bounds[index]);
+            }
+        }
+        Ok(())
+    }
+
     /// Leaves the weights of the selected experts as they are.
     pub(crate) fn set_unnormalized_router(&mut self) {
         for experts in self.experts_mut() {

@@ -1,5 +1,5 @@
-//! Encoders: BERT, Nomic BERT, Jina BERT 2 and 3. Norms follow the residual, and every token sees
-//! all others.
+//! Encoders: BERT, Nomic BERT, also with experts, Jina BERT 2 and 3. Norms follow the residual, and
+//! every token sees all others.
 
 use rf_graph::Activation;
 use rf_graph::layer::Role;
@@ -21,6 +21,12 @@ pub(super) const NOMIC_BERT: Family = Family {
     name: "nomic-bert",
     config: encoder,
     weights: &[rows::ATTENTION_OPTIONAL_BIAS, RESIDUAL_NORMS, rows::GATED_OPTIONAL_BIAS],
+};
+
+pub(super) const NOMIC_BERT_MOE: Family = Family {
+    name: "nomic-bert-moe",
+    config: nomic_bert_moe,
+    weights: &[rows::ATTENTION_OPTIONAL_BIAS, RESIDUAL_NORMS, rows::UNGATED, rows::EXPERTS],
 };
 
 /// `ALiBi` in both directions, and gated GELU.
@@ -45,6 +51,19 @@ const RESIDUAL_NORMS: &[WeightRow] = &[
 fn jina_bert_v3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     let mut config = encoder(keys, weights)?;
     config.set_ungated(Activation::GeluTanh);
+    Ok(config)
+}
+
+/// GELU without a gate, and experts in the second layer of every few.
+fn nomic_bert_moe(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
+    let mut config = encoder(keys, weights)?;
+    let period = keys.count("moe_every_n_layers")?;
+    config.dense_layers(keys, |layer| period == 0 || layer % period != 1)?;
+    config.set_activation(Activation::GeluTanh);
+    config.set_ungated(Activation::GeluTanh);
+    for experts in config.experts_mut() {
+        (experts.gated, experts.normalize) = (false, false);
+    }
     Ok(config)
 }
 

@@ -45,7 +45,7 @@ pub(super) const LATENT_ATTENTION: &[WeightRow] = &[
 const HEAD: &[Role] = &[Role::LatentKey, Role::LatentValue];
 
 fn deepseek2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
-    let latent = latent_attention(keys, RopeStyle::Normal)?;
+    let latent = latent_attention(keys, RopeStyle::Normal, 0)?;
     let mixer = |kv_layer, _| Ok(Some(Mixer::Latent(LatentSpec { kv_layer, ..latent.clone() })));
     let mut config = hybrid(keys, weights, RopeStyle::Normal, mixer)?;
     let leading_dense = keys.count("leading_dense_block_count")?;
@@ -63,9 +63,13 @@ fn deepseek2(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error
     Ok(config)
 }
 
-/// The attention of every layer. Files with the matrices of a head in one tensor have the sizes of
-/// heads in the keys that otherwise describe the cache.
-pub(super) fn latent_attention(keys: &Keys<'_>, style: RopeStyle) -> Result<LatentSpec, Error> {
+/// The attention of a layer, which is that of every layer that attends. Files with the matrices of
+/// a head in one tensor have the sizes of heads in the keys that otherwise describe the cache.
+pub(super) fn latent_attention(
+    keys: &Keys<'_>,
+    style: RopeStyle,
+    layer: usize,
+) -> Result<LatentSpec, Error> {
     let head_size = |name: &str| match keys.count(&format!("{name}_mla"))? {
         0 => keys.small_size(name),
         _ => keys.small_size(&format!("{name}_mla")),
@@ -77,7 +81,7 @@ pub(super) fn latent_attention(keys: &Keys<'_>, style: RopeStyle) -> Result<Late
         let reason = format!("it must be less than the key length, {key_dim}");
         return Err(keys.invalid("rope.dimension_count", &rope_dim, &reason));
     }
-    let has_latent = !keys.has_tensor("blk.0.attn_q.weight");
+    let has_latent = !keys.has_tensor(&format!("blk.{layer}.attn_q.weight"));
     let query_rank = has_latent.then(|| keys.small_size("attention.q_lora_rank")).transpose()?;
     let (rope, factor) = rope(keys, rope_dim, style)?;
     Ok(LatentSpec {
@@ -86,9 +90,11 @@ pub(super) fn latent_attention(keys: &Keys<'_>, style: RopeStyle) -> Result<Late
         latent_dim: keys.small_size("attention.kv_lora_rank")?,
         nope_dim: key_dim - rope_dim,
         value_dim,
-        rope,
+        shared_dim: rope_dim,
+        rope: Some(rope),
         position_scale: temperature(keys)?,
         scale: factor / (key_dim as f32).sqrt(),
+        output_gate: None,
         kv_layer: 0,
     })
 }

@@ -30,10 +30,10 @@ fn minicpm(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> 
 
 /// The reference expands the latents to keys and values of each head.
 fn minicpm3(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
-    let latent = latent_attention(keys, RopeStyle::Neox)?;
+    let latent = latent_attention(keys, RopeStyle::Neox, 0)?;
     let mixer = |kv_layer, _| Ok(Some(Mixer::Latent(LatentSpec { kv_layer, ..latent.clone() })));
     let mut config = hybrid(keys, weights, RopeStyle::Neox, mixer)?;
-    config.set_long_rope(keys, latent.rope.head_dim, RopeStyle::Neox)?;
+    config.set_long_rope(keys, latent.shared_dim, RopeStyle::Neox)?;
     with_factors(keys, config)
 }
 

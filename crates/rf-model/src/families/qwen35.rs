@@ -2,7 +2,7 @@
 //! attention.
 
 use rf_graph::layer::{DeltaNetSpec, Mixer, QkNormGroup, Role};
-use rf_graph::{DeltaHeads, RopeStyle};
+use rf_graph::{DeltaDecay, DeltaHeads, RopeStyle};
 
 use super::family::Family;
 use super::rows;
@@ -63,6 +63,8 @@ pub(super) const QWEN3_NEXT: Family = Family {
 fn qwen35(keys: &Keys<'_>, weights: WeightTable, interleaved: bool) -> Result<ModelConfig, Error> {
     let delta = DeltaNetSpec {
         heads: heads(keys, interleaved)?,
+        decay: DeltaDecay::Head,
+        gate_rank: None,
         taps: keys.small_size("ssm.conv_kernel")?,
         first_state: 0,
     };

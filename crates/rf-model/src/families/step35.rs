@@ -43,12 +43,6 @@ fn step35(keys: &Keys<'_>, weights: WeightTable) -> Result<ModelConfig, Error> {
     config.set_window_rope(keys, &windowed, RopeStyle::Neox)?;
     config.set_dense_without_router(keys)?;
     config.set_sigmoid_router(keys)?;
-    let bounds = keys.clamps("swiglu_clamp_exp", config.num_layers())?;
-    let shared_bounds = keys.clamps("swiglu_clamp_shexp", config.num_layers())?;
-    for (index, layer) in config.layers.iter_mut().enumerate() {
-        if let Some(experts) = &mut layer.experts {
-            (experts.clamp, experts.shared_clamp) = (bounds[index], shared_bounds[index]);
-        }
-    }
+    config.set_expert_clamps(keys)?;
     Ok(config)
 }

@@ -1,6 +1,6 @@
 //! Ops with a recurrent state.
 
-use rf_graph::{DeltaHeads, StateShape, StateSpaceHeads};
+use rf_graph::{DeltaDecay, DeltaHeads, StateShape, StateSpaceHeads};
 use rf_quant::DType;
 
 use super::bound::Bound;
@@ -8,7 +8,8 @@ use super::definition::Case;
 use super::schedule::Schedule;
 
 pub(super) fn cases() -> Vec<Case> {
-    [convolutions(), delta_rules(), state_spaces(), selective_scans(), groups()].concat()
+    let delta_rules = [delta_rules(), channel_delta_rules()].concat();
+    [convolutions(), delta_rules, state_spaces(), selective_scans(), groups()].concat()
 }
 
 /// Prompts, their continuations in batches of several sequences, and a sequence that takes over the
@@ -76,7 +77,37 @@ fn delta_rules() -> Vec<Case> {
             let inputs = [heads.qkv_width(), num_value_heads, num_value_heads];
             let inputs = inputs.map(|width| net.input(width));
             let decays = [net.decays(num_value_heads), net.vector(num_value_heads)];
-            net.g.delta_net(inputs, decays, heads, 1e-6, 0)
+            net.g.delta_net(inputs, decays, (heads, DeltaDecay::Head), 1e-6, 0)
+        }));
+    }
+    cases
+}
+
+/// Delta rules with a decay per channel, of both forms, also of heads that are not whole tiles of a
+/// kernel.
+fn channel_delta_rules() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for ([num_key_heads, num_value_heads, key_dim, value_dim], bound) in [
+        ([1, 1, 1, 1], None),
+        ([1, 2, 7, 5], Some(-5.0)),
+        ([2, 2, 16, 16], None),
+        ([3, 3, 17, 33], Some(-0.3)),
+        ([2, 6, 48, 33], None),
+        ([2, 2, 128, 128], Some(-5.0)),
+    ] {
+        let heads =
+            DeltaHeads { num_key_heads, num_value_heads, key_dim, value_dim, interleaved: false };
+        let form = bound.map_or(DeltaDecay::Channel, |bound| DeltaDecay::BoundedChannel { bound });
+        let what = if bound.is_some() { "bounded" } else { "channel" };
+        let name =
+            format!("delta_net/{num_key_heads}x{key_dim}/{num_value_heads}x{value_dim}/{what}");
+        let schedule = schedule(vec![heads.state()]);
+        cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
+            let inputs = [heads.qkv_width(), form.width(heads), num_value_heads];
+            let inputs = inputs.map(|width| net.input(width));
+            // The sign of the factor does not matter to the bounded form.
+            let decays = [net.decays(num_value_heads), net.vector(form.width(heads))];
+            net.g.delta_net(inputs, decays, (heads, form), 1e-6, 0)
         }));
     }
     cases

@@ -2,8 +2,8 @@
 //! that results do not depend on the batches that a sequence is computed in.
 
 use rf_graph::{
-    Activation, CausalConv, DeltaHeads, DeltaNet, SelectiveScan, StateSpace, StateSpaceHeads,
-    ValueId, WeightId,
+    Activation, CausalConv, DeltaDecay, DeltaHeads, DeltaNet, SelectiveScan, StateSpace,
+    StateSpaceHeads, ValueId, WeightId,
 };
 
 use super::ops::{Run, activate};
@@ -23,18 +23,16 @@ impl Run<'_> {
 
     pub(super) fn delta_net(&mut self, op: &DeltaNet) {
         let (decay, bias) = (self.elements(op.decay), self.elements(op.decay_bias));
-        let [(qkv, width), (alpha, heads), (beta, _)] =
+        let [(qkv, width), (alpha, gates), (beta, heads)] =
             [op.qkv, op.alpha, op.beta].map(|id| self.rows(id));
         let mut y = Vec::new();
         for span in self.batch.spans {
             let state = self.cache.state(op.state, span);
             for token in span.tokens.clone() {
-                let [alpha, beta] = [&alpha, &beta].map(|x| &x[token * heads..][..heads]);
-                let decays: Vec<f64> = (0..heads)
-                    .map(|h| softplus(alpha[h] + bias[h]) * f64::from(decay[h]))
-                    .map(f64::exp)
-                    .collect();
-                let qkv = &qkv[token * width..][..width];
+                let gates: Vec<f32> =
+                    alpha[token * gates..][..gates].iter().zip(&bias).map(|(x, b)| x + b).collect();
+                let decays = delta_decays(op.heads, op.form, &gates, &decay);
+                let (qkv, beta) = (&qkv[token * width..][..width], &beta[token * heads..][..heads]);
                 y.extend(delta_step(op.heads, op.eps, qkv, &decays, beta, state));
             }
         }
@@ -108,11 +106,30 @@ pub fn causal_conv(
     y
 }
 
+/// The decay of each row of the states of a delta rule, `[num_value_heads · key_dim]`, from alpha
+/// plus its bias, x, and the factor a of each head: see [`DeltaDecay`].
+fn delta_decays(heads: DeltaHeads, form: DeltaDecay, x: &[f32], a: &[f32]) -> Vec<f64> {
+    let rows = 0..heads.num_value_heads * heads.key_dim;
+    let decay = |row: usize| {
+        let head = row / heads.key_dim;
+        let a = f64::from(a[head]);
+        match form {
+            DeltaDecay::Head => softplus(x[head]) * a,
+            DeltaDecay::Channel => softplus(x[row]) * a,
+            DeltaDecay::BoundedChannel { bound } => {
+                f64::from(bound) * sigmoid(a * f64::from(x[row]))
+            }
+        }
+    };
+    rows.map(|row| decay(row).exp()).collect()
+}
+
 /// One token of the gated delta rule: `S ← g·S`, `δ = σ(β)·(v − Sᵀk̂)`, `S ← S + k̂ δᵀ`,
-/// `y = Sᵀq̂ / √key_dim` for the state S of each value head, with the decay `g` of that head and
-/// the normalised `x̂ = x / √(Σx² + eps)`.
+/// `y = Sᵀq̂ / √key_dim` for the state S of each value head, with the decay `g` of each row of S
+/// and the normalised `x̂ = x / √(Σx² + eps)`.
 ///
-/// Shapes: qkv `[qkv_width]`, decays and β `[num_value_heads]`, S `[key_dim, value_dim]` per head.
+/// Shapes: qkv `[qkv_width]`, decays `[num_value_heads · key_dim]`, β `[num_value_heads]`,
+/// S `[key_dim, value_dim]` per head.
 fn delta_step(
     heads: DeltaHeads,
     eps: f32,
@@ -133,11 +150,12 @@ fn delta_step(
     for (h, state) in states.enumerate() {
         let key_head = heads.key_head(h);
         let (q, k) = (normalized(qkv, key_head), normalized(keys, key_head));
-        let share = 1.0 / (1.0 + (-f64::from(beta[h])).exp());
+        let decays = &decays[h * heads.key_dim..][..heads.key_dim];
+        let share = sigmoid(f64::from(beta[h]));
         for j in 0..heads.value_dim {
             let v = f64::from(values[h * heads.value_dim + j]);
             let column = || (j..).step_by(heads.value_dim).take(heads.key_dim);
-            let decayed = column().map(|at| decays[h] * f64::from(state[at]));
+            let decayed = column().zip(decays).map(|(at, decay)| decay * f64::from(state[at]));
             let decayed: Vec<f64> = decayed.collect();
             let predicted: f64 = decayed.iter().zip(&k).map(|(s, k)| s * k).sum();
             let delta = share * (v - predicted);
@@ -220,6 +238,10 @@ fn softplus(x: f32) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
 #[cfg(test)]
 mod tests {
     //! The chunked forms compute the tokens of a chunk together, as matrix products. They are
@@ -252,34 +274,36 @@ mod tests {
         y.iter_mut().zip(x).for_each(|(y, x)| *y += factor * x);
     }
 
+    /// `x` after the decays of some tokens, which have one for each element.
+    fn decayed(x: &[f64], decays: &[Vec<f64>]) -> Vec<f64> {
+        let decay = |n: usize| decays.iter().map(|decays| decays[n]).product::<f64>();
+        x.iter().enumerate().map(|(n, x)| x * decay(n)).collect()
+    }
+
     /// The sums of `values` that queries of a chunk see through keys, and the state after it: with
-    /// `γₜ` the product of the decays up to token t,
-    /// `yₜ = γₜ S₀ᵀqₜ + Σ_{i ≤ t} γₜ/γᵢ (kᵢ·qₜ) xᵢ` and `S = γ S₀ + Σᵢ γ/γᵢ kᵢ xᵢᵀ`.
+    /// `γₜ` the product of the decays up to token t, a value for each row of the state,
+    /// `yₜ = S₀ᵀ(γₜ ⊙ qₜ) + Σ_{i ≤ t} (kᵢ·(γₜ/γᵢ ⊙ qₜ)) xᵢ` and `S = γ ⊙ S₀ + Σᵢ (γ/γᵢ ⊙ kᵢ) xᵢᵀ`.
     fn chunk(
         state: &mut [Vec<f64>],
         [queries, keys, values]: [&[Vec<f64>]; 3],
-        decays: &[f64],
+        decays: &[Vec<f64>],
     ) -> Vec<Vec<f64>> {
-        let between = |i: usize, t: usize| decays[i + 1..=t].iter().product::<f64>();
-        let all = |t: usize| decays[..=t].iter().product::<f64>();
         let y = (0..queries.len()).map(|t| {
-            let mut y = read(state, &queries[t]);
-            for y in &mut y {
-                *y *= all(t);
-            }
+            let mut y = read(state, &decayed(&queries[t], &decays[..=t]));
             for i in 0..=t {
-                add(&mut y, between(i, t) * dot(&keys[i], &queries[t]), &values[i]);
+                let seen = dot(&decayed(&keys[i], &decays[i + 1..=t]), &queries[t]);
+                add(&mut y, seen, &values[i]);
             }
             y
         });
         let y = y.collect();
-        let last = queries.len() - 1;
         for (n, row) in state.iter_mut().enumerate() {
+            let decay = |decays: &[Vec<f64>]| decays.iter().map(|d| d[n]).product::<f64>();
             for s in row.iter_mut() {
-                *s *= all(last);
+                *s *= decay(decays);
             }
-            for i in 0..=last {
-                add(row, between(i, last) * keys[i][n], &values[i]);
+            for (i, value) in values.iter().enumerate() {
+                add(row, decay(&decays[i + 1..]) * keys[i][n], value);
             }
         }
         y
@@ -295,6 +319,12 @@ mod tests {
 
     #[test]
     fn the_delta_rule_in_chunks_gives_the_results_and_the_state_of_its_steps() {
+        check_delta_rule(DeltaDecay::Head);
+        check_delta_rule(DeltaDecay::Channel);
+        check_delta_rule(DeltaDecay::BoundedChannel { bound: -0.5 });
+    }
+
+    fn check_delta_rule(form: DeltaDecay) {
         let (key_dim, value_dim, eps) = (12, 7, 1e-6);
         let heads = DeltaHeads {
             num_key_heads: 1,
@@ -307,14 +337,17 @@ mod tests {
         let [queries, keys] = [(); 2].map(|()| rows(&mut numbers, key_dim));
         let values = rows(&mut numbers, value_dim);
         let beta: Vec<f32> = (0..TOKENS).map(|_| numbers.normal()).collect();
-        let decays: Vec<f64> =
-            (0..TOKENS).map(|_| (-f64::from(numbers.normal()).abs() / 4.0).exp()).collect();
+        let decays = (0..TOKENS).map(|_| {
+            let x: Vec<f32> = (0..form.width(heads)).map(|_| numbers.normal()).collect();
+            delta_decays(heads, form, &x, &[if form == DeltaDecay::Head { -0.3 } else { 0.4 }])
+        });
+        let decays: Vec<Vec<f64>> = decays.collect();
         let mut state = vec![0.0; key_dim * value_dim];
         let mut stepped = Vec::new();
         for t in 0..TOKENS {
             let qkv = [&queries[t][..], &keys[t], &values[t]].concat();
             let qkv: Vec<f32> = qkv.into_iter().map(|x| x as f32).collect();
-            stepped.extend(delta_step(heads, eps, &qkv, &decays[t..=t], &beta[t..=t], &mut state));
+            stepped.extend(delta_step(heads, eps, &qkv, &decays[t], &beta[t..=t], &mut state));
         }
 
         let normalized = |rows: Vec<Vec<f64>>, scale: f64| -> Vec<Vec<f64>> {
@@ -335,13 +368,13 @@ mod tests {
             let mut corrections: Vec<Vec<f64>> = Vec::new();
             for (t, token) in tokens.clone().enumerate() {
                 let mut correction = values[token].clone();
-                let decay: f64 = decays[..=t].iter().product();
-                add(&mut correction, -decay, &read(&chunked_state, &keys[t]));
+                let decayed_key = decayed(&keys[t], &decays[..=t]);
+                add(&mut correction, -1.0, &read(&chunked_state, &decayed_key));
                 for (i, earlier) in corrections.iter().enumerate() {
-                    let decay: f64 = decays[i + 1..=t].iter().product();
-                    add(&mut correction, -decay * dot(&keys[i], &keys[t]), earlier);
+                    let predicted = dot(&decayed(&keys[i], &decays[i + 1..=t]), &keys[t]);
+                    add(&mut correction, -predicted, earlier);
                 }
-                let share = 1.0 / (1.0 + (-f64::from(beta[token])).exp());
+                let share = sigmoid(f64::from(beta[token]));
                 for x in &mut correction {
                     *x *= share;
                 }
@@ -371,7 +404,8 @@ mod tests {
             stepped.extend(state_space_step(heads, &xbc, &dt[t..=t], &a, &d, &mut state));
         }
 
-        let decays: Vec<f64> = dt.iter().map(|dt| (dt * f64::from(a[0])).exp()).collect();
+        let decay = |dt: &f64| vec![(dt * f64::from(a[0])).exp(); state_dim];
+        let decays: Vec<Vec<f64>> = dt.iter().map(decay).collect();
         let inputs = x.iter().zip(&dt).map(|(x, dt)| x.iter().map(|x| x * dt).collect());
         let inputs: Vec<Vec<f64>> = inputs.collect();
         let (mut chunked_state, mut chunked) = (vec![vec![0.0; head_dim]; state_dim], Vec::new());

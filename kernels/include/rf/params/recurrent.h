@@ -101,13 +101,14 @@ struct RfRecurrenceParams {
     RfState state;
     // `[tokens, columns]`.
     const float *x;
-    // `[tokens, heads]`: the input of the decay.
+    // `[tokens, heads]`: the input of the decay; `[tokens, heads · key_dim]` for decays per
+    // channel.
     const float *alpha;
     // `[tokens, heads]`: the share of the correction of a delta rule, otherwise null.
     const float *beta;
     // `[heads]`.
     const float *decay;
-    // `[heads]`.
+    // `[heads]`, or `[heads · key_dim]`.
     const float *decay_bias;
     // `[heads]` for a state space, otherwise null.
     const float *skip;
@@ -134,8 +135,12 @@ struct RfRecurrenceParams {
     unsigned interleaved;
     // Constant that is added to the squared length of a query or key; delta rule alone.
     float eps;
+    // The logarithm of the smallest decay of a channel, 0 if there is none.
+    float bound;
+    // Zero.
+    unsigned reserved;
 };
-static_assert(sizeof(RfRecurrenceParams) == 176);
+static_assert(sizeof(RfRecurrenceParams) == 184);
 static_assert(__builtin_offsetof(RfRecurrenceParams, batch) == 0);
 static_assert(__builtin_offsetof(RfRecurrenceParams, state) == 64);
 static_assert(__builtin_offsetof(RfRecurrenceParams, x) == 80);
@@ -155,3 +160,5 @@ static_assert(__builtin_offsetof(RfRecurrenceParams, key_dim) == 160);
 static_assert(__builtin_offsetof(RfRecurrenceParams, value_dim) == 164);
 static_assert(__builtin_offsetof(RfRecurrenceParams, interleaved) == 168);
 static_assert(__builtin_offsetof(RfRecurrenceParams, eps) == 172);
+static_assert(__builtin_offsetof(RfRecurrenceParams, bound) == 176);
+static_assert(__builtin_offsetof(RfRecurrenceParams, reserved) == 180);

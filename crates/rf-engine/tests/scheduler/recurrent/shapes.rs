@@ -94,6 +94,51 @@ pub(crate) const QWEN35: Shape = Shape {
     mtp_like: None,
 };
 
+/// Delta rules with a decay per channel, and latent attention in every second layer.
+const KIMI_LINEAR: Shape = Shape {
+    architecture: "kimi-linear",
+    layers: 4,
+    keys: &[
+        ("attention.head_count", 2),
+        ("attention.key_length_mla", 24),
+        ("attention.value_length_mla", 16),
+        ("attention.kv_lora_rank", 32),
+        ("rope.dimension_count", 8),
+        ("kda.head_dim", 16),
+        ("ssm.conv_kernel", 4),
+    ],
+    kv_heads: &[0, 1, 0, 1],
+    feed_forward: &[96; 4],
+    tensors: &[
+        ("attn_norm.weight", &[HIDDEN], &[0, 1, 2, 3]),
+        ("attn_q.weight", &[HIDDEN, 32], &[0, 2]),
+        ("attn_k.weight", &[HIDDEN, 32], &[0, 2]),
+        ("attn_v.weight", &[HIDDEN, 32], &[0, 2]),
+        ("ssm_conv1d_q.weight", &[4, 1, 32], &[0, 2]),
+        ("ssm_conv1d_k.weight", &[4, 1, 32], &[0, 2]),
+        ("ssm_conv1d_v.weight", &[4, 1, 32], &[0, 2]),
+        ("ssm_f_a.weight", &[HIDDEN, 16], &[0, 2]),
+        ("ssm_f_b.weight", &[16, 32], &[0, 2]),
+        ("ssm_dt.bias", &[32], &[0, 2]),
+        ("ssm_a", &[1, 2], &[0, 2]),
+        ("ssm_beta.weight", &[HIDDEN, 2], &[0, 2]),
+        ("ssm_g_a.weight", &[HIDDEN, 16], &[0, 2]),
+        ("ssm_g_b.weight", &[16, 32], &[0, 2]),
+        ("ssm_norm.weight", &[16], &[0, 2]),
+        ("attn_q.weight", &[HIDDEN, 48], &[1, 3]),
+        ("attn_kv_a_mqa.weight", &[HIDDEN, 40], &[1, 3]),
+        ("attn_kv_a_norm.weight", &[32], &[1, 3]),
+        ("attn_k_b.weight", &[16, 32, 2], &[1, 3]),
+        ("attn_v_b.weight", &[32, 16, 2], &[1, 3]),
+        ("attn_output.weight", &[32, HIDDEN], &[0, 1, 2, 3]),
+        ("ffn_norm.weight", &[HIDDEN], &[0, 1, 2, 3]),
+        ("ffn_gate.weight", &[HIDDEN, 96], &[0, 1, 2, 3]),
+        ("ffn_up.weight", &[HIDDEN, 96], &[0, 1, 2, 3]),
+        ("ffn_down.weight", &[96, HIDDEN], &[0, 1, 2, 3]),
+    ],
+    mtp_like: None,
+};
+
 /// A state space, a feed-forward layer, attention, and a state space.
 pub(crate) const NEMOTRON_H: Shape = Shape {
     architecture: "nemotron_h",
@@ -158,7 +203,7 @@ pub(crate) const MAMBA2: Shape = Shape {
     mtp_like: None,
 };
 
-pub(crate) const SHAPES: [Shape; 4] = [LFM2, QWEN35, NEMOTRON_H, MAMBA2];
+pub(crate) const SHAPES: [Shape; 5] = [LFM2, QWEN35, KIMI_LINEAR, NEMOTRON_H, MAMBA2];
 
 /// Attention with norms of queries and keys.
 const QWEN3_MTP: Shape = Shape {

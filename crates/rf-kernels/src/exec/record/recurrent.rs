@@ -1,11 +1,12 @@
 //! Ops with a recurrent state.
 
-use rf_graph::{CausalConv, DeltaNet, SelectiveScan, StateSpace, WeightId};
+use rf_graph::{CausalConv, DeltaDecay, DeltaNet, SelectiveScan, StateSpace, WeightId};
 
 use super::Recorder;
 use crate::error::Error;
 use crate::params::{
-    CausalConvParams, MAX_KEY_DIM, MAX_SCAN_DIM, MAX_TAPS, RecurrenceParams, RowMemory, ScanParams,
+    CausalConvParams, MAX_CHANNELS, MAX_KEY_DIM, MAX_SCAN_DIM, MAX_TAPS, RecurrenceParams,
+    RowMemory, ScanParams,
 };
 
 impl Recorder<'_> {
@@ -35,6 +36,10 @@ impl Recorder<'_> {
     /// Records [`Op::DeltaNet`](rf_graph::Op::DeltaNet).
     pub(super) fn delta_net(&mut self, op: &DeltaNet) -> Result<(), Error> {
         let heads = op.heads;
+        let bound = match op.form {
+            DeltaDecay::Head | DeltaDecay::Channel => 0.0,
+            DeltaDecay::BoundedChannel { bound } => bound,
+        };
         let params = RecurrenceParams {
             x: self.memory.address(op.qkv),
             alpha: self.memory.address(op.alpha),
@@ -48,9 +53,18 @@ impl Recorder<'_> {
             value_dim: heads.value_dim as u32,
             interleaved: u32::from(heads.interleaved),
             eps: op.eps,
+            bound,
             ..self.recurrence(op.state, [op.decay, op.decay_bias], heads.key_dim)?
         };
-        self.launches.push(params.delta_net(), params);
+        let launch = match op.form {
+            DeltaDecay::Head => params.delta_net(),
+            _ if heads.key_dim > MAX_CHANNELS => {
+                let what = format!("a delta rule with decays of {} channels", heads.key_dim);
+                return Err(Error::Unsupported { what });
+            }
+            DeltaDecay::Channel | DeltaDecay::BoundedChannel { .. } => params.channel_delta_net(),
+        };
+        self.launches.push(launch, params);
         Ok(())
     }
 

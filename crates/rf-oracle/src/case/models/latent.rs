@@ -42,9 +42,11 @@ fn deepseek(query_rank: Option<usize>) -> Model {
             latent_dim: 256,
             nope_dim: 32,
             value_dim: 64,
-            rope: rope(RopeStyle::Normal, 16, 16, 1.0),
+            shared_dim: 16,
+            rope: Some(rope(RopeStyle::Normal, 16, 16, 1.0)),
             position_scale: query_rank.map(|_| PositionScale { factor: 0.3, period: 8, offset: 0 }),
             scale: 0.2,
+            output_gate: None,
             kv_layer,
         });
     }

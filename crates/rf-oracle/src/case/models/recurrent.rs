@@ -1,10 +1,12 @@
 //! Models with recurrent layers.
 
 use rf_graph::layer::{
-    BeforeAttention, DeltaNetSpec, DenseSpec, ExpertSpec, LayerSpec, MambaSpec, Mixer, QkNormGroup,
-    Role, ScanSpec, ShortConvSpec,
+    BeforeAttention, DeltaNetSpec, DenseSpec, ExpertSpec, LatentSpec, LayerSpec, MambaSpec, Mixer,
+    OutputGate, QkNormGroup, Role, ScanSpec, ShortConvSpec,
 };
-use rf_graph::{Activation, DeltaHeads, GateFunction, RopeStyle, StateSpaceHeads};
+use rf_graph::{
+    Activation, DeltaDecay, DeltaHeads, GateFunction, Gating, RopeStyle, StateSpaceHeads,
+};
 use rf_quant::DType;
 
 use super::super::definition::Case;
@@ -20,6 +22,8 @@ pub(in crate::case) fn cases() -> Vec<Case> {
         ("lfm2-without-attention", lfm2([Some(0), Some(1), Some(2)])),
         ("qwen3.5", qwen35(true)),
         ("qwen3-next", qwen35(false)),
+        ("kimi-linear", kimi_linear()),
+        ("ling-3", ling3()),
         ("nemotron-h", nemotron_h()),
         ("falcon-h1", falcon_h1()),
         ("jamba", jamba()),
@@ -72,11 +76,61 @@ fn qwen35(interleaved: bool) -> Model {
     };
     model.layers = (0..2)
         .map(|layer| {
-            let delta = DeltaNetSpec { heads, taps: 4, first_state: 2 * layer };
+            let (decay, first_state) = (DeltaDecay::Head, 2 * layer);
+            let delta = DeltaNetSpec { heads, decay, gate_rank: None, taps: 4, first_state };
             LayerSpec { mixer: Mixer::DeltaNet(delta), ..attends.clone() }
         })
         .collect();
     model.layers.push(attends);
+    model
+}
+
+/// Kimi Linear: two layers of a delta rule with a decay per channel, whose gates are projections of
+/// low rank, then latent attention without RoPE.
+fn kimi_linear() -> Model {
+    delta_and_latent(DeltaDecay::Channel, Some(24), None)
+}
+
+/// Ling 3: a bounded decay, gates without a latent, and latent attention with a gate per head.
+fn ling3() -> Model {
+    let gate = OutputGate { function: Gating::Sigmoid, width: 3 };
+    delta_and_latent(DeltaDecay::BoundedChannel { bound: -5.0 }, None, Some(gate))
+}
+
+/// The attention with a gate has RoPE.
+fn delta_and_latent(
+    decay: DeltaDecay,
+    gate_rank: Option<usize>,
+    output_gate: Option<OutputGate>,
+) -> Model {
+    let mut model = transformer(160, [2, 1, 64], RopeStyle::Normal);
+    model.vectors = &[Role::AttentionNorm, Role::FeedForwardNorm, Role::LatentNorm];
+    let heads = DeltaHeads {
+        num_key_heads: 3,
+        num_value_heads: 3,
+        key_dim: 40,
+        value_dim: 40,
+        interleaved: false,
+    };
+    let mut attends = model.layers.remove(0);
+    attends.mixer = Mixer::Latent(LatentSpec {
+        num_heads: 3,
+        query_rank: None,
+        latent_dim: 128,
+        nope_dim: 32,
+        value_dim: 24,
+        shared_dim: 16,
+        rope: output_gate.map(|_| rope(RopeStyle::Normal, 16, 16, 1.0)),
+        position_scale: None,
+        scale: 0.2,
+        output_gate,
+        kv_layer: 0,
+    });
+    let delta = |first_state| LayerSpec {
+        mixer: Mixer::DeltaNet(DeltaNetSpec { heads, decay, gate_rank, taps: 4, first_state }),
+        ..attends.clone()
+    };
+    model.layers = vec![delta(0), delta(2), attends.clone()];
     model
 }
 
