@@ -117,7 +117,7 @@ fn operation_routes() -> Vec<Route> {
 }
 
 fn openai_routes() -> Vec<Route> {
-    use openai::{Completion, chat, completions, embeddings, models, responses};
+    use openai::{Completion, chat, completions, embeddings, models, render, responses};
 
     let chat_operation =
         Operation::json::<Completion<'_, chat::FullChoice>>("Answers a conversation")
@@ -144,6 +144,13 @@ fn openai_routes() -> Vec<Route> {
     let counted = Operation::json::<responses::InputTokens>("Counts the tokens of a conversation")
         .takes::<llama_cpp::ModelQuery>()
         .takes::<ConversationFields>();
+    let rendered_chat = Operation::json::<render::RenderedRequest>("The prompt of a conversation")
+        .takes::<chat::ChatFields>()
+        .takes::<ConversationFields>()
+        .takes::<SamplingFields>();
+    let rendered_text = Operation::json::<Vec<render::RenderedRequest>>("The tokens of prompts")
+        .takes::<completions::CompletionFields>()
+        .takes::<SamplingFields>();
     let stored = Operation::json::<responses::head::ResponseJson<'_>>("A stored response");
     let deleted = Operation::json::<responses::DeletedResponse>("Deletes a stored response");
     let list = Operation::json::<models::ModelListing>("All models");
@@ -154,7 +161,9 @@ fn openai_routes() -> Vec<Route> {
         Route::post("/v1/chat/completions", chat::chat, chat_operation.clone()),
         Route::post("/chat/completions", chat::chat, chat_operation),
         Route::post("/v1/chat/completions/input_tokens", chat::input_tokens, counted),
+        Route::post("/v1/chat/completions/render", render::chat, rendered_chat),
         Route::post("/v1/completions", completions::completions, text),
+        Route::post("/v1/completions/render", render::completions, rendered_text),
         Route::post("/v1/embeddings", embeddings::embeddings, embedding),
         Route::post("/v1/responses", responses::responses, response),
         Route::post("/v1/responses/input_tokens", responses::input_tokens, tokens),

@@ -90,6 +90,8 @@ fn the_log_never_has_text_of_a_request() {
         "/v1/responses",
         "/v1/responses/input_tokens",
         "/v1/chat/completions/input_tokens",
+        "/v1/chat/completions/render",
+        "/v1/completions/render",
         "/v1/rerank",
         "/score",
         "/models/load",

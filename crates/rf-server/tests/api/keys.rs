@@ -35,6 +35,8 @@ pub(crate) const ROUTES: &[(&str, &str)] = &[
     ("POST", "/models/load"),
     ("POST", "/models/unload"),
     ("POST", "/v1/chat/completions/input_tokens"),
+    ("POST", "/v1/chat/completions/render"),
+    ("POST", "/v1/completions/render"),
     ("GET", "/props"),
     ("GET", "/lora-adapters"),
     ("POST", "/lora-adapters"),

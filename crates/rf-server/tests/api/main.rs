@@ -24,6 +24,7 @@ mod openai;
 mod openapi;
 mod operation;
 mod page;
+mod render;
 mod replay;
 mod rerank;
 mod responses;
