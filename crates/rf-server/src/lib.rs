@@ -57,6 +57,7 @@ mod keys;
 mod known_fields;
 mod llama_cpp;
 mod longest_token;
+mod lora;
 mod managed_models;
 mod metrics;
 mod ollama;

@@ -1,5 +1,6 @@
 //! Counters and measurements of the server, per model. [`exposition`] writes it for Prometheus.
 
+mod adapters;
 mod exposition;
 mod histogram;
 mod http;
@@ -13,6 +14,7 @@ use std::time::Instant;
 use rocmforge::engine::StopReason;
 use rocmforge::engine::scheduler::{Event, SchedulerStats};
 
+use adapters::{AdapterCounts, AdapterMeter};
 pub(crate) use exposition::write;
 use histogram::Histogram;
 pub(crate) use http::HttpMetrics;
@@ -37,6 +39,8 @@ pub(crate) struct Metrics {
     /// The counts of earlier schedulers of the model, which ended when it was unloaded.
     earlier_preemptions: AtomicU64,
     earlier_steps: Mutex<StepCounts>,
+    /// The requests of each adapter that clients name.
+    adapters: Arc<AdapterCounts>,
     ttft: Histogram,
     inter_token: Histogram,
     time_per_output_token: Histogram,
@@ -72,6 +76,7 @@ impl Metrics {
             rejected: Default::default(),
             earlier_preemptions: AtomicU64::new(0),
             earlier_steps: Mutex::default(),
+            adapters: Arc::default(),
             ttft: Histogram::new(histogram::TTFT.to_vec()),
             inter_token: Histogram::new(histogram::INTER_TOKEN.to_vec()),
             time_per_output_token: Histogram::new(histogram::INTER_TOKEN.to_vec()),
@@ -184,14 +189,17 @@ pub(crate) struct RequestMeter {
     unfinished: usize,
     is_length: bool,
     has_failed: bool,
+    adapter: Option<AdapterMeter>,
 }
 
 impl RequestMeter {
-    pub(crate) fn new(metrics: Arc<Metrics>, params: &Params) -> Self {
+    /// A prompt that waits from now on, perhaps for the model with an adapter.
+    pub(crate) fn new(metrics: Arc<Metrics>, params: &Params, adapter: Option<&str>) -> Self {
         metrics.choices.observe(params.num_choices as f64);
         if let Some(max_tokens) = params.options.max_tokens {
             metrics.max_tokens.observe(max_tokens as f64);
         }
+        let adapter = adapter.map(|name| AdapterMeter::new(&metrics.adapters, name));
         Self {
             metrics,
             submitted: Instant::now(),
@@ -204,6 +212,7 @@ impl RequestMeter {
             unfinished: params.num_choices,
             is_length: false,
             has_failed: false,
+            adapter,
         }
     }
 
@@ -236,6 +245,9 @@ impl RequestMeter {
     fn start(&mut self, prompt_tokens: usize, cached_tokens: usize) {
         let now = Instant::now();
         self.started = Some(now);
+        if let Some(adapter) = &mut self.adapter {
+            adapter.start();
+        }
         let metrics = &self.metrics;
         metrics.prompt_tokens.fetch_add(prompt_tokens as u64, Relaxed);
         metrics.cached_tokens.fetch_add(cached_tokens as u64, Relaxed);

@@ -31,7 +31,7 @@ use crate::openapi::{Document, EVENTS, LINES, Operation, document};
 use crate::page::page;
 use crate::sampling::SamplingFields;
 use crate::state::App;
-use crate::{anthropic, llama_cpp, metrics, ollama, openai, rerank};
+use crate::{anthropic, llama_cpp, lora, metrics, ollama, openai, rerank};
 
 /// Builds the router with the routes of the server.
 pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
@@ -92,6 +92,7 @@ pub(crate) fn routes() -> Vec<Route> {
     routes.extend(llama_cpp_routes());
     routes.extend(ollama_routes());
     routes.extend(reranking_routes());
+    routes.extend(adapter_routes());
     routes
 }
 
@@ -283,6 +284,17 @@ fn reranking_routes() -> Vec<Route> {
     let mut routes: Vec<_> = ["/v1/rerank", "/rerank", "/v2/rerank"].map(route).into();
     routes.push(Route::post("/score", score, scores));
     routes
+}
+
+fn adapter_routes() -> Vec<Route> {
+    let load =
+        Operation::text("Loads an adapter, which requests name as their model", "text/plain")
+            .takes::<lora::LoadFields>();
+    let unload = Operation::text("Unloads an adapter", "text/plain").takes::<lora::UnloadFields>();
+    vec![
+        Route::post("/v1/load_lora_adapter", lora::load, load),
+        Route::post("/v1/unload_lora_adapter", lora::unload, unload),
+    ]
 }
 
 /// The document of all routes.

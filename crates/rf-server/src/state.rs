@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rocmforge::SamplerConfig;
 use rocmforge::messages::{Conversation, Message};
+use rocmforge::{AdapterScales, SamplerConfig};
 use tokio::sync::watch;
 
 use crate::catalog::{Catalog, Embedder, Lease, Leased, Listed, LoadedService};
@@ -50,6 +50,8 @@ pub(crate) struct App {
 pub(crate) struct ServedModel {
     // Dropped before the lease.
     generator: Arc<Generator>,
+    /// The adapter that the request names as its model.
+    adapter: Option<NamedScales>,
     sampling: SamplerConfig,
     image_urls: ImageUrls,
     settings: Arc<ModelSettings>,
@@ -58,7 +60,29 @@ pub(crate) struct ServedModel {
     _lease: Lease,
 }
 
+/// An adapter by name, and the scales that turn on it alone.
+#[derive(Debug)]
+struct NamedScales {
+    name: String,
+    scales: AdapterScales,
+}
+
 impl ServedModel {
+    /// The name in every API: that of the model, or of the adapter that the request names.
+    pub(crate) fn id(&self) -> &str {
+        self.adapter_name().unwrap_or(self.generator.id())
+    }
+
+    /// The adapter that the request names as its model.
+    pub(crate) fn adapter_name(&self) -> Option<&str> {
+        self.adapter.as_ref().map(|adapter| adapter.name.as_str())
+    }
+
+    /// The scales of adapters for a request that states none; `None` for those of the model.
+    pub(crate) fn adapter_scales(&self) -> Option<AdapterScales> {
+        self.adapter.as_ref().map(|adapter| adapter.scales.clone())
+    }
+
     /// Sampling of requests that set no parameters.
     pub(crate) fn sampling(&self) -> &SamplerConfig {
         &self.sampling
@@ -209,13 +233,17 @@ impl App {
         keep_alive: Option<KeepAlive>,
     ) -> Result<Arc<ServedModel>, ApiError> {
         self.note_model(name, ModelKind::Text)?;
-        self.served(self.catalog.acquire(name, ModelKind::Text, keep_alive).await?)
+        let adapter = self.catalog.adapter(name);
+        let leased = self.catalog.acquire(name, ModelKind::Text, keep_alive).await?;
+        self.served(leased, name, adapter.is_some())
     }
 
     /// The model that a request names, to generate text, if it is loaded.
     pub(crate) fn loaded_model(&self, name: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
         self.note_model(name, ModelKind::Text)?;
-        self.served(self.catalog.acquire_loaded(name, ModelKind::Text)?)
+        let adapter = self.catalog.adapter(name);
+        let leased = self.catalog.acquire_loaded(name, ModelKind::Text)?;
+        self.served(leased, name, adapter.is_some())
     }
 
     /// The model that a request names, to make embeddings. It is loaded if need be.
@@ -251,16 +279,36 @@ impl App {
         }
     }
 
-    fn served(&self, leased: Leased) -> Result<Arc<ServedModel>, ApiError> {
+    /// The model for a request that names it, or one of its adapters. An adapter may have been
+    /// unloaded while the request waited.
+    fn served(
+        &self,
+        leased: Leased,
+        name: Option<&str>,
+        names_adapter: bool,
+    ) -> Result<Arc<ServedModel>, ApiError> {
         let Leased { id, service, settings, lease } = leased;
         let sampling = settings.sampling.as_ref().unwrap_or(&self.options.sampling).clone();
         match service {
             LoadedService::Generate(generator) => {
+                let adapter = name.and_then(|name| {
+                    let scales = generator.scales_of(name)?;
+                    Some(NamedScales { name: name.to_owned(), scales })
+                });
+                if names_adapter && adapter.is_none() {
+                    return Err(ApiError::unknown_model(name.unwrap_or_default(), &[&id]));
+                }
                 let cut = self.cut.subscribe();
                 let image_urls = self.image_urls.clone();
-                let served =
-                    ServedModel { generator, sampling, image_urls, settings, cut, _lease: lease };
-                Ok(Arc::new(served))
+                Ok(Arc::new(ServedModel {
+                    generator,
+                    adapter,
+                    sampling,
+                    image_urls,
+                    settings,
+                    cut,
+                    _lease: lease,
+                }))
             }
             LoadedService::Embed(_) => Err(wrong_kind(&id)),
         }
@@ -279,20 +327,24 @@ impl App {
 
     /// What manages the models, if the request may do that.
     pub(crate) fn manager(&self) -> Result<Arc<dyn ModelManager>, ApiError> {
-        let refused = |message: &str| Err(ApiError::new(Kind::Forbidden, message));
         let Some(manager) = &self.options.manager else {
-            return refused("this server does not manage models: docs/server.md says which do");
+            let message = "this server does not manage models: docs/server.md says which do";
+            return Err(ApiError::new(Kind::Forbidden, message));
         };
+        self.check_may_manage()?;
+        Ok(manager.get())
+    }
+
+    /// Checks that the request that the task serves may manage models.
+    pub(crate) fn check_may_manage(&self) -> Result<(), ApiError> {
+        let refused = |message: &str| Err(ApiError::new(Kind::Forbidden, message));
         let record = Record::current();
         match record.as_ref().and_then(|record| record.client()) {
-            Some(client) if client.manages_models() => {}
-            Some(_) => return refused("this API key may not manage models"),
-            None if self.keys().is_empty() && self.is_local.load(Relaxed) => {}
-            None => {
-                return refused("without API keys, models are managed from this machine only");
-            }
+            Some(client) if client.manages_models() => Ok(()),
+            Some(_) => refused("this API key may not manage models"),
+            None if self.keys().is_empty() && self.is_local.load(Relaxed) => Ok(()),
+            None => refused("without API keys, models are managed from this machine only"),
         }
-        Ok(manager.get())
     }
 
     /// The models that the request may use which the task serves.

@@ -94,6 +94,8 @@ fn the_log_never_has_text_of_a_request() {
         "/v1/completions/render",
         "/v1/rerank",
         "/score",
+        "/v1/load_lora_adapter",
+        "/v1/unload_lora_adapter",
         "/models/load",
         "/v1/messages",
         "/v1/messages/count_tokens",

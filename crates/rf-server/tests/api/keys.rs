@@ -19,6 +19,8 @@ pub(crate) const ROUTES: &[(&str, &str)] = &[
     ("POST", "/rerank"),
     ("POST", "/v2/rerank"),
     ("POST", "/score"),
+    ("POST", "/v1/load_lora_adapter"),
+    ("POST", "/v1/unload_lora_adapter"),
     ("POST", "/v1/messages"),
     ("POST", "/v1/messages/count_tokens"),
     ("GET", "/v1/loads"),

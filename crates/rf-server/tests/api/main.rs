@@ -17,6 +17,7 @@ mod embeddings;
 mod errors;
 mod faults;
 mod keys;
+mod lora;
 mod manage;
 mod models;
 mod mounted;
