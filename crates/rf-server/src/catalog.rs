@@ -26,7 +26,7 @@ use rocmforge::{Model, ModelDetails};
 
 use self::adapters::SlotAdapters;
 pub(crate) use self::adapters::{MAX_ADAPTERS, NamedAdapter};
-pub(crate) use self::shared::{Embedder, Lease, Leased, LoadedService, Status};
+pub(crate) use self::shared::{Embedder, Lease, Leased, LoadHook, LoadedService, Status};
 use self::shared::{Inner, Loaded, Shared, Slot, State, Waiter};
 
 /// The models of the server.
@@ -77,6 +77,7 @@ impl Catalog {
         budget_bytes: Option<u64>,
         keep_alive: KeepAlive,
         grows: bool,
+        on_load: Option<LoadHook>,
     ) -> Result<Self, Error> {
         let (mut slots, mut states) = (Vec::<Arc<Slot>>::new(), Vec::new());
         let mut preloads = Vec::new();
@@ -84,7 +85,7 @@ impl Catalog {
             if entry.is_preloaded && matches!(entry.origin, Origin::Loader(_)) {
                 preloads.push(slots.len());
             }
-            let (slot, model) = slot_of(entry);
+            let (slot, model) = slot_of(entry, on_load.clone());
             states.push(match model {
                 None => State::Unloaded { failure: None },
                 Some(model) => State::Loaded(Loaded::new(slot.service(model, Vec::new()), 0)),
@@ -99,7 +100,7 @@ impl Catalog {
         let mut inner = Inner::new(states);
         inner.queue.extend(&preloads);
         inner.preloads = preloads;
-        let shared = Arc::new(Shared::new(slots, budget_bytes, keep_alive, inner));
+        let shared = Arc::new(Shared::new(slots, budget_bytes, keep_alive, on_load, inner));
         if !is_static {
             let loader = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("rf-models".into());
@@ -307,7 +308,7 @@ impl Catalog {
 
     /// Adds a model that is loaded on demand. The name must be new.
     pub(crate) fn add(&self, entry: ModelEntry) -> Result<(), Error> {
-        let (slot, model) = slot_of(entry);
+        let (slot, model) = slot_of(entry, self.shared.on_load.clone());
         let mut inner = self.shared.lock();
         let slots = self.shared.slots();
         let known = slots.iter().filter(|slot| slot.is_there());
@@ -361,7 +362,7 @@ impl Catalog {
 }
 
 /// The place of a model, and the model if it is loaded already.
-fn slot_of(entry: ModelEntry) -> (Slot, Option<Model>) {
+fn slot_of(entry: ModelEntry, on_load: Option<LoadHook>) -> (Slot, Option<Model>) {
     let ModelEntry { id, kind, details, origin, settings, is_preloaded: _ } = entry;
     let (loader, model) = match origin {
         Origin::Loader(loader) => (Some(loader), None),
@@ -370,7 +371,8 @@ fn slot_of(entry: ModelEntry) -> (Slot, Option<Model>) {
     let (settings, details) = (RwLock::new(Arc::new(settings)), Arc::new(details));
     let (metrics, is_removed) = (OnceLock::new(), AtomicBool::new(false));
     let adapters = SlotAdapters::default();
-    (Slot { id, settings, kind, details, loader, adapters, metrics, is_removed }, model)
+    let slot = Slot { id, settings, kind, details, loader, adapters, on_load, metrics, is_removed };
+    (slot, model)
 }
 
 /// Checks that no two models have the same name.

@@ -93,6 +93,16 @@ impl Generator {
         Some(AdapterScales::new(&scales))
     }
 
+    /// The scales that turn on each adapter of clients alone, as their bits.
+    #[cfg(feature = "kv-events")]
+    pub(crate) fn named_scales(&self) -> Vec<(String, Vec<u32>)> {
+        let bits = |scales: AdapterScales| scales.to_vec().into_iter().map(f32::to_bits).collect();
+        let named = |adapter: &NamedAdapter| {
+            Some((adapter.name.clone(), self.scales_of(&adapter.name).map(bits)?))
+        };
+        self.adapters.iter().filter_map(named).collect()
+    }
+
     /// The compiler of grammars for the model's vocabulary.
     pub(crate) fn compiler(&self) -> Result<Arc<GrammarCompiler>, ApiError> {
         let compiler = self.model.grammar_compiler();

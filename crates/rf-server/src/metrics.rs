@@ -15,6 +15,8 @@ use rocmforge::engine::StopReason;
 use rocmforge::engine::scheduler::{Event, SchedulerStats};
 
 use adapters::{AdapterCounts, AdapterMeter};
+#[cfg(feature = "kv-events")]
+pub(crate) use exposition::dropped;
 pub(crate) use exposition::write;
 use histogram::Histogram;
 pub(crate) use http::HttpMetrics;

@@ -8,6 +8,7 @@ use rocmforge::engine::sampling::SamplerConfig;
 use crate::image_urls::ImageFetcher;
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
+use crate::kv_events::KvEvents;
 use crate::managed_models::Manager;
 use crate::settings::SettingsSource;
 use crate::step_timeout::StepTimeout;
@@ -38,6 +39,8 @@ pub struct ServerOptions {
     /// The folder whose adapters (LoRA) clients may load by name, if they may manage models; `None`:
     /// they may load none.
     pub adapter_folder: Option<PathBuf>,
+    /// Where the blocks of the prefix cache are published, with the feature `kv-events`.
+    pub kv_events: Option<KvEvents>,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// Memory for the models that are loaded on demand, in bytes of their memory plans. A model is
@@ -65,6 +68,7 @@ impl Default for ServerOptions {
             image_fetcher: None,
             manager: None,
             adapter_folder: None,
+            kv_events: None,
             max_body_bytes: 32 << 20,
             memory_budget_bytes: None,
             keep_alive: KeepAlive::FOREVER,

@@ -396,8 +396,13 @@ async fn load(State(app): State<Arc<App>>) -> Json<ServerLoad> {
 
 async fn prometheus(State(app): State<Arc<App>>) -> Response {
     const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-    ([("content-type", CONTENT_TYPE)], metrics::write(&app.catalog().list(), app.http_metrics()))
-        .into_response()
+    let text = metrics::write(&app.catalog().list(), app.http_metrics());
+    #[cfg(feature = "kv-events")]
+    let text = match app.kv_events() {
+        Some(queue) => text + &metrics::dropped("kv_events", queue.dropped()),
+        None => text,
+    };
+    ([("content-type", CONTENT_TYPE)], text).into_response()
 }
 
 async fn not_found(request: Request) -> ApiError {

@@ -9,13 +9,15 @@ use rocmforge::messages::{Conversation, Message};
 use rocmforge::{AdapterScales, SamplerConfig};
 use tokio::sync::watch;
 
-use crate::catalog::{Catalog, Embedder, Lease, Leased, Listed, LoadedService};
+use crate::catalog::{Catalog, Embedder, Lease, Leased, Listed, LoadHook, LoadedService};
 use crate::entry::{ModelEntry, ModelKind};
 use crate::error::{ApiError, Error, Kind};
 use crate::generator::Generator;
 use crate::image_urls::ImageUrls;
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
+#[cfg(feature = "kv-events")]
+use crate::kv_events::EventQueue;
 use crate::managed_models::ModelManager;
 use crate::metrics::HttpMetrics;
 use crate::openai::responses::store::ResponseStore;
@@ -36,6 +38,9 @@ pub(crate) struct App {
     /// The certificate, if the server speaks HTTPS.
     tls: RwLock<Option<Tls>>,
     http_metrics: Arc<HttpMetrics>,
+    /// The events of the prefix cache that wait to be published.
+    #[cfg(feature = "kv-events")]
+    kv_events: Option<Arc<EventQueue>>,
     draining: AtomicBool,
     /// True once a device does not answer any more.
     hung: AtomicBool,
@@ -161,7 +166,17 @@ impl App {
         options: ServerOptions,
     ) -> Result<Self, Error> {
         let (budget, grows) = (options.memory_budget_bytes, options.manager.is_some());
-        let catalog = Catalog::new(models, budget, options.keep_alive, grows)?;
+        let models: Vec<_> = models.into_iter().collect();
+        check_features(&options, &models)?;
+        #[cfg(feature = "kv-events")]
+        let kv_events = options.kv_events.as_ref().map(|_| EventQueue::new());
+        #[cfg(feature = "kv-events")]
+        let on_load = kv_events
+            .clone()
+            .map(|queue| -> LoadHook { Arc::new(move |model: &Generator| queue.watch(model)) });
+        #[cfg(not(feature = "kv-events"))]
+        let on_load: Option<LoadHook> = None;
+        let catalog = Catalog::new(models, budget, options.keep_alive, grows, on_load)?;
         let keys = RwLock::new(Arc::new(options.keys.clone()));
         let tls = RwLock::new(options.tls.clone());
         let image_urls = ImageUrls::new(options.image_fetcher.clone());
@@ -173,11 +188,19 @@ impl App {
             keys,
             tls,
             http_metrics: Arc::default(),
+            #[cfg(feature = "kv-events")]
+            kv_events,
             draining: AtomicBool::new(false),
             hung: AtomicBool::new(false),
             cut: watch::Sender::new(false),
             is_local: AtomicBool::new(false),
         })
+    }
+
+    /// The events of the prefix cache that wait to be published.
+    #[cfg(feature = "kv-events")]
+    pub(crate) fn kv_events(&self) -> Option<&Arc<EventQueue>> {
+        self.kv_events.as_ref()
     }
 
     pub(crate) fn options(&self) -> &ServerOptions {
@@ -385,6 +408,24 @@ impl App {
 
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
+    }
+}
+
+/// Refuses options that this build does not have.
+fn check_features(options: &ServerOptions, models: &[ModelEntry]) -> Result<(), Error> {
+    if options.kv_events.is_none() {
+        return Ok(());
+    }
+    if !cfg!(feature = "kv-events") {
+        return Err(Error::NotBuilt {
+            option: "the publication of KV events",
+            feature: "kv-events",
+        });
+    }
+    // The hashes of blocks do not tell models apart.
+    match models {
+        [model] if model.kind == ModelKind::Text && options.manager.is_none() => Ok(()),
+        _ => Err(Error::KvEventModels),
     }
 }
 

@@ -261,6 +261,7 @@ impl ServeArgs {
             settings: None,
             manager: None,
             adapter_folder: self.fleet.adapter_folder()?,
+            kv_events: self.fleet.kv_events(),
             keep_alive: self.models.keep_alive.unwrap_or_default(),
         })
     }

@@ -25,10 +25,14 @@ pub(super) struct Shared {
     /// Memory for all models together; one that needs more is loaded alone.
     pub(super) budget_bytes: Option<u64>,
     pub(super) keep_alive: KeepAlive,
+    pub(super) on_load: Option<LoadHook>,
     pub(super) inner: Mutex<Inner>,
     /// A model lost its last user, or there is work for the thread.
     pub(super) changed: Condvar,
 }
+
+/// What is done with a model that was loaded.
+pub(crate) type LoadHook = Arc<dyn Fn(&Generator) + Send + Sync>;
 
 /// A model, loaded or not.
 pub(super) struct Slot {
@@ -39,6 +43,7 @@ pub(super) struct Slot {
     /// `None` for a model that is never unloaded.
     pub(super) loader: Option<Arc<dyn ModelLoader>>,
     pub(super) adapters: SlotAdapters,
+    pub(super) on_load: Option<LoadHook>,
     /// They outlive the loaded model, so that counters only grow.
     pub(super) metrics: OnceLock<Arc<Metrics>>,
     /// No request finds the model any more.
@@ -157,10 +162,11 @@ impl Shared {
         slots: Vec<Arc<Slot>>,
         budget_bytes: Option<u64>,
         keep_alive: KeepAlive,
+        on_load: Option<LoadHook>,
         inner: Inner,
     ) -> Self {
         let (slots, inner) = (RwLock::new(slots), Mutex::new(inner));
-        Self { slots, budget_bytes, keep_alive, inner, changed: Condvar::new() }
+        Self { slots, budget_bytes, keep_alive, on_load, inner, changed: Condvar::new() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -317,13 +323,11 @@ impl Slot {
         let context_tokens = handle.max_sequence_tokens();
         let metrics = self.metrics.get_or_init(|| Arc::new(Metrics::new(context_tokens)));
         let metrics = Arc::clone(metrics);
-        LoadedService::Generate(Arc::new(Generator::new(
-            self.id(),
-            model,
-            handle,
-            metrics,
-            adapters,
-        )))
+        let generator = Generator::new(self.id(), model, handle, metrics, adapters);
+        if let Some(on_load) = &self.on_load {
+            on_load(&generator);
+        }
+        LoadedService::Generate(Arc::new(generator))
     }
 }
 

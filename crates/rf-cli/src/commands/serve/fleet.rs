@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use rf_server::KvEvents;
 
 use crate::failure::bad_input;
 
@@ -15,9 +16,27 @@ pub(super) struct FleetArgs {
     /// folder DIR by name while the server runs. A single model is then loaded after the start
     #[arg(long, value_name = "DIR")]
     pub(super) lora_dir: Option<PathBuf>,
+    /// Publish which blocks the prefix cache holds at ENDPOINT, such as tcp://*:5557, as vLLM does.
+    /// For a single model, in a build with the feature `kv-events`
+    #[arg(long, value_name = "ENDPOINT")]
+    kv_events: Option<String>,
+    /// Send earlier events again to those who ask at ENDPOINT
+    #[arg(long, value_name = "ENDPOINT", requires = "kv_events")]
+    kv_events_replay: Option<String>,
+    /// Publish with the topic TOPIC [default: none]
+    #[arg(long, value_name = "TOPIC", requires = "kv_events")]
+    kv_events_topic: Option<String>,
 }
 
 impl FleetArgs {
+    /// Where events of the prefix cache are published.
+    pub(super) fn kv_events(&self) -> Option<KvEvents> {
+        let endpoint = self.kv_events.as_ref()?;
+        let topic = self.kv_events_topic.clone().unwrap_or_default();
+        let replay_endpoint = self.kv_events_replay.clone();
+        Some(KvEvents { replay_endpoint, topic, ..KvEvents::new(endpoint) })
+    }
+
     /// The folder of adapters, which must be there.
     pub(super) fn adapter_folder(&self) -> Result<Option<PathBuf>> {
         match &self.lora_dir {
