@@ -36,6 +36,9 @@ pub enum Error {
         /// The feature.
         feature: &'static str,
     },
+    /// The address of the collector of traces cannot be used.
+    #[error("{0} is no collector of traces: give a URL such as http://127.0.0.1:4318/v1/traces")]
+    TracesEndpoint(String),
     /// The blocks of the prefix cache are published of a single model.
     #[error("KV events are those of one model: serve a single model that generates text")]
     KvEventModels,

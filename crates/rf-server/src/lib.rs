@@ -83,6 +83,7 @@ mod step_timeout;
 mod stream;
 mod tls;
 mod token_rules;
+mod traces;
 mod watchdog;
 
 pub use axum;

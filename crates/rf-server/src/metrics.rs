@@ -15,14 +15,13 @@ use rocmforge::engine::StopReason;
 use rocmforge::engine::scheduler::{Event, SchedulerStats};
 
 use adapters::{AdapterCounts, AdapterMeter};
-#[cfg(feature = "kv-events")]
-pub(crate) use exposition::dropped;
-pub(crate) use exposition::write;
+pub(crate) use exposition::{dropped, write};
 use histogram::Histogram;
 pub(crate) use http::HttpMetrics;
 
 use crate::error::Kind;
 use crate::sampling::Params;
+use crate::traces::{PromptPhases, RequestTrace};
 
 /// Counters and distributions of one model.
 #[derive(Debug)]
@@ -192,11 +191,19 @@ pub(crate) struct RequestMeter {
     is_length: bool,
     has_failed: bool,
     adapter: Option<AdapterMeter>,
+    trace: Option<Arc<RequestTrace>>,
+    prompt_tokens: usize,
+    cached_tokens: usize,
 }
 
 impl RequestMeter {
     /// A prompt that waits from now on, perhaps for the model with an adapter.
-    pub(crate) fn new(metrics: Arc<Metrics>, params: &Params, adapter: Option<&str>) -> Self {
+    pub(crate) fn new(
+        metrics: Arc<Metrics>,
+        params: &Params,
+        adapter: Option<&str>,
+        trace: Option<Arc<RequestTrace>>,
+    ) -> Self {
         metrics.choices.observe(params.num_choices as f64);
         if let Some(max_tokens) = params.options.max_tokens {
             metrics.max_tokens.observe(max_tokens as f64);
@@ -215,6 +222,9 @@ impl RequestMeter {
             is_length: false,
             has_failed: false,
             adapter,
+            trace,
+            prompt_tokens: 0,
+            cached_tokens: 0,
         }
     }
 
@@ -247,6 +257,7 @@ impl RequestMeter {
     fn start(&mut self, prompt_tokens: usize, cached_tokens: usize) {
         let now = Instant::now();
         self.started = Some(now);
+        (self.prompt_tokens, self.cached_tokens) = (prompt_tokens, cached_tokens);
         if let Some(adapter) = &mut self.adapter {
             adapter.start();
         }
@@ -297,6 +308,22 @@ impl RequestMeter {
 
 impl Drop for RequestMeter {
     fn drop(&mut self) {
+        if let Some(trace) = &self.trace {
+            trace.prompt(&PromptPhases {
+                submitted: self.submitted,
+                started: self.started,
+                first_token: self.first_token,
+                prompt_tokens: self.prompt_tokens,
+                cached_tokens: self.cached_tokens,
+                generated_tokens: self.generated_tokens,
+                finish_reason: match (self.unfinished, self.has_failed, self.is_length) {
+                    (0, _, true) => "length",
+                    (0, _, false) => "stop",
+                    (_, true, _) => "error",
+                    (_, false, _) => "abort",
+                },
+            });
+        }
         if self.unfinished > 0 {
             let metrics = &self.metrics;
             let finished =

@@ -41,6 +41,9 @@ pub struct ServerOptions {
     pub adapter_folder: Option<PathBuf>,
     /// Where the blocks of the prefix cache are published, with the feature `kv-events`.
     pub kv_events: Option<KvEvents>,
+    /// The URL of a collector that gets traces of requests by OTLP over HTTP, with the feature
+    /// `otel`. Only a [`Server`](crate::Server) sends them.
+    pub otlp_traces_endpoint: Option<String>,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// Memory for the models that are loaded on demand, in bytes of their memory plans. A model is
@@ -69,6 +72,7 @@ impl Default for ServerOptions {
             manager: None,
             adapter_folder: None,
             kv_events: None,
+            otlp_traces_endpoint: None,
             max_body_bytes: 32 << 20,
             memory_budget_bytes: None,
             keep_alive: KeepAlive::FOREVER,

@@ -402,6 +402,10 @@ async fn prometheus(State(app): State<Arc<App>>) -> Response {
         Some(queue) => text + &metrics::dropped("kv_events", queue.dropped()),
         None => text,
     };
+    let text = match app.tracer() {
+        Some(tracer) => text + &metrics::dropped("trace_spans", tracer.dropped()),
+        None => text,
+    };
     ([("content-type", CONTENT_TYPE)], text).into_response()
 }
 

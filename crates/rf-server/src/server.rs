@@ -223,11 +223,19 @@ impl Server {
     /// ([`Error::Hung`]) or is lost ([`Error::DeviceLost`]). After these, end the process.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         // Its end ends them.
-        #[cfg(feature = "kv-events")]
-        let mut tasks = tokio::task::JoinSet::new();
+        let mut tasks = tokio::task::JoinSet::<std::io::Result<()>>::new();
         #[cfg(feature = "kv-events")]
         if let Some(publisher) = self.publisher {
             tasks.spawn(publisher.run());
+        }
+        if self.app.tracer().is_some() {
+            let app = Arc::clone(&self.app);
+            tasks.spawn(async move {
+                if let Some(tracer) = app.tracer() {
+                    tracer.run().await;
+                }
+                Ok(())
+            });
         }
         let listener = TcpListener::from_std(self.listener)?;
         let (draining, drain) = watch::channel(false);
@@ -267,6 +275,9 @@ impl Server {
             // Their streams end with an error, as far as the clients read it.
             self.app.cut_off();
             drop(tokio::time::timeout(CUT_OFF_TIMEOUT, draining.closed()).await);
+        }
+        if let Some(tracer) = self.app.tracer() {
+            drop(tokio::time::timeout(CUT_OFF_TIMEOUT, tracer.flush()).await);
         }
         Ok(())
     }

@@ -25,6 +25,7 @@ use crate::options::ServerOptions;
 use crate::record::Record;
 use crate::settings::ModelSettings;
 use crate::tls::Tls;
+use crate::traces::Tracer;
 
 /// The state of the server.
 #[derive(Debug)]
@@ -38,6 +39,7 @@ pub(crate) struct App {
     /// The certificate, if the server speaks HTTPS.
     tls: RwLock<Option<Tls>>,
     http_metrics: Arc<HttpMetrics>,
+    tracer: Option<Tracer>,
     /// The events of the prefix cache that wait to be published.
     #[cfg(feature = "kv-events")]
     kv_events: Option<Arc<EventQueue>>,
@@ -167,6 +169,7 @@ impl App {
     ) -> Result<Self, Error> {
         let (budget, grows) = (options.memory_budget_bytes, options.manager.is_some());
         let models: Vec<_> = models.into_iter().collect();
+        let tracer = Tracer::new(options.otlp_traces_endpoint.as_deref())?;
         check_features(&options, &models)?;
         #[cfg(feature = "kv-events")]
         let kv_events = options.kv_events.as_ref().map(|_| EventQueue::new());
@@ -188,6 +191,7 @@ impl App {
             keys,
             tls,
             http_metrics: Arc::default(),
+            tracer,
             #[cfg(feature = "kv-events")]
             kv_events,
             draining: AtomicBool::new(false),
@@ -201,6 +205,11 @@ impl App {
     #[cfg(feature = "kv-events")]
     pub(crate) fn kv_events(&self) -> Option<&Arc<EventQueue>> {
         self.kv_events.as_ref()
+    }
+
+    /// What makes traces of requests, if a collector gets them.
+    pub(crate) fn tracer(&self) -> Option<&Tracer> {
+        self.tracer.as_ref()
     }
 
     pub(crate) fn options(&self) -> &ServerOptions {

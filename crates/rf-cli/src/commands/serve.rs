@@ -262,6 +262,7 @@ impl ServeArgs {
             manager: None,
             adapter_folder: self.fleet.adapter_folder()?,
             kv_events: self.fleet.kv_events(),
+            otlp_traces_endpoint: self.fleet.otlp_traces_endpoint.clone(),
             keep_alive: self.models.keep_alive.unwrap_or_default(),
         })
     }

@@ -77,7 +77,6 @@ pub(crate) fn write(models: &[Listed], http: &HttpMetrics) -> String {
 }
 
 /// The counter of what was dropped, because nobody took it in time.
-#[cfg(feature = "kv-events")]
 pub(crate) fn dropped(what: &str, count: u64) -> String {
     let name = format!("rocmforge:{what}_dropped_total");
     format!("# HELP {name} Dropped, not taken in time\n# TYPE {name} counter\n{name} {count}\n")

@@ -26,6 +26,10 @@ pub(super) struct FleetArgs {
     /// Publish with the topic TOPIC [default: none]
     #[arg(long, value_name = "TOPIC", requires = "kv_events")]
     kv_events_topic: Option<String>,
+    /// Send traces of requests to the collector of OpenTelemetry at the http URL, by OTLP with
+    /// JSON; without a path to /v1/traces. In a build with the feature `otel`
+    #[arg(long, value_name = "URL")]
+    pub(super) otlp_traces_endpoint: Option<String>,
 }
 
 impl FleetArgs {
