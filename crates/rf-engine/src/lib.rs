@@ -101,7 +101,9 @@ pub use rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Candidate, KvType, MemoryNeed, MemoryUse,
     Program, Progress, Timeline, TrackKind,
 };
-pub use rf_kv::{InvalidPageSize, NotCut, OutOfPages, PageGroup, PoolStats};
+pub use rf_kv::{
+    CacheEvent, CacheObserver, InvalidPageSize, NotCut, OutOfPages, PageGroup, PoolStats,
+};
 pub use rf_model::{
     Adapter, AdapterError, AdapterSet, ControlVector, Error as ModelError, ModelConfig, Pooling,
 };

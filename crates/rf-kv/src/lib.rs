@@ -63,6 +63,7 @@
 
 mod group;
 mod idle;
+mod observer;
 mod page;
 mod pool;
 mod prefix;
@@ -70,6 +71,7 @@ mod stats;
 mod stored;
 mod table;
 
+pub use observer::{CacheEvent, CacheObserver};
 pub use page::{InvalidPageSize, PageCounts, PageGroup, PageId, PageSize};
 pub use pool::{CopyPage, CutCause, NotCut, OutOfPages, PagePool, Reserved};
 pub use prefix::Prefix;

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use crate::observer::{CacheEvent, CacheObserver};
 use crate::page::{PageCounts, PageGroup, PageId};
 use crate::stored::StoredStates;
 
@@ -61,7 +62,7 @@ pub(crate) struct Node {
     /// Never reused, so that children of an evicted node do not match under another node.
     pub(crate) id: u64,
     /// Hash of all tokens up to and including this node.
-    chain_hash: u64,
+    pub(crate) chain_hash: u64,
 }
 
 impl Node {
@@ -95,6 +96,8 @@ pub(crate) struct PrefixCache {
     states: NodePages,
     /// States of nodes outside of the pool.
     pub(crate) stored: StoredStates,
+    /// Learns of the pages of [`PageGroup::Full`].
+    pub(crate) observer: Option<CacheObserver>,
 }
 
 /// The pages of a group that nodes have in addition to those of [`PageGroup::Full`].
@@ -133,6 +136,7 @@ impl PrefixCache {
             window: NodePages::new(num_pages.window),
             states: NodePages::new(num_pages.states),
             stored: StoredStates::new(state_slots),
+            observer: None,
         }
     }
 
@@ -217,10 +221,17 @@ impl PrefixCache {
             && let Some(entry) = self.entries[displaced.index()].take()
         {
             self.stored.remove(entry.node.id);
+            self.notify_removed(entry.node);
         }
         self.entries[page.index()] =
             Some(Entry { node, parent_id: parent.id, tokens: tokens.into() });
         (node, displaced)
+    }
+
+    fn notify_removed(&mut self, node: Node) {
+        if let Some(observer) = &mut self.observer {
+            observer.observe(CacheEvent::Removed { hash: node.chain_hash });
+        }
     }
 
     /// Adds a window page, which must not be cached yet, to a node that has none.
@@ -240,6 +251,7 @@ impl PrefixCache {
                 if let Some(entry) = self.entries[page.index()].take() {
                     self.by_hash.remove(&entry.node.chain_hash);
                     self.stored.remove(entry.node.id);
+                    self.notify_removed(entry.node);
                 }
             }
             PageGroup::Window => self.window.remove(page),

@@ -29,7 +29,10 @@ pub(crate) async fn observe(
     let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
     let (method, path) = (request.method().clone(), request.uri().path());
     let metrics = Arc::clone(app.http_metrics());
-    let record = Arc::new(Record::new(id.clone(), method, path, route, peer, metrics));
+    let tracer = app.tracer();
+    let trace = tracer.and_then(|tracer| tracer.begin(route.as_deref(), request.headers()));
+    let record = Record::new(id.clone(), method, path, route, peer, metrics).with_trace(trace);
+    let record = Arc::new(record);
     // If the client leaves before the response, the record ends here.
     let guard = RecordGuard(Arc::clone(&record));
     let mut response = record.serve(next.run(request)).await;
@@ -43,6 +46,9 @@ pub(crate) async fn observe(
     record.respond(response.status(), error.as_ref());
     // Anthropic's clients read their own name of it.
     response.headers_mut().insert("request-id", id.header().clone());
+    if let Some(trace) = record.trace() {
+        response.headers_mut().insert("traceresponse", trace.header());
+    }
     response.headers_mut().insert(RequestId::HEADER, id.header().clone());
     response.map(|body| Body::new(RecordedBody { body, _guard: guard }))
 }

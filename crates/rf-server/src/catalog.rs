@@ -5,6 +5,7 @@
 //! unloaded for two reasons: another one needs its memory, or nobody has used it for as long as its
 //! requests said. Both wait until its running requests have ended.
 
+mod adapters;
 mod loader;
 mod shared;
 
@@ -23,7 +24,9 @@ use crate::metrics::Metrics;
 use crate::settings::ModelSettings;
 use rocmforge::{Model, ModelDetails};
 
-pub(crate) use self::shared::{Embedder, Lease, Leased, LoadedService, Status};
+use self::adapters::SlotAdapters;
+pub(crate) use self::adapters::{MAX_ADAPTERS, NamedAdapter};
+pub(crate) use self::shared::{Embedder, Lease, Leased, LoadHook, LoadedService, Status};
 use self::shared::{Inner, Loaded, Shared, Slot, State, Waiter};
 
 /// The models of the server.
@@ -39,6 +42,8 @@ pub(crate) struct Listed {
     pub(crate) kind: ModelKind,
     pub(crate) details: Arc<ModelDetails>,
     pub(crate) status: Status,
+    /// The adapters that clients have loaded.
+    pub(crate) adapters: Vec<NamedAdapter>,
     /// Set for a model that was loaded before.
     pub(crate) metrics: Option<Arc<Metrics>>,
 }
@@ -72,6 +77,7 @@ impl Catalog {
         budget_bytes: Option<u64>,
         keep_alive: KeepAlive,
         grows: bool,
+        on_load: Option<LoadHook>,
     ) -> Result<Self, Error> {
         let (mut slots, mut states) = (Vec::<Arc<Slot>>::new(), Vec::new());
         let mut preloads = Vec::new();
@@ -79,10 +85,10 @@ impl Catalog {
             if entry.is_preloaded && matches!(entry.origin, Origin::Loader(_)) {
                 preloads.push(slots.len());
             }
-            let (slot, model) = slot_of(entry);
+            let (slot, model) = slot_of(entry, on_load.clone());
             states.push(match model {
                 None => State::Unloaded { failure: None },
-                Some(model) => State::Loaded(Loaded::new(slot.service(model), 0)),
+                Some(model) => State::Loaded(Loaded::new(slot.service(model, Vec::new()), 0)),
             });
             slots.push(Arc::new(slot));
         }
@@ -94,7 +100,7 @@ impl Catalog {
         let mut inner = Inner::new(states);
         inner.queue.extend(&preloads);
         inner.preloads = preloads;
-        let shared = Arc::new(Shared::new(slots, budget_bytes, keep_alive, inner));
+        let shared = Arc::new(Shared::new(slots, budget_bytes, keep_alive, on_load, inner));
         if !is_static {
             let loader = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("rf-models".into());
@@ -160,7 +166,69 @@ impl Catalog {
         kind: ModelKind,
     ) -> Result<Vec<String>, ApiError> {
         let slot = self.shared.slot(self.find(name, kind)?);
-        Ok(names(slot.id(), &slot.settings()))
+        let mut names = names(slot.id(), &slot.settings());
+        names.splice(0..0, name.filter(|name| slot.adapters.is_named(name)).map(str::to_owned));
+        Ok(names)
+    }
+
+    /// The adapter that a name means.
+    pub(crate) fn adapter<'a>(&self, name: Option<&'a str>) -> Option<&'a str> {
+        name.filter(|name| self.is_adapter(name))
+    }
+
+    /// Returns true if a client has loaded an adapter of this name.
+    pub(crate) fn is_adapter(&self, name: &str) -> bool {
+        let slots = self.shared.slots();
+        slots.iter().any(|slot| slot.is_there() && slot.adapters.is_named(name))
+    }
+
+    /// Changes the adapters of a model that clients have loaded, and loads it with them: the
+    /// running requests end first, and those that come wait. `change` learns whether a model has
+    /// the name of the adapter.
+    pub(crate) async fn change_adapters(
+        &self,
+        model: Option<&str>,
+        adapter: &str,
+        change: impl FnOnce(&mut Vec<NamedAdapter>, bool) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let index = self.find(model, ModelKind::Text)?;
+        let slot = self.shared.slot(index);
+        if slot.loader.is_none() {
+            let message = format!("the model `{}` cannot be loaded again", slot.id());
+            return Err(ApiError::new(Kind::NotSupported, message));
+        }
+        let is_taken = self.shared.named(Some(adapter), |_| true).is_some();
+        let mut wanted = slot.adapters.wanted();
+        change(&mut wanted, is_taken)?;
+        let (waiter, receiver) = Waiter::new(self.keep_alive(index));
+        {
+            let mut inner = self.shared.lock();
+            let inner = &mut *inner;
+            let state = &mut inner.states[index];
+            match std::mem::replace(state, State::Unloaded { failure: None }) {
+                State::Loaded(loaded) => {
+                    *state = State::Retiring { loaded, waiters: vec![waiter] };
+                    inner.reloads.push_back(index);
+                }
+                State::Unloaded { .. } => {
+                    *state = State::Loading { waiters: vec![waiter] };
+                    inner.queue.push_back(index);
+                }
+                busy => {
+                    *state = busy;
+                    let message = format!("the model `{}` is being loaded", slot.id());
+                    return Err(ApiError::new(Kind::Unavailable, message));
+                }
+            }
+            slot.adapters.change(wanted);
+            self.shared.changed.notify_all();
+        }
+        let answer = receiver.await;
+        if let Some(failure) = slot.adapters.take_failure() {
+            return Err(ApiError::invalid(format!("the adapter cannot be used: {failure}")));
+        }
+        let ended = |_| ApiError::new(Kind::Unavailable, "the server is shutting down");
+        answer.map_err(ended)?.map(drop)
     }
 
     /// Returns true if a model can answer: one is loaded, or can be.
@@ -218,6 +286,7 @@ impl Catalog {
             kind: slot.kind,
             details: Arc::clone(&slot.details),
             status,
+            adapters: slot.adapters.current(),
             metrics: slot.metrics.get().map(Arc::clone),
         });
         listed.collect()
@@ -239,13 +308,13 @@ impl Catalog {
 
     /// Adds a model that is loaded on demand. The name must be new.
     pub(crate) fn add(&self, entry: ModelEntry) -> Result<(), Error> {
-        let (slot, model) = slot_of(entry);
+        let (slot, model) = slot_of(entry, self.shared.on_load.clone());
         let mut inner = self.shared.lock();
         let slots = self.shared.slots();
         let known = slots.iter().filter(|slot| slot.is_there());
         let new = std::iter::once((slot.id(), slot.settings()));
         check_names(known.map(|slot| (slot.id(), slot.settings())).chain(new))?;
-        let service = model.map(|model| slot.service(model));
+        let service = model.map(|model| slot.service(model, Vec::new()));
         self.shared.push(Arc::new(slot), &mut inner);
         if let (Some(service), Some(state)) = (service, inner.states.last_mut()) {
             *state = State::Loaded(Loaded::new(service, 0));
@@ -293,7 +362,7 @@ impl Catalog {
 }
 
 /// The place of a model, and the model if it is loaded already.
-fn slot_of(entry: ModelEntry) -> (Slot, Option<Model>) {
+fn slot_of(entry: ModelEntry, on_load: Option<LoadHook>) -> (Slot, Option<Model>) {
     let ModelEntry { id, kind, details, origin, settings, is_preloaded: _ } = entry;
     let (loader, model) = match origin {
         Origin::Loader(loader) => (Some(loader), None),
@@ -301,7 +370,9 @@ fn slot_of(entry: ModelEntry) -> (Slot, Option<Model>) {
     };
     let (settings, details) = (RwLock::new(Arc::new(settings)), Arc::new(details));
     let (metrics, is_removed) = (OnceLock::new(), AtomicBool::new(false));
-    (Slot { id, settings, kind, details, loader, metrics, is_removed }, model)
+    let adapters = SlotAdapters::default();
+    let slot = Slot { id, settings, kind, details, loader, adapters, on_load, metrics, is_removed };
+    (slot, model)
 }
 
 /// Checks that no two models have the same name.

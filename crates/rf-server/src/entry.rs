@@ -1,5 +1,6 @@
 //! Models as the caller offers them to the server.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rocmforge::{Model, ModelDetails};
@@ -47,6 +48,23 @@ pub trait ModelLoader: Send + Sync {
     ///
     /// If the model cannot be loaded. The requests that wait for it get the message.
     fn load(&self, make_room: &mut dyn FnMut(u64)) -> Result<Model, LoadError>;
+
+    /// Loads the model with further adapters (LoRA), which are off until a request names them. They
+    /// come after the model's own, in this order. Loaders that do not implement it load none.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`load`](Self::load), and if the model cannot have the adapters.
+    fn load_with_adapters(
+        &self,
+        adapters: &[PathBuf],
+        make_room: &mut dyn FnMut(u64),
+    ) -> Result<Model, LoadError> {
+        match adapters {
+            [] => self.load(make_room),
+            _ => Err("the model cannot be loaded with adapters".into()),
+        }
+    }
 }
 
 impl<F> ModelLoader for F

@@ -28,6 +28,20 @@ pub enum Error {
     /// The operating system refused threads, signals or sockets.
     #[error("cannot start the server: {0}")]
     Io(#[from] std::io::Error),
+    /// An option needs a feature of this crate that was off when it was built.
+    #[error("{option} is not part of this build: build it with the feature `{feature}`")]
+    NotBuilt {
+        /// What was asked for.
+        option: &'static str,
+        /// The feature.
+        feature: &'static str,
+    },
+    /// The address of the collector of traces cannot be used.
+    #[error("{0} is no collector of traces: give a URL such as http://127.0.0.1:4318/v1/traces")]
+    TracesEndpoint(String),
+    /// The blocks of the prefix cache are published of a single model.
+    #[error("KV events are those of one model: serve a single model that generates text")]
+    KvEventModels,
     /// Two models would have the same name.
     #[error("two models have the name {0}: give each its own")]
     DuplicateModel(String),

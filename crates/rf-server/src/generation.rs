@@ -69,7 +69,9 @@ impl Job {
     fn into_job(self, model: &ServedModel) -> rocmforge::Job {
         let Self { prompt, params, chat, constraint, .. } = self;
         let constraint = params.token_rules.constraint(model.model(), chat.as_ref(), constraint);
-        let mut meter = RequestMeter::new(Arc::clone(model.metrics()), &params);
+        let trace = Record::current().and_then(|record| record.trace().cloned());
+        let metrics = Arc::clone(model.metrics());
+        let mut meter = RequestMeter::new(metrics, &params, model.adapter_name(), trace);
         let observer: Observer = Box::new(move |event| meter.event(event));
         let mut job = rocmforge::Job::text(prompt, params.options);
         job.chat = chat;
@@ -78,7 +80,7 @@ impl Job {
         job.logprobs = params.logprobs;
         job.prompt_logprobs = params.prompt_logprobs;
         job.use_prefix_cache = params.use_prefix_cache;
-        job.adapters = params.adapters;
+        job.adapters = params.adapters.or_else(|| model.adapter_scales());
         job.constraint = constraint;
         job.observer = Some(observer);
         job

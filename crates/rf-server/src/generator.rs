@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use rocmforge::AdapterScales;
 use rocmforge::engine::Model;
 use rocmforge::engine::scheduler::Handle;
 use rocmforge::grammar::GrammarCompiler;
 
+use crate::catalog::NamedAdapter;
 use crate::error::{ApiError, Kind};
 use crate::longest_token::LongestToken;
 use crate::metrics::Metrics;
@@ -18,6 +20,8 @@ pub(crate) struct Generator {
     model: rocmforge::Model,
     handle: Handle,
     metrics: Arc<Metrics>,
+    /// The adapters that clients have loaded, which come last.
+    adapters: Vec<NamedAdapter>,
     longest_token: LongestToken,
     loaded: SystemTime,
     started: Instant,
@@ -43,12 +47,14 @@ impl Generator {
         model: rocmforge::Model,
         handle: Handle,
         metrics: Arc<Metrics>,
+        adapters: Vec<NamedAdapter>,
     ) -> Self {
         Self {
             id: id.to_owned(),
             model,
             handle,
             metrics,
+            adapters,
             longest_token: LongestToken::default(),
             loaded: SystemTime::now(),
             started: Instant::now(),
@@ -76,6 +82,25 @@ impl Generator {
 
     pub(crate) fn loaded_model(&self) -> &rocmforge::Model {
         &self.model
+    }
+
+    /// The scales that turn on this adapter alone, if a client has loaded it.
+    pub(crate) fn scales_of(&self, adapter: &str) -> Option<AdapterScales> {
+        let place = self.adapters.iter().position(|loaded| loaded.name == adapter)?;
+        let others = self.model.adapters().len().checked_sub(self.adapters.len())?;
+        let mut scales = vec![0.0; others + place];
+        scales.push(1.0);
+        Some(AdapterScales::new(&scales))
+    }
+
+    /// The scales that turn on each adapter of clients alone, as their bits.
+    #[cfg(feature = "kv-events")]
+    pub(crate) fn named_scales(&self) -> Vec<(String, Vec<u32>)> {
+        let bits = |scales: AdapterScales| scales.to_vec().into_iter().map(f32::to_bits).collect();
+        let named = |adapter: &NamedAdapter| {
+            Some((adapter.name.clone(), self.scales_of(&adapter.name).map(bits)?))
+        };
+        self.adapters.iter().filter_map(named).collect()
     }
 
     /// The compiler of grammars for the model's vocabulary.

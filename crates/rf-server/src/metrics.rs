@@ -1,5 +1,6 @@
 //! Counters and measurements of the server, per model. [`exposition`] writes it for Prometheus.
 
+mod adapters;
 mod exposition;
 mod histogram;
 mod http;
@@ -13,12 +14,14 @@ use std::time::Instant;
 use rocmforge::engine::StopReason;
 use rocmforge::engine::scheduler::{Event, SchedulerStats};
 
-pub(crate) use exposition::write;
+use adapters::{AdapterCounts, AdapterMeter};
+pub(crate) use exposition::{dropped, write};
 use histogram::Histogram;
 pub(crate) use http::HttpMetrics;
 
 use crate::error::Kind;
 use crate::sampling::Params;
+use crate::traces::{PromptPhases, RequestTrace};
 
 /// Counters and distributions of one model.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub(crate) struct Metrics {
     /// The counts of earlier schedulers of the model, which ended when it was unloaded.
     earlier_preemptions: AtomicU64,
     earlier_steps: Mutex<StepCounts>,
+    /// The requests of each adapter that clients name.
+    adapters: Arc<AdapterCounts>,
     ttft: Histogram,
     inter_token: Histogram,
     time_per_output_token: Histogram,
@@ -72,6 +77,7 @@ impl Metrics {
             rejected: Default::default(),
             earlier_preemptions: AtomicU64::new(0),
             earlier_steps: Mutex::default(),
+            adapters: Arc::default(),
             ttft: Histogram::new(histogram::TTFT.to_vec()),
             inter_token: Histogram::new(histogram::INTER_TOKEN.to_vec()),
             time_per_output_token: Histogram::new(histogram::INTER_TOKEN.to_vec()),
@@ -184,14 +190,25 @@ pub(crate) struct RequestMeter {
     unfinished: usize,
     is_length: bool,
     has_failed: bool,
+    adapter: Option<AdapterMeter>,
+    trace: Option<Arc<RequestTrace>>,
+    prompt_tokens: usize,
+    cached_tokens: usize,
 }
 
 impl RequestMeter {
-    pub(crate) fn new(metrics: Arc<Metrics>, params: &Params) -> Self {
+    /// A prompt that waits from now on, perhaps for the model with an adapter.
+    pub(crate) fn new(
+        metrics: Arc<Metrics>,
+        params: &Params,
+        adapter: Option<&str>,
+        trace: Option<Arc<RequestTrace>>,
+    ) -> Self {
         metrics.choices.observe(params.num_choices as f64);
         if let Some(max_tokens) = params.options.max_tokens {
             metrics.max_tokens.observe(max_tokens as f64);
         }
+        let adapter = adapter.map(|name| AdapterMeter::new(&metrics.adapters, name));
         Self {
             metrics,
             submitted: Instant::now(),
@@ -204,6 +221,10 @@ impl RequestMeter {
             unfinished: params.num_choices,
             is_length: false,
             has_failed: false,
+            adapter,
+            trace,
+            prompt_tokens: 0,
+            cached_tokens: 0,
         }
     }
 
@@ -236,6 +257,10 @@ impl RequestMeter {
     fn start(&mut self, prompt_tokens: usize, cached_tokens: usize) {
         let now = Instant::now();
         self.started = Some(now);
+        (self.prompt_tokens, self.cached_tokens) = (prompt_tokens, cached_tokens);
+        if let Some(adapter) = &mut self.adapter {
+            adapter.start();
+        }
         let metrics = &self.metrics;
         metrics.prompt_tokens.fetch_add(prompt_tokens as u64, Relaxed);
         metrics.cached_tokens.fetch_add(cached_tokens as u64, Relaxed);
@@ -283,6 +308,22 @@ impl RequestMeter {
 
 impl Drop for RequestMeter {
     fn drop(&mut self) {
+        if let Some(trace) = &self.trace {
+            trace.prompt(&PromptPhases {
+                submitted: self.submitted,
+                started: self.started,
+                first_token: self.first_token,
+                prompt_tokens: self.prompt_tokens,
+                cached_tokens: self.cached_tokens,
+                generated_tokens: self.generated_tokens,
+                finish_reason: match (self.unfinished, self.has_failed, self.is_length) {
+                    (0, _, true) => "length",
+                    (0, _, false) => "stop",
+                    (_, true, _) => "error",
+                    (_, false, _) => "abort",
+                },
+            });
+        }
         if self.unfinished > 0 {
             let metrics = &self.metrics;
             let finished =

@@ -1,5 +1,6 @@
 //! Options of the server.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rocmforge::engine::sampling::SamplerConfig;
@@ -7,6 +8,7 @@ use rocmforge::engine::sampling::SamplerConfig;
 use crate::image_urls::ImageFetcher;
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
+use crate::kv_events::KvEvents;
 use crate::managed_models::Manager;
 use crate::settings::SettingsSource;
 use crate::step_timeout::StepTimeout;
@@ -34,6 +36,14 @@ pub struct ServerOptions {
     pub image_fetcher: Option<ImageFetcher>,
     /// What downloads, copies and removes models for clients of Ollama's API; `None`: nobody may.
     pub manager: Option<Manager>,
+    /// The folder whose adapters (LoRA) clients may load by name, if they may manage models; `None`:
+    /// they may load none.
+    pub adapter_folder: Option<PathBuf>,
+    /// Where the blocks of the prefix cache are published, with the feature `kv-events`.
+    pub kv_events: Option<KvEvents>,
+    /// The URL of a collector that gets traces of requests by OTLP over HTTP, with the feature
+    /// `otel`. Only a [`Server`](crate::Server) sends them.
+    pub otlp_traces_endpoint: Option<String>,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// Memory for the models that are loaded on demand, in bytes of their memory plans. A model is
@@ -60,6 +70,9 @@ impl Default for ServerOptions {
             settings: None,
             image_fetcher: None,
             manager: None,
+            adapter_folder: None,
+            kv_events: None,
+            otlp_traces_endpoint: None,
             max_body_bytes: 32 << 20,
             memory_budget_bytes: None,
             keep_alive: KeepAlive::FOREVER,

@@ -12,6 +12,7 @@ use crate::error::{ApiError, Kind};
 use crate::keys::{Client, RequestPermit, SequencePermit};
 use crate::metrics::HttpMetrics;
 use crate::request_id::RequestId;
+use crate::traces::{RequestEnd, RequestTrace};
 
 tokio::task_local! {
     /// The request that the task serves.
@@ -28,6 +29,7 @@ pub(crate) struct Record {
     route: Option<String>,
     peer: Option<IpAddr>,
     metrics: Arc<HttpMetrics>,
+    trace: Option<Arc<RequestTrace>>,
     started: Instant,
     client: OnceLock<Arc<Client>>,
     model: OnceLock<String>,
@@ -71,11 +73,18 @@ impl Record {
             route,
             peer,
             metrics,
+            trace: None,
             started: Instant::now(),
             client: OnceLock::new(),
             model: OnceLock::new(),
             state: Mutex::default(),
         }
+    }
+
+    /// Adds a trace, which ends with the record.
+    pub(crate) fn with_trace(mut self, trace: Option<Arc<RequestTrace>>) -> Self {
+        self.trace = trace;
+        self
     }
 
     /// Runs a future that serves the request.
@@ -96,6 +105,11 @@ impl Record {
             self.state().permit = Some(client.begin()?);
         }
         Ok(())
+    }
+
+    /// The trace of the request, if it has one.
+    pub(crate) fn trace(&self) -> Option<&Arc<RequestTrace>> {
+        self.trace.as_ref()
     }
 
     /// The holder of the key, if the server has keys.
@@ -181,6 +195,16 @@ impl Record {
         let usage = state.usage;
         let elapsed = self.started.elapsed();
         self.metrics.count(&self.method, self.route.as_deref(), status, elapsed);
+        if let Some(trace) = &self.trace {
+            trace.end(&RequestEnd {
+                route: self.route.as_deref().unwrap_or_default(),
+                model: self.model.get().map(String::as_str),
+                request_id: self.id.as_str(),
+                status: status.as_u16(),
+                error: state.error.as_deref(),
+                usage,
+            });
+        }
         tracing::info!(
             request_id = self.id.as_str(),
             client = self.client().map(|client| client.name()),

@@ -31,7 +31,7 @@ use crate::openapi::{Document, EVENTS, LINES, Operation, document};
 use crate::page::page;
 use crate::sampling::SamplingFields;
 use crate::state::App;
-use crate::{anthropic, llama_cpp, metrics, ollama, openai, rerank};
+use crate::{anthropic, llama_cpp, lora, metrics, ollama, openai, rerank};
 
 /// Builds the router with the routes of the server.
 pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
@@ -92,6 +92,7 @@ pub(crate) fn routes() -> Vec<Route> {
     routes.extend(llama_cpp_routes());
     routes.extend(ollama_routes());
     routes.extend(reranking_routes());
+    routes.extend(adapter_routes());
     routes
 }
 
@@ -117,7 +118,7 @@ fn operation_routes() -> Vec<Route> {
 }
 
 fn openai_routes() -> Vec<Route> {
-    use openai::{Completion, chat, completions, embeddings, models, responses};
+    use openai::{Completion, chat, completions, embeddings, models, render, responses};
 
     let chat_operation =
         Operation::json::<Completion<'_, chat::FullChoice>>("Answers a conversation")
@@ -144,6 +145,13 @@ fn openai_routes() -> Vec<Route> {
     let counted = Operation::json::<responses::InputTokens>("Counts the tokens of a conversation")
         .takes::<llama_cpp::ModelQuery>()
         .takes::<ConversationFields>();
+    let rendered_chat = Operation::json::<render::RenderedRequest>("The prompt of a conversation")
+        .takes::<chat::ChatFields>()
+        .takes::<ConversationFields>()
+        .takes::<SamplingFields>();
+    let rendered_text = Operation::json::<Vec<render::RenderedRequest>>("The tokens of prompts")
+        .takes::<completions::CompletionFields>()
+        .takes::<SamplingFields>();
     let stored = Operation::json::<responses::head::ResponseJson<'_>>("A stored response");
     let deleted = Operation::json::<responses::DeletedResponse>("Deletes a stored response");
     let list = Operation::json::<models::ModelListing>("All models");
@@ -154,7 +162,9 @@ fn openai_routes() -> Vec<Route> {
         Route::post("/v1/chat/completions", chat::chat, chat_operation.clone()),
         Route::post("/chat/completions", chat::chat, chat_operation),
         Route::post("/v1/chat/completions/input_tokens", chat::input_tokens, counted),
+        Route::post("/v1/chat/completions/render", render::chat, rendered_chat),
         Route::post("/v1/completions", completions::completions, text),
+        Route::post("/v1/completions/render", render::completions, rendered_text),
         Route::post("/v1/embeddings", embeddings::embeddings, embedding),
         Route::post("/v1/responses", responses::responses, response),
         Route::post("/v1/responses/input_tokens", responses::input_tokens, tokens),
@@ -276,6 +286,17 @@ fn reranking_routes() -> Vec<Route> {
     routes
 }
 
+fn adapter_routes() -> Vec<Route> {
+    let load =
+        Operation::text("Loads an adapter, which requests name as their model", "text/plain")
+            .takes::<lora::LoadFields>();
+    let unload = Operation::text("Unloads an adapter", "text/plain").takes::<lora::UnloadFields>();
+    vec![
+        Route::post("/v1/load_lora_adapter", lora::load, load),
+        Route::post("/v1/unload_lora_adapter", lora::unload, unload),
+    ]
+}
+
 /// The document of all routes.
 static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
     let routes = routes();
@@ -375,8 +396,17 @@ async fn load(State(app): State<Arc<App>>) -> Json<ServerLoad> {
 
 async fn prometheus(State(app): State<Arc<App>>) -> Response {
     const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-    ([("content-type", CONTENT_TYPE)], metrics::write(&app.catalog().list(), app.http_metrics()))
-        .into_response()
+    let text = metrics::write(&app.catalog().list(), app.http_metrics());
+    #[cfg(feature = "kv-events")]
+    let text = match app.kv_events() {
+        Some(queue) => text + &metrics::dropped("kv_events", queue.dropped()),
+        None => text,
+    };
+    let text = match app.tracer() {
+        Some(tracer) => text + &metrics::dropped("trace_spans", tracer.dropped()),
+        None => text,
+    };
+    ([("content-type", CONTENT_TYPE)], text).into_response()
 }
 
 async fn not_found(request: Request) -> ApiError {

@@ -22,6 +22,8 @@ use crate::access::PeerAddress;
 use crate::entry::ModelEntry;
 use crate::error::Error;
 use crate::keys::ApiKeys;
+#[cfg(feature = "kv-events")]
+use crate::kv_events::Publisher;
 use crate::options::ServerOptions;
 use crate::os::{self, Signal};
 use crate::reload::Reloader;
@@ -37,6 +39,8 @@ pub struct Server {
     app: Arc<App>,
     router: Router,
     reload: Option<Reload>,
+    #[cfg(feature = "kv-events")]
+    publisher: Option<Publisher>,
 }
 
 /// Changes what a running server has from files.
@@ -124,7 +128,21 @@ impl Server {
         if listener.local_addr()?.ip().is_loopback() {
             app.set_local();
         }
-        Ok(Self { listener, app, router, reload: None })
+        #[cfg(feature = "kv-events")]
+        let publisher = match (&app.options().kv_events, app.kv_events()) {
+            (Some(options), Some(queue)) => {
+                Some(Publisher::bind(options.clone(), Arc::clone(queue))?)
+            }
+            _ => None,
+        };
+        Ok(Self {
+            listener,
+            app,
+            router,
+            reload: None,
+            #[cfg(feature = "kv-events")]
+            publisher,
+        })
     }
 
     /// Calls `reload` at each SIGHUP, which stops the server otherwise. Windows has no such signal.
@@ -204,6 +222,21 @@ impl Server {
     /// If the socket cannot be used, or a device does not answer any more
     /// ([`Error::Hung`]) or is lost ([`Error::DeviceLost`]). After these, end the process.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
+        // Its end ends them.
+        let mut tasks = tokio::task::JoinSet::<std::io::Result<()>>::new();
+        #[cfg(feature = "kv-events")]
+        if let Some(publisher) = self.publisher {
+            tasks.spawn(publisher.run());
+        }
+        if self.app.tracer().is_some() {
+            let app = Arc::clone(&self.app);
+            tasks.spawn(async move {
+                if let Some(tracer) = app.tracer() {
+                    tracer.run().await;
+                }
+                Ok(())
+            });
+        }
         let listener = TcpListener::from_std(self.listener)?;
         let (draining, drain) = watch::channel(false);
         let mut stop = std::pin::pin!(stop);
@@ -242,6 +275,9 @@ impl Server {
             // Their streams end with an error, as far as the clients read it.
             self.app.cut_off();
             drop(tokio::time::timeout(CUT_OFF_TIMEOUT, draining.closed()).await);
+        }
+        if let Some(tracer) = self.app.tracer() {
+            drop(tokio::time::timeout(CUT_OFF_TIMEOUT, tracer.flush()).await);
         }
         Ok(())
     }

@@ -5,17 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rocmforge::SamplerConfig;
 use rocmforge::messages::{Conversation, Message};
+use rocmforge::{AdapterScales, SamplerConfig};
 use tokio::sync::watch;
 
-use crate::catalog::{Catalog, Embedder, Lease, Leased, Listed, LoadedService};
+use crate::catalog::{Catalog, Embedder, Lease, Leased, Listed, LoadHook, LoadedService};
 use crate::entry::{ModelEntry, ModelKind};
 use crate::error::{ApiError, Error, Kind};
 use crate::generator::Generator;
 use crate::image_urls::ImageUrls;
 use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
+#[cfg(feature = "kv-events")]
+use crate::kv_events::EventQueue;
 use crate::managed_models::ModelManager;
 use crate::metrics::HttpMetrics;
 use crate::openai::responses::store::ResponseStore;
@@ -23,6 +25,7 @@ use crate::options::ServerOptions;
 use crate::record::Record;
 use crate::settings::ModelSettings;
 use crate::tls::Tls;
+use crate::traces::Tracer;
 
 /// The state of the server.
 #[derive(Debug)]
@@ -36,6 +39,10 @@ pub(crate) struct App {
     /// The certificate, if the server speaks HTTPS.
     tls: RwLock<Option<Tls>>,
     http_metrics: Arc<HttpMetrics>,
+    tracer: Option<Tracer>,
+    /// The events of the prefix cache that wait to be published.
+    #[cfg(feature = "kv-events")]
+    kv_events: Option<Arc<EventQueue>>,
     draining: AtomicBool,
     /// True once a device does not answer any more.
     hung: AtomicBool,
@@ -50,6 +57,8 @@ pub(crate) struct App {
 pub(crate) struct ServedModel {
     // Dropped before the lease.
     generator: Arc<Generator>,
+    /// The adapter that the request names as its model.
+    adapter: Option<NamedScales>,
     sampling: SamplerConfig,
     image_urls: ImageUrls,
     settings: Arc<ModelSettings>,
@@ -58,7 +67,29 @@ pub(crate) struct ServedModel {
     _lease: Lease,
 }
 
+/// An adapter by name, and the scales that turn on it alone.
+#[derive(Debug)]
+struct NamedScales {
+    name: String,
+    scales: AdapterScales,
+}
+
 impl ServedModel {
+    /// The name in every API: that of the model, or of the adapter that the request names.
+    pub(crate) fn id(&self) -> &str {
+        self.adapter_name().unwrap_or(self.generator.id())
+    }
+
+    /// The adapter that the request names as its model.
+    pub(crate) fn adapter_name(&self) -> Option<&str> {
+        self.adapter.as_ref().map(|adapter| adapter.name.as_str())
+    }
+
+    /// The scales of adapters for a request that states none; `None` for those of the model.
+    pub(crate) fn adapter_scales(&self) -> Option<AdapterScales> {
+        self.adapter.as_ref().map(|adapter| adapter.scales.clone())
+    }
+
     /// Sampling of requests that set no parameters.
     pub(crate) fn sampling(&self) -> &SamplerConfig {
         &self.sampling
@@ -137,7 +168,18 @@ impl App {
         options: ServerOptions,
     ) -> Result<Self, Error> {
         let (budget, grows) = (options.memory_budget_bytes, options.manager.is_some());
-        let catalog = Catalog::new(models, budget, options.keep_alive, grows)?;
+        let models: Vec<_> = models.into_iter().collect();
+        let tracer = Tracer::new(options.otlp_traces_endpoint.as_deref())?;
+        check_features(&options, &models)?;
+        #[cfg(feature = "kv-events")]
+        let kv_events = options.kv_events.as_ref().map(|_| EventQueue::new());
+        #[cfg(feature = "kv-events")]
+        let on_load = kv_events
+            .clone()
+            .map(|queue| -> LoadHook { Arc::new(move |model: &Generator| queue.watch(model)) });
+        #[cfg(not(feature = "kv-events"))]
+        let on_load: Option<LoadHook> = None;
+        let catalog = Catalog::new(models, budget, options.keep_alive, grows, on_load)?;
         let keys = RwLock::new(Arc::new(options.keys.clone()));
         let tls = RwLock::new(options.tls.clone());
         let image_urls = ImageUrls::new(options.image_fetcher.clone());
@@ -149,11 +191,25 @@ impl App {
             keys,
             tls,
             http_metrics: Arc::default(),
+            tracer,
+            #[cfg(feature = "kv-events")]
+            kv_events,
             draining: AtomicBool::new(false),
             hung: AtomicBool::new(false),
             cut: watch::Sender::new(false),
             is_local: AtomicBool::new(false),
         })
+    }
+
+    /// The events of the prefix cache that wait to be published.
+    #[cfg(feature = "kv-events")]
+    pub(crate) fn kv_events(&self) -> Option<&Arc<EventQueue>> {
+        self.kv_events.as_ref()
+    }
+
+    /// What makes traces of requests, if a collector gets them.
+    pub(crate) fn tracer(&self) -> Option<&Tracer> {
+        self.tracer.as_ref()
     }
 
     pub(crate) fn options(&self) -> &ServerOptions {
@@ -209,13 +265,17 @@ impl App {
         keep_alive: Option<KeepAlive>,
     ) -> Result<Arc<ServedModel>, ApiError> {
         self.note_model(name, ModelKind::Text)?;
-        self.served(self.catalog.acquire(name, ModelKind::Text, keep_alive).await?)
+        let adapter = self.catalog.adapter(name);
+        let leased = self.catalog.acquire(name, ModelKind::Text, keep_alive).await?;
+        self.served(leased, name, adapter.is_some())
     }
 
     /// The model that a request names, to generate text, if it is loaded.
     pub(crate) fn loaded_model(&self, name: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
         self.note_model(name, ModelKind::Text)?;
-        self.served(self.catalog.acquire_loaded(name, ModelKind::Text)?)
+        let adapter = self.catalog.adapter(name);
+        let leased = self.catalog.acquire_loaded(name, ModelKind::Text)?;
+        self.served(leased, name, adapter.is_some())
     }
 
     /// The model that a request names, to make embeddings. It is loaded if need be.
@@ -251,16 +311,36 @@ impl App {
         }
     }
 
-    fn served(&self, leased: Leased) -> Result<Arc<ServedModel>, ApiError> {
+    /// The model for a request that names it, or one of its adapters. An adapter may have been
+    /// unloaded while the request waited.
+    fn served(
+        &self,
+        leased: Leased,
+        name: Option<&str>,
+        names_adapter: bool,
+    ) -> Result<Arc<ServedModel>, ApiError> {
         let Leased { id, service, settings, lease } = leased;
         let sampling = settings.sampling.as_ref().unwrap_or(&self.options.sampling).clone();
         match service {
             LoadedService::Generate(generator) => {
+                let adapter = name.and_then(|name| {
+                    let scales = generator.scales_of(name)?;
+                    Some(NamedScales { name: name.to_owned(), scales })
+                });
+                if names_adapter && adapter.is_none() {
+                    return Err(ApiError::unknown_model(name.unwrap_or_default(), &[&id]));
+                }
                 let cut = self.cut.subscribe();
                 let image_urls = self.image_urls.clone();
-                let served =
-                    ServedModel { generator, sampling, image_urls, settings, cut, _lease: lease };
-                Ok(Arc::new(served))
+                Ok(Arc::new(ServedModel {
+                    generator,
+                    adapter,
+                    sampling,
+                    image_urls,
+                    settings,
+                    cut,
+                    _lease: lease,
+                }))
             }
             LoadedService::Embed(_) => Err(wrong_kind(&id)),
         }
@@ -279,20 +359,24 @@ impl App {
 
     /// What manages the models, if the request may do that.
     pub(crate) fn manager(&self) -> Result<Arc<dyn ModelManager>, ApiError> {
-        let refused = |message: &str| Err(ApiError::new(Kind::Forbidden, message));
         let Some(manager) = &self.options.manager else {
-            return refused("this server does not manage models: docs/server.md says which do");
+            let message = "this server does not manage models: docs/server.md says which do";
+            return Err(ApiError::new(Kind::Forbidden, message));
         };
+        self.check_may_manage()?;
+        Ok(manager.get())
+    }
+
+    /// Checks that the request that the task serves may manage models.
+    pub(crate) fn check_may_manage(&self) -> Result<(), ApiError> {
+        let refused = |message: &str| Err(ApiError::new(Kind::Forbidden, message));
         let record = Record::current();
         match record.as_ref().and_then(|record| record.client()) {
-            Some(client) if client.manages_models() => {}
-            Some(_) => return refused("this API key may not manage models"),
-            None if self.keys().is_empty() && self.is_local.load(Relaxed) => {}
-            None => {
-                return refused("without API keys, models are managed from this machine only");
-            }
+            Some(client) if client.manages_models() => Ok(()),
+            Some(_) => refused("this API key may not manage models"),
+            None if self.keys().is_empty() && self.is_local.load(Relaxed) => Ok(()),
+            None => refused("without API keys, models are managed from this machine only"),
         }
-        Ok(manager.get())
     }
 
     /// The models that the request may use which the task serves.
@@ -333,6 +417,24 @@ impl App {
 
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
+    }
+}
+
+/// Refuses options that this build does not have.
+fn check_features(options: &ServerOptions, models: &[ModelEntry]) -> Result<(), Error> {
+    if options.kv_events.is_none() {
+        return Ok(());
+    }
+    if !cfg!(feature = "kv-events") {
+        return Err(Error::NotBuilt {
+            option: "the publication of KV events",
+            feature: "kv-events",
+        });
+    }
+    // The hashes of blocks do not tell models apart.
+    match models {
+        [model] if model.kind == ModelKind::Text && options.manager.is_none() => Ok(()),
+        _ => Err(Error::KvEventModels),
     }
 }
 

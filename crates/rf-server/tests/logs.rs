@@ -2,13 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
+mod markers;
 #[expect(dead_code, reason = "the tests of the APIs use the rest of it")]
 mod server;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use serde_json::{Value, json};
+use markers::MARKER;
 use server::TestServer;
 
 /// The text of the log.
@@ -26,52 +27,6 @@ impl Write for Log {
     }
 }
 
-const MARKER: &str = "bank_pin_9471";
-
-/// Bodies with the marker in fields of a wrong type, and in places that errors quote.
-fn bodies() -> Vec<Value> {
-    let user = json!([{ "role": "user", "content": MARKER }]);
-    let function = json!({ "name": MARKER, "parameters": { "type": MARKER } });
-    let tools = json!([{ "type": "function", "function": function }]);
-    let mut bodies = vec![
-        json!({ "messages": user, "prompt": MARKER, "input": MARKER, "content": MARKER }),
-        json!({ "messages": MARKER, "prompt": { MARKER: 1 }, "input": { MARKER: 1 } }),
-        json!({ "messages": [MARKER], "prompt": [MARKER, 1], "input": [{ "type": MARKER }] }),
-        json!({ "messages": [{ "role": MARKER, "content": [{ "type": MARKER }] }] }),
-        json!({ "messages": user, "tools": tools, "tool_choice": "required" }),
-        json!({ "messages": user, "tools": tools, "tool_choice": { "type": MARKER } }),
-        json!({ "messages": user, "input": "x", "prompt": "x", "grammar": format!("root ::= {MARKER}") }),
-        json!({ "messages": user, "input": "x", "prompt": "x", "format": { "type": MARKER } }),
-        json!({ "model": MARKER }),
-        json!({ "messages": user, "prompt": "x", "input": "x", MARKER: MARKER, "metadata": 1 }),
-        json!({ "query": MARKER, "documents": MARKER, "text_1": [MARKER], "text_2": { MARKER: 1 } }),
-        json!({ "system": { MARKER: 1 }, "instructions": [MARKER], "images": [MARKER] }),
-        json!(MARKER),
-    ];
-    for field in [
-        "seed",
-        "n",
-        "stop",
-        "temperature",
-        "logit_bias",
-        "stream",
-        "samplers",
-        "response_format",
-        "json_schema",
-        "keep_alive",
-        "options",
-        "max_tokens",
-        "tokens",
-        "dimensions",
-        "chat_template_kwargs",
-    ] {
-        for value in [json!(MARKER), json!([MARKER]), json!({ MARKER: MARKER })] {
-            bodies.push(json!({ "messages": user, "prompt": "x", "input": "x", field: value }));
-        }
-    }
-    bodies
-}
-
 /// One test, because the log is that of the process.
 #[test]
 fn the_log_never_has_text_of_a_request() {
@@ -83,41 +38,7 @@ fn the_log_never_has_text_of_a_request() {
         .with_max_level(tracing::Level::DEBUG)
         .init();
     let server = TestServer::start();
-    for route in [
-        "/v1/chat/completions",
-        "/v1/completions",
-        "/v1/embeddings",
-        "/v1/responses",
-        "/v1/responses/input_tokens",
-        "/v1/chat/completions/input_tokens",
-        "/v1/rerank",
-        "/score",
-        "/models/load",
-        "/v1/messages",
-        "/v1/messages/count_tokens",
-        "/completion",
-        "/infill",
-        "/tokenize",
-        "/detokenize",
-        "/apply-template",
-        "/api/chat",
-        "/api/generate",
-        "/api/embed",
-        "/api/embeddings",
-        "/api/show",
-    ] {
-        let mut refused = 0;
-        for mut body in bodies() {
-            if let Some(body) = body.as_object_mut() {
-                body.entry("max_tokens").or_insert(json!(1));
-            }
-            let status = server.post(route, &body).status;
-            assert_ne!(status, 500, "{route} {body}");
-            refused += usize::from(status >= 400);
-        }
-        assert!(refused > 1, "{route} refused {refused} bodies");
-        assert!(server.send("POST", route, &[], &format!("{{{MARKER}")).status >= 400);
-    }
+    markers::send_all(&server);
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(text.contains("invalid_request_error in `messages`"), "{text}");
     let named = "a field that is not known is ignored field=\"metadata\"";

@@ -2,6 +2,7 @@
 
 mod access;
 mod config;
+mod fleet;
 mod made;
 mod manage;
 mod models;
@@ -16,6 +17,7 @@ use rocmforge::engine::sampling::SamplerConfig;
 use rocmforge::engine::scheduler::SchedulerOptions;
 
 use self::access::AccessArgs;
+use self::fleet::FleetArgs;
 use self::manage::Models;
 use self::models::{ServedModelArgs, Settings};
 use crate::adapters::AdapterArgs;
@@ -64,6 +66,8 @@ pub(crate) struct ServeArgs {
     projector: ProjectorArgs,
     #[command(flatten)]
     adapters: AdapterArgs,
+    #[command(flatten)]
+    fleet: FleetArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
@@ -181,8 +185,8 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         sampling: options.sampling.clone(),
         config: Arc::new(arguments.models.config(names.clone())?),
     });
-    let (models, source, known) =
-        models::entries(files, &settings, arguments.models.is_unloaded())?;
+    let origin = (arguments.models.is_unloaded(), arguments.fleet.lora_dir.is_some());
+    let (models, source, known) = models::entries(files, &settings, origin)?;
     options.settings = Some(source);
     let manager = || Manager::new(Models::new(settings, known));
     options.manager = arguments.models.manages().then(manager);
@@ -256,6 +260,9 @@ impl ServeArgs {
             memory_budget_bytes: None,
             settings: None,
             manager: None,
+            adapter_folder: self.fleet.adapter_folder()?,
+            kv_events: self.fleet.kv_events(),
+            otlp_traces_endpoint: self.fleet.otlp_traces_endpoint.clone(),
             keep_alive: self.models.keep_alive.unwrap_or_default(),
         })
     }

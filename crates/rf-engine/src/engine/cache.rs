@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rf_kv::{PageCounts, PageGroup, PagePool, PoolStats};
+use rf_kv::{CacheObserver, PageCounts, PageGroup, PagePool, PoolStats};
 
 use super::Engine;
 use super::stats::PrefixCacheStats;
@@ -104,6 +104,11 @@ impl Engine {
     /// Pages of the KV cache that no sequence holds.
     pub(crate) fn available_pages(&self) -> PageCounts {
         lock(&self.pool).available_pages()
+    }
+
+    /// Passes the changes of the prefix cache to an observer, instead of an earlier one.
+    pub fn observe_prefix_cache(&mut self, observer: Option<CacheObserver>) {
+        lock(&self.pool).observe(observer);
     }
 
     /// Returns true if layers with a sliding window have their own pages.

@@ -1,11 +1,17 @@
 //! The prefix cache of a pool: publishing pages and states, and finding them.
 
 use super::PagePool;
+use crate::observer::{CacheEvent, CacheObserver};
 use crate::page::{PageGroup, PageId};
 use crate::prefix::{Node, Prefix};
 use crate::table::{DROPPED, GroupTable, PageTable};
 
 impl PagePool {
+    /// Passes the changes of the prefix cache to an observer, instead of an earlier one.
+    pub fn observe(&mut self, observer: Option<CacheObserver>) {
+        self.prefix.observer = observer;
+    }
+
     /// Adds the full pages of a table to the prefix cache, for later sequences that start with the
     /// same tokens.
     ///
@@ -20,7 +26,7 @@ impl PagePool {
         for (index, (chunk, &page)) in chunks.zip(table.pages(PageGroup::Full)).enumerate() {
             node = match self.prefix.find(node, &chunk) {
                 Some((_, found)) => found,
-                None => self.publish_page(page, node, &chunk),
+                None => self.publish_page(page, node, &chunk, key),
             };
             let window = table.group(PageGroup::Window);
             if index >= window.dropped_pages
@@ -83,12 +89,22 @@ impl PagePool {
         (len_tokens, node)
     }
 
-    fn publish_page(&mut self, page: PageId, parent: Node, tokens: &[u32]) -> Node {
+    fn publish_page(&mut self, page: PageId, parent: Node, tokens: &[u32], key: &[u32]) -> Node {
         // The page may still be cached after a node that was evicted.
         self.prefix.remove(PageGroup::Full, page);
         let (node, displaced) = self.prefix.insert(page, parent, tokens);
         if let Some(displaced) = displaced {
             self.groups[PageGroup::Full.index()].end_cached(displaced);
+        }
+        if let Some(observer) = &mut self.prefix.observer {
+            let is_first = parent == Node::ROOT;
+            let own_tokens = if is_first { &tokens[key.len()..] } else { tokens };
+            observer.observe(CacheEvent::Stored {
+                hash: node.chain_hash,
+                parent: (!is_first).then_some(parent.chain_hash),
+                tokens: own_tokens.into(),
+                key: key.into(),
+            });
         }
         node
     }

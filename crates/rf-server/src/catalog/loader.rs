@@ -4,8 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use rocmforge::Model;
+
+use super::adapters::NamedAdapter;
 use super::shared::{Inner, Leased, Loaded, LoadedService, Shared, Slot, State, Waiter};
-use crate::entry::ModelKind;
+use crate::entry::{ModelKind, ModelLoader};
 use crate::error::ApiError;
 
 type Guard<'a> = MutexGuard<'a, Inner>;
@@ -15,6 +18,10 @@ impl Shared {
     pub(super) fn serve(self: Arc<Self>) {
         let mut inner = self.lock();
         while !inner.is_closed {
+            if let Some(index) = inner.reloads.pop_front() {
+                inner = self.unload(index, inner);
+                continue;
+            }
             if let Some(index) = inner.queue.pop_front() {
                 drop(inner);
                 self.load(index);
@@ -48,18 +55,21 @@ impl Shared {
             bytes = needed;
             self.make_room(needed);
         };
-        let loaded = catch_unwind(AssertUnwindSafe(|| loader.load(&mut make_room)));
-        let loaded = match loaded {
-            Ok(Ok(model)) if ModelKind::of_loaded(&model) == slot.kind => Ok(model),
-            Ok(Ok(_)) => Err("it is of another kind than announced".to_owned()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("loading it panicked".to_owned()),
-        };
+        let mut adapters = slot.adapters.wanted();
+        let mut loaded = attempt(&**loader, &slot, &adapters, &mut make_room);
+        if let Err(failure) = &loaded
+            && slot.adapters.refuse(failure)
+        {
+            tracing::warn!(model = slot.id(), %failure, "not loaded with other adapters");
+            adapters = slot.adapters.wanted();
+            loaded = attempt(&**loader, &slot, &adapters, &mut make_room);
+        }
         let ms = started.elapsed().as_millis();
         match loaded {
             Ok(model) => {
                 tracing::info!(model = slot.id(), bytes, ms, "loaded");
-                self.publish(index, &slot, slot.service(model), bytes);
+                slot.adapters.settle(adapters.clone());
+                self.publish(index, &slot, slot.service(model, adapters), bytes);
             }
             Err(failure) => {
                 tracing::warn!(model = slot.id(), %failure, "not loaded");
@@ -122,6 +132,9 @@ impl Shared {
     fn make_room(&self, needed: u64) {
         let Some(budget) = self.budget_bytes else { return };
         let mut inner = self.lock();
+        while let Some(index) = inner.reloads.pop_front() {
+            inner = self.unload(index, inner);
+        }
         while !inner.is_closed && inner.loaded_bytes().saturating_add(needed) > budget {
             let victims =
                 inner.states.iter().enumerate().filter_map(|(index, state)| match state {
@@ -161,6 +174,23 @@ impl Shared {
         drop(loaded);
         tracing::info!(model = self.slot(index).id(), "unloaded");
         self.lock()
+    }
+}
+
+/// Loads a model with these adapters.
+fn attempt(
+    loader: &dyn ModelLoader,
+    slot: &Slot,
+    adapters: &[NamedAdapter],
+    make_room: &mut dyn FnMut(u64),
+) -> Result<Model, String> {
+    let paths: Vec<_> = adapters.iter().map(|adapter| adapter.path.clone()).collect();
+    let load = AssertUnwindSafe(|| loader.load_with_adapters(&paths, make_room));
+    match catch_unwind(load) {
+        Ok(Ok(model)) if ModelKind::of_loaded(&model) == slot.kind => Ok(model),
+        Ok(Ok(_)) => Err("it is of another kind than announced".to_owned()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("loading it panicked".to_owned()),
     }
 }
 

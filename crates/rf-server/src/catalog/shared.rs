@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use tokio::sync::oneshot;
 
+use super::adapters::{NamedAdapter, SlotAdapters};
 use crate::entry::{ModelKind, ModelLoader};
 use crate::error::ApiError;
 use crate::generator::Generator;
@@ -24,10 +25,14 @@ pub(super) struct Shared {
     /// Memory for all models together; one that needs more is loaded alone.
     pub(super) budget_bytes: Option<u64>,
     pub(super) keep_alive: KeepAlive,
+    pub(super) on_load: Option<LoadHook>,
     pub(super) inner: Mutex<Inner>,
     /// A model lost its last user, or there is work for the thread.
     pub(super) changed: Condvar,
 }
+
+/// What is done with a model that was loaded.
+pub(crate) type LoadHook = Arc<dyn Fn(&Generator) + Send + Sync>;
 
 /// A model, loaded or not.
 pub(super) struct Slot {
@@ -37,6 +42,8 @@ pub(super) struct Slot {
     pub(super) details: Arc<ModelDetails>,
     /// `None` for a model that is never unloaded.
     pub(super) loader: Option<Arc<dyn ModelLoader>>,
+    pub(super) adapters: SlotAdapters,
+    pub(super) on_load: Option<LoadHook>,
     /// They outlive the loaded model, so that counters only grow.
     pub(super) metrics: OnceLock<Arc<Metrics>>,
     /// No request finds the model any more.
@@ -49,6 +56,8 @@ pub(super) struct Inner {
     pub(super) states: Vec<State>,
     /// Slots in state [`State::Loading`], the next one first.
     pub(super) queue: VecDeque<usize>,
+    /// Slots in state [`State::Retiring`] that are loaded again at once.
+    pub(super) reloads: VecDeque<usize>,
     /// Slots of the queue that are loaded also if no request waits for them.
     pub(super) preloads: Vec<usize>,
     /// The server has ended.
@@ -153,10 +162,11 @@ impl Shared {
         slots: Vec<Arc<Slot>>,
         budget_bytes: Option<u64>,
         keep_alive: KeepAlive,
+        on_load: Option<LoadHook>,
         inner: Inner,
     ) -> Self {
         let (slots, inner) = (RwLock::new(slots), Mutex::new(inner));
-        Self { slots, budget_bytes, keep_alive, inner, changed: Condvar::new() }
+        Self { slots, budget_bytes, keep_alive, on_load, inner, changed: Condvar::new() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -222,7 +232,9 @@ impl Slot {
         let Some(name) = name.filter(|name| !name.is_empty()) else { return true };
         let short = name.strip_suffix(":latest").unwrap_or(name);
         let is_own = |own: &String| own == name || own == short;
-        is_own(&self.id) || self.settings().aliases.iter().any(is_own)
+        is_own(&self.id)
+            || self.settings().aliases.iter().any(is_own)
+            || self.adapters.is_named(name)
     }
 
     /// Returns true if one of the names is a pattern, such as `gpt-*`, that a request's name fits.
@@ -249,7 +261,13 @@ fn fits(pattern: &str, name: &str) -> bool {
 
 impl Inner {
     pub(super) fn new(states: Vec<State>) -> Self {
-        Self { states, queue: VecDeque::new(), preloads: Vec::new(), is_closed: false }
+        Self {
+            states,
+            queue: VecDeque::new(),
+            reloads: VecDeque::new(),
+            preloads: Vec::new(),
+            is_closed: false,
+        }
     }
 }
 
@@ -294,14 +312,22 @@ impl Loaded {
 
 impl Slot {
     /// Prepares a loaded model for its users.
-    pub(super) fn service(&self, model: rocmforge::Model) -> LoadedService {
+    pub(super) fn service(
+        &self,
+        model: rocmforge::Model,
+        adapters: Vec<NamedAdapter>,
+    ) -> LoadedService {
         let Some(handle) = model.handle().cloned() else {
             return LoadedService::Embed(Embedder::new(model));
         };
         let context_tokens = handle.max_sequence_tokens();
         let metrics = self.metrics.get_or_init(|| Arc::new(Metrics::new(context_tokens)));
         let metrics = Arc::clone(metrics);
-        LoadedService::Generate(Arc::new(Generator::new(self.id(), model, handle, metrics)))
+        let generator = Generator::new(self.id(), model, handle, metrics, adapters);
+        if let Some(on_load) = &self.on_load {
+            on_load(&generator);
+        }
+        LoadedService::Generate(Arc::new(generator))
     }
 }
 

@@ -9,7 +9,7 @@ use super::histogram::Histogram;
 #[cfg(unix)]
 use super::process;
 use super::{HttpMetrics, Metrics, Rejection};
-use crate::catalog::Listed;
+use crate::catalog::{Listed, MAX_ADAPTERS};
 
 /// Every metric is there under our name and under vLLM's, which gateways and dashboards read.
 const PREFIXES: [&str; 2] = ["rocmforge", "vllm"];
@@ -74,6 +74,12 @@ pub(crate) fn write(models: &[Listed], http: &HttpMetrics) -> String {
     #[cfg(unix)]
     process::write(&mut text);
     text
+}
+
+/// The counter of what was dropped, because nobody took it in time.
+pub(crate) fn dropped(what: &str, count: u64) -> String {
+    let name = format!("rocmforge:{what}_dropped_total");
+    format!("# HELP {name} Dropped, not taken in time\n# TYPE {name} counter\n{name} {count}\n")
 }
 
 /// A model with its state at one time.
@@ -178,6 +184,15 @@ impl Exposition<'_> {
         self.family("num_preemptions_total", "counter", "Sequences put back to wait", |model| {
             let earlier = model.metrics.earlier_preemptions.load(Relaxed);
             one((earlier + model.stats.preemptions) as f64)
+        });
+        self.family("lora_requests_info", "gauge", "Adapters of requests", |model| {
+            let (waiting, running, changed) = model.metrics.adapters.state();
+            let labels = format!(
+                ",max_lora=\"{MAX_ADAPTERS}\",waiting_lora_adapters=\"{}\",running_lora_adapters=\"{}\"",
+                escaped(&waiting),
+                escaped(&running)
+            );
+            vec![(labels, changed as f64)]
         });
         self.family("cache_config_info", "gauge", "Layout of the KV cache", |model| {
             let (page_tokens, num_pages) = (model.page_tokens, model.stats.kv_pages_total);

@@ -29,8 +29,8 @@ use crate::stream::{self, Encoder, Frames, Framing};
 /// The fields of a request, besides those of sampling.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ChatFields {
-    model: Option<String>,
-    stream: Option<bool>,
+    pub(super) model: Option<String>,
+    pub(super) stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     logprobs: Option<bool>,
     top_logprobs: Option<usize>,

@@ -33,13 +33,13 @@ use crate::stream::{self, Encoder, Frames, Framing};
 /// The fields of a request, besides those of sampling.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct CompletionFields {
-    model: Option<String>,
-    prompt: Option<TextOr<PromptItem>>,
-    suffix: Option<String>,
+    pub(super) model: Option<String>,
+    pub(super) prompt: Option<TextOr<PromptItem>>,
+    pub(super) suffix: Option<String>,
     echo: Option<bool>,
     logprobs: Option<Logprobs>,
     best_of: Option<usize>,
-    stream: Option<bool>,
+    pub(super) stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     cache_prompt: Option<bool>,
 }
@@ -69,9 +69,7 @@ pub(crate) async fn completions(
     let echo = completion.echo.unwrap_or(false);
     params.prompt_logprobs = params.logprobs.filter(|_| echo);
     let echoes_logprobs = params.prompt_logprobs.is_some();
-    let (prompt, suffix) = (completion.prompt, completion.suffix);
-    prompt.iter().try_for_each(|prompt| check_texts(&model, prompt))?;
-    let prompts = beside(model.model(), move |model| prompts(model, prompt, suffix)).await?;
+    let prompts = read_prompts(&model, completion.prompt, completion.suffix).await?;
     let echoed =
         if echo { prompts.iter().map(|prompt| prompt.text.clone()).collect() } else { vec![] };
     let choices_per_prompt = params.num_choices;
@@ -99,10 +97,20 @@ pub(crate) async fn completions(
     Ok(head.completion(answer))
 }
 
+/// Tokenizes the prompts of a request.
+pub(super) async fn read_prompts(
+    model: &Arc<ServedModel>,
+    prompt: Option<TextOr<PromptItem>>,
+    suffix: Option<String>,
+) -> Result<Vec<Prompt>, ApiError> {
+    prompt.iter().try_for_each(|prompt| check_texts(model, prompt))?;
+    beside(model.model(), move |model| prompts(model, prompt, suffix)).await
+}
+
 /// A prompt as text and as ids.
-struct Prompt {
-    text: String,
-    ids: Vec<u32>,
+pub(super) struct Prompt {
+    pub(super) text: String,
+    pub(super) ids: Vec<u32>,
 }
 
 impl Prompt {

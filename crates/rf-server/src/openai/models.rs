@@ -10,7 +10,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::catalog::{Listed, Status};
+use crate::catalog::{Listed, NamedAdapter, Status};
 use crate::entry::ModelKind;
 use crate::error::ApiError;
 use crate::path::Id;
@@ -31,6 +31,12 @@ pub(crate) struct ModelJson {
     object: &'static str,
     created: u64,
     owned_by: &'static str,
+    /// The file of an adapter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<String>,
+    /// The model that an adapter changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
     max_model_len: usize,
     /// What the model makes: `completion`, `embedding` or `rerank`.
     capabilities: [&'static str; 1],
@@ -102,10 +108,11 @@ pub(crate) struct AnthropicModel {
 pub(crate) async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Json<ModelListing> {
     let listed = app.visible_models();
     if !is_anthropic(&headers) {
-        let data = listed.iter().map(entry).collect();
+        let data = listed.iter().flat_map(with_adapters).map(|card| entry(&card)).collect();
         return Json(ModelListing::OpenAi(ModelList { object: "list", data }));
     }
-    let data: Vec<_> = listed.iter().map(anthropic_entry).collect();
+    let data: Vec<_> =
+        listed.iter().flat_map(with_adapters).map(|card| anthropic_entry(&card)).collect();
     let id = |model: Option<&AnthropicModel>| model.map(|model| model.id.clone());
     let (first_id, last_id) = (id(data.first()), id(data.last()));
     Json(ModelListing::Anthropic(AnthropicModels { data, has_more: false, first_id, last_id }))
@@ -117,20 +124,41 @@ pub(crate) async fn one(
     Id(id): Id,
     headers: HeaderMap,
 ) -> Result<Json<AnyModel>, ApiError> {
-    let (id, _) = app.catalog().details(Some(&id))?;
+    let id = match app.catalog().adapter(Some(&id)) {
+        Some(adapter) => adapter.to_owned(),
+        None => app.catalog().details(Some(&id))?.0,
+    };
     let listed = app.visible_models();
-    let found = listed.iter().find(|listed| listed.id == id);
+    let found = listed.iter().flat_map(with_adapters).find(|card| card.id() == id);
     let found = found.ok_or_else(|| ApiError::may_not_use(&id))?;
     Ok(Json(if is_anthropic(&headers) {
-        AnyModel::Anthropic(anthropic_entry(found))
+        AnyModel::Anthropic(anthropic_entry(&found))
     } else {
-        AnyModel::OpenAi(Box::new(entry(found)))
+        AnyModel::OpenAi(Box::new(entry(&found)))
     }))
 }
 
 /// Returns true for a client of Anthropic's API, which has a list of models of the same path.
 fn is_anthropic(headers: &HeaderMap) -> bool {
     headers.contains_key("anthropic-version")
+}
+
+/// A model, or a model with one of its adapters.
+struct Card<'a> {
+    model: &'a Listed,
+    adapter: Option<&'a NamedAdapter>,
+}
+
+impl Card<'_> {
+    fn id(&self) -> &str {
+        self.adapter.map_or(&self.model.id, |adapter| &adapter.name)
+    }
+}
+
+/// A model, and then with each of its adapters.
+fn with_adapters(model: &Listed) -> impl Iterator<Item = Card<'_>> {
+    let adapters = model.adapters.iter().map(Some);
+    std::iter::once(None).chain(adapters).map(move |adapter| Card { model, adapter })
 }
 
 fn created(model: &Listed) -> SystemTime {
@@ -140,17 +168,18 @@ fn created(model: &Listed) -> SystemTime {
     }
 }
 
-fn anthropic_entry(model: &Listed) -> AnthropicModel {
-    let created = DateTime::<Utc>::from(created(model));
+fn anthropic_entry(card: &Card<'_>) -> AnthropicModel {
+    let created = DateTime::<Utc>::from(created(card.model));
     AnthropicModel {
         kind: "model",
-        id: model.id.clone(),
-        display_name: model.id.clone(),
+        id: card.id().to_owned(),
+        display_name: card.id().to_owned(),
         created_at: created.to_rfc3339_opts(SecondsFormat::Secs, true),
     }
 }
 
-fn entry(model: &Listed) -> ModelJson {
+fn entry(card: &Card<'_>) -> ModelJson {
+    let model = card.model;
     let details = &model.details;
     let context_tokens = match &model.status {
         Status::Loaded { service, .. } => service.context_tokens(),
@@ -161,10 +190,12 @@ fn entry(model: &Listed) -> ModelJson {
         Status::Loading | Status::Unloaded { .. } => false,
     };
     ModelJson {
-        id: model.id.clone(),
+        id: card.id().to_owned(),
         object: "model",
         created: seconds_since_1970(created(model)),
         owned_by: "rocmforge",
+        root: card.adapter.map(file_name),
+        parent: card.adapter.map(|_| model.id.clone()),
         max_model_len: context_tokens,
         capabilities: [match model.kind {
             ModelKind::Text => "completion",
@@ -183,6 +214,11 @@ fn entry(model: &Listed) -> ModelJson {
             n_embd: details.hidden_size,
         },
     }
+}
+
+/// The name of an adapter's file, without the folder.
+fn file_name(adapter: &NamedAdapter) -> String {
+    adapter.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 impl ModelStatus {

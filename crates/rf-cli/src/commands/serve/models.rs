@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use rf_server::{KeepAlive, LoadError, ModelEntry, ModelKind, ModelSettings, SettingsSource};
+use rf_server::{
+    KeepAlive, LoadError, ModelEntry, ModelKind, ModelLoader, ModelSettings, SettingsSource,
+};
 use rocmforge::engine::scheduler::SchedulerOptions;
 use rocmforge::gguf::Gguf;
 use rocmforge::hub::{CachedModel, Hub, ModelName};
@@ -264,13 +266,14 @@ pub(super) struct Settings {
 }
 
 /// The models of the server, what makes their settings, and their origins. A single one is loaded
-/// now and stays, unless it `is_unloaded` when nobody uses it.
+/// now and stays, unless it `is_unloaded` when nobody uses it or `is_reloaded` with other adapters.
 pub(super) fn entries(
     files: Vec<ModelFile>,
     settings: &Arc<Settings>,
-    is_unloaded: bool,
+    (is_unloaded, is_reloaded): (bool, bool),
 ) -> Result<(Vec<ModelEntry>, SettingsSource, BTreeMap<String, Known>)> {
-    let is_loaded = files.len() == 1 && !is_unloaded;
+    let is_single = files.len() == 1;
+    let is_loaded = is_single && !is_unloaded && !is_reloaded;
     let settings = Arc::clone(settings);
     let (mut entries, mut models) = (Vec::new(), Vec::new());
     let mut known = BTreeMap::new();
@@ -279,7 +282,7 @@ pub(super) fn entries(
         let name = names.next().unwrap_or_default();
         let file = loading::ModelFile::of_path(path);
         let (entry, sampling) = if is_loaded {
-            let model = settings.load(&name, &file, (&Made::default(), false), &mut |_| ())?;
+            let model = settings.load(&name, &file, (&Made::default(), false), &[], &mut |_| ())?;
             let sampling = model.details().sampling;
             (ModelEntry::loaded(&name, model), sampling)
         } else {
@@ -289,7 +292,8 @@ pub(super) fn entries(
         let model = NamedModel { name, aliases: names.collect(), sampling };
         let options = settings.config.of(&model.name);
         let entry = entry.with_settings(model.settings(&options, &settings.sampling));
-        entries.push(if options.is_preloaded { entry.preloaded() } else { entry });
+        let is_preloaded = options.is_preloaded || (is_single && is_reloaded && !is_unloaded);
+        entries.push(if is_preloaded { entry.preloaded() } else { entry });
         models.push(model);
     }
     let source = SettingsSource::new(move || {
@@ -317,13 +321,33 @@ pub(super) fn on_demand(
         kind => kind,
     };
     let sampling = details.sampling.clone();
-    let (settings, own_name) = (Arc::clone(settings), name.to_owned());
-    let load = move |make_room: &mut dyn FnMut(u64)| {
-        let loaded = settings.load(&own_name, &file, (&made, true), make_room);
+    let loader = OnDemand { settings: Arc::clone(settings), name: name.to_owned(), file, made };
+    Ok((ModelEntry::on_demand(name, kind, details, loader), sampling))
+}
+
+/// A model that is loaded when a request names it.
+struct OnDemand {
+    settings: Arc<Settings>,
+    name: String,
+    file: loading::ModelFile,
+    made: Made,
+}
+
+impl ModelLoader for OnDemand {
+    fn load(&self, make_room: &mut dyn FnMut(u64)) -> Result<Model, LoadError> {
+        self.load_with_adapters(&[], make_room)
+    }
+
+    fn load_with_adapters(
+        &self,
+        adapters: &[PathBuf],
+        make_room: &mut dyn FnMut(u64),
+    ) -> Result<Model, LoadError> {
+        let made = (&self.made, true);
+        let loaded = self.settings.load(&self.name, &self.file, made, adapters, make_room);
         // A client sees the whole chain.
         loaded.map_err(|error| LoadError::from(anyhow!("{error:#}")))
-    };
-    Ok((ModelEntry::on_demand(name, kind, details, load), sampling))
+    }
 }
 
 /// A model with what its settings are made of.
@@ -349,12 +373,14 @@ impl NamedModel {
 }
 
 impl Settings {
-    /// Loads a model. Calls `make_room` with the bytes that it needs.
+    /// Loads a model, with further adapters that are off. Calls `make_room` with the bytes that it
+    /// needs.
     fn load(
         &self,
         name: &str,
         file: &loading::ModelFile,
         (made, quiet): (&Made, bool),
+        adapters: &[PathBuf],
         make_room: &mut dyn FnMut(u64),
     ) -> Result<Model> {
         let options = self.config.of(name);
@@ -362,7 +388,9 @@ impl Settings {
         let drafts = self.drafts.with_mode(options.drafts);
         let template = options.template.as_ref().or(made.template.as_ref());
         let template = template.unwrap_or(&self.template);
-        let open = loading::open(self.loader(file, context, &drafts, template)?)?;
+        let loader = self.loader(file, context, &drafts, template)?;
+        let loader = adapters.iter().fold(loader, |loader, path| loader.lora(path, 0.0));
+        let open = loading::open(loader)?;
         loading::warn_of_context(open.model(), context);
         drafts.note_heads(&open);
         if let Some(error) = open.model().chat_template_error() {
