@@ -1,7 +1,7 @@
 //! Tests of divided programs: the parts together compute what the whole program computes, up to the
 //! rounding of sums.
 
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use std::sync::Arc;
 use std::time::Duration;

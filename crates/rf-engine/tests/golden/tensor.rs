@@ -100,7 +100,7 @@ fn one_part_has_the_bits_of_a_backend_alone() {
 #[test]
 fn the_demo_model_chooses_the_same_tokens_on_two_parts() {
     let golden = json(&golden_folder().join("logits-stories-7m.json"));
-    let options = EngineOptions { context_tokens: Some(256), ..EngineOptions::default() };
+    let options = EngineOptions { context_tokens: Some(1100), ..EngineOptions::default() };
     let cpus = cpus(2);
     for (file, data) in golden["models"].as_object().unwrap() {
         let path = demo_folder().join(file);
