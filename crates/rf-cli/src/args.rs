@@ -26,7 +26,8 @@ use crate::{demo, escapes, sources, terminal};
 #[command(next_help_heading = "Device")]
 pub(crate) struct DeviceArgs {
     /// Compute on DEVICE: cpu, gpu, auto (a GPU if one is usable, else the CPU), or the number of a
-    /// GPU from `rf-cli devices`. Several GPUs, as in 0,1, share the layers
+    /// GPU from `rf-cli devices`. Several GPUs, as in 0,1, share the model; so do parts of the
+    /// CPU, as in cpu,cpu, with -sm tensor
     #[arg(
         long,
         value_name = "DEVICE",
@@ -45,11 +46,12 @@ pub(crate) struct DeviceArgs {
         allow_negative_numbers = true
     )]
     pub(crate) gpu_layers: GpuLayers,
-    /// Split the model over the GPUs: layer (all usable GPUs share the layers) or none (one GPU
-    /// computes all, unless --device names several) (-sm)
+    /// Split the model over the GPUs: layer (all usable GPUs share the layers), tensor (they
+    /// compute every layer together) or none (one GPU computes all, unless --device names several)
+    /// (-sm)
     #[arg(long, value_name = "MODE", default_value = "none")]
     split_mode: SplitMode,
-    /// Split the layers over all usable GPUs, or over those of --device, in proportion to SHARES,
+    /// Split the model over all usable GPUs, or over those of --device, in proportion to SHARES,
     /// as in 3,1 (-ts) [default: the free memory of each GPU]
     #[arg(long, value_name = "SHARES")]
     tensor_split: Option<Shares>,

@@ -202,7 +202,8 @@ fn device_cure(error: &rocmforge::device::Error) -> Option<&'static str> {
     use rocmforge::device::Error as D;
     match error {
         D::LayersWithoutGpu { .. } => Some("leave out -ngl or --device cpu"),
-        D::ShareCount { .. } => Some("-ts has the shares, --device the GPUs"),
+        D::ShareCount { .. } => Some("-ts has the shares, --device the devices"),
+        D::UndividedParts => Some("--device cpu,cpu needs -sm tensor"),
         D::WithoutGpuSupport | D::NothingFits { .. } => Some("see -c and --device cpu"),
         D::LayersDoNotFit(_) => Some("see -ngl auto, --cpu-moe, -c and -ctk q8_0"),
         D::NoGpu { .. } | D::RuntimeFailed { .. } | D::NoRuntime => Some("see --device cpu"),

@@ -221,7 +221,7 @@ $ rf-cli bench -mg 1
 error: -mg is not supported: select the GPU with --device N
 ? 2
 $ rf-cli bench -sm row
-error: invalid value 'row' for '--split-mode <MODE>': layers are not divided between GPUs: expected none or layer
+error: invalid value 'row' for '--split-mode <MODE>': expected none, layer or tensor, which divides every layer
 ? 2
 $ rf-cli quantize --prune-layers 1 a b q4_0
 error: --prune-layers is not supported: leave it out: layers cannot be pruned

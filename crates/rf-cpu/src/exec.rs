@@ -11,6 +11,7 @@ mod memory;
 mod phases;
 mod profile;
 mod recurrent;
+mod reduce;
 mod rows;
 mod steps;
 mod storage;
@@ -19,9 +20,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use memmap2::MmapMut;
 use rf_graph::{
-    BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Graph, MemoryUse,
-    NonFiniteWeight, Output, Plan, Position, Program, Progress, Rope, RowKind, Span, Stage,
-    Telemetry, Timeline, ValueId, WeightId,
+    BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Graph, Member,
+    MemoryUse, NonFiniteWeight, Output, Plan, Position, Program, Progress, Rope, RowKind, Span,
+    Stage, Telemetry, Timeline, ValueId, WeightId,
 };
 use rf_kv::{CopyPage, PageGroup, PageId};
 
@@ -34,6 +35,7 @@ use matmul::{OperandBuffers, OperandSizes, Scratch};
 use phases::{Phases, Walk};
 use profile::{BatchClock, Profile};
 use recurrent::SharedState;
+use reduce::SharedReduction;
 use steps::Step;
 use storage::{StoragePlan, StoredWeight};
 
@@ -56,6 +58,7 @@ pub(crate) struct CpuExecutor {
     ropes: Vec<RopeTable>,
     kv: KvStore,
     states: StateStore,
+    reduction: SharedReduction,
     costs: Costs,
     /// Number of batches so far.
     serial: u64,
@@ -109,6 +112,7 @@ impl CpuExecutor {
         let limits = BatchLimits::new(&program);
         let kv = KvStore::new(&program.kv)?;
         let states = StateStore::new(&program.kv)?;
+        let reduction = SharedReduction::new(&program);
         let costs = Costs::new(&program);
         let Program { graph, weights, max_batch_tokens, .. } = program;
         let threads = team.lock().unwrap_or_else(PoisonError::into_inner).threads();
@@ -144,6 +148,7 @@ impl CpuExecutor {
             ropes,
             kv,
             states,
+            reduction,
             costs,
             serial: 0,
             profile: None,
@@ -206,6 +211,7 @@ impl Executor for CpuExecutor {
                 })
                 .collect(),
             states: SharedState::all(&mut self.states),
+            reduction: &self.reduction,
         };
         self.phases.plan(&region, stage.ops.start, &self.steps[stage.ops.clone()]);
         let clock = self.profile.as_ref().map(|profile| profile.start(self.phases.deals().len()));
@@ -221,7 +227,13 @@ impl Executor for CpuExecutor {
             let is_last = index + 1 == self.stages.len();
             clock.stop((&self.graph, &self.costs), stage.ops.clone(), is_last, batch);
         }
+        self.reduction.finish()?;
         region.damaged.into_inner().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn join(&mut self, member: Member) -> Result<(), BackendError> {
+        self.reduction.join(member);
+        Ok(())
     }
 
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
@@ -261,7 +273,8 @@ impl Executor for CpuExecutor {
             weights_bytes: self.weights.iter().map(StoredWeight::bytes).sum::<usize>() as u64,
             kv_bytes: self.kv.page_bytes() as u64,
             states_bytes: self.states.bytes(),
-            buffers_bytes: (self.arena.len() + self.operands.bytes() + scratch) as u64,
+            buffers_bytes: (self.arena.len() + self.operands.bytes() + scratch) as u64
+                + self.reduction.bytes(),
         }
     }
 
@@ -338,6 +351,7 @@ struct Region<'a> {
     operands: matmul::SharedOperands<'a>,
     kv: Vec<SharedKv<'a>>,
     states: Vec<SharedState<'a>>,
+    reduction: &'a SharedReduction,
 }
 
 impl<'a> Region<'a> {

@@ -26,16 +26,19 @@ pub enum Error {
         /// Layers that the user asked for.
         layers: GpuLayers,
     },
-    /// There is not one share for each GPU.
+    /// There is not one share for each device.
     #[error(
-        "there are {shares} shares for {gpus} GPUs: give one share per GPU, in the order of the GPUs"
+        "there are {shares} shares for {devices} devices: give one share per device, in their order"
     )]
     ShareCount {
         /// Shares that the user gave.
         shares: usize,
-        /// GPUs that are used.
-        gpus: usize,
+        /// GPUs or parts of the CPU that are used.
+        devices: usize,
     },
+    /// Several parts of the CPU only compute layers together.
+    #[error("several parts of the CPU share a model only if each layer is divided")]
+    UndividedParts,
     /// The program was built without the feature `gpu`.
     #[error(
         "this program was built without GPU support: build it with the feature gpu, or choose the CPU"

@@ -17,7 +17,8 @@
 //!
 //! - The memory plan is compared with the free memory before a weight is loaded.
 //! - No choice is silent: a GPU that was found but is not used is a [`Warning`] with the reason.
-//! - A model on several devices computes what it computes on one, up to rounding of the backends.
+//! - A model on several devices computes what it computes on one, up to rounding of the backends,
+//!   and of sums where the devices compute layers together.
 //!
 //! ```
 //! use rf_device::{Device, DeviceOptions, GpuLayers, Placement};
@@ -34,6 +35,7 @@
 //! # Ok::<(), rf_device::Error>(())
 //! ```
 
+mod cpu_parts;
 mod error;
 #[cfg(feature = "gpu")]
 pub mod gpu;

@@ -106,7 +106,9 @@ impl Placement {
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
         let num_layers = model.config().num_layers();
+        let division = self.division(model, &options)?;
         self.with_backend(num_layers, gpu_layers, |backend, placement| {
+            let placement = LayerPlacement { division, ..placement };
             observe(LoadEvent::Placed(&placement));
             let progress = &mut |progress| observe(LoadEvent::Progress(progress));
             let engine = Engine::load(Arc::clone(model), backend, options, progress)?;
@@ -126,6 +128,7 @@ fn into_layers_do_not_fit(error: Error) -> Error {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use rf_cpu::CpuOptions;
     use rf_gguf::{Gguf, GgufWriter, TensorPlan};
     use rf_graph::{Backend, DType};
     use rf_oracle::ReferenceBackend;
@@ -133,7 +136,7 @@ pub(crate) mod tests {
     use rf_testing::engine::tiny as model;
 
     use super::*;
-    use crate::options::{Device, GpuLayers};
+    use crate::options::{Device, GpuLayers, SplitMode};
     use crate::placement::DeviceOptions;
 
     /// A GPU with an amount of memory.
@@ -209,6 +212,53 @@ pub(crate) mod tests {
         assert_eq!((&*divided.backends, divided.gpu_layers < all), ("GPU,CPU", true));
         let with_cpu = load(need, GpuLayers::Last(2));
         assert_eq!((&*with_cpu.backends, with_cpu.gpu_layers), ("GPU,CPU", 2));
+    }
+
+    #[test]
+    fn two_gpus_compute_layers_together() {
+        let gpu = || test_gpu(u64::MAX);
+        let options = DeviceOptions::default().with_split(SplitMode::Tensor);
+        let gpus: Vec<Box<dyn Backend>> = vec![Box::new(gpu()), Box::new(gpu())];
+        let placement = Placement::with_gpus(gpus, options);
+        let need = placement.memory_need(&model(), &OPTIONS).unwrap();
+        let LoadedModel { engine, placement } =
+            placement.load(&Arc::new(model()), OPTIONS, &mut |_| ()).unwrap();
+        assert_eq!(engine.memory_need(), need);
+        let expected = "running on GPU 0, Test (gfx0) and GPU 1, Test (gfx0)";
+        assert_eq!(
+            (placement.to_string().as_str(), placement.gpu_layers),
+            (expected, all_layers())
+        );
+        let division = placement.division.unwrap();
+        assert!(division.starts_with("2 parts: "), "{division}");
+    }
+
+    #[test]
+    fn parts_of_the_cpu_compute_layers_together() {
+        let options = DeviceOptions::default()
+            .with_device(Device::CpuParts(2))
+            .with_split(SplitMode::Tensor)
+            .with_cpu(CpuOptions::default().with_threads(4));
+        let shares = options.with_shares("3,1".parse().unwrap());
+        for options in [options, shares] {
+            let placement = Placement::open(options).unwrap();
+            let need = placement.memory_need(&model(), &OPTIONS).unwrap();
+            let LoadedModel { engine, placement } =
+                placement.load(&Arc::new(model()), OPTIONS, &mut |_| ()).unwrap();
+            assert_eq!(engine.memory_need(), need);
+            assert_eq!((&*placement.backends, placement.threads), ("CPU", 4));
+            assert!(placement.to_string().starts_with("running on the CPU (2 parts: "));
+            assert!(placement.division.unwrap().contains("% of the matrices divided"));
+        }
+        let layers = Placement::open(options.with_split(SplitMode::Layer)).err();
+        assert!(matches!(layers, Some(Error::UndividedParts)), "{layers:?}");
+        let wrong = Placement::open(options.with_shares("3,1,1".parse().unwrap())).err();
+        let expected =
+            "there are 3 shares for 2 devices: give one share per device, in their order";
+        assert_eq!(wrong.unwrap().to_string(), expected);
+        let whole = Placement::open(options.with_device(Device::Cpu)).unwrap();
+        let loaded = whole.load(&Arc::new(model()), OPTIONS, &mut |_| ()).unwrap();
+        assert_eq!(loaded.placement.division, None);
     }
 
     #[test]

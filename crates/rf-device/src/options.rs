@@ -15,7 +15,7 @@ pub enum Graphs {
     Off,
 }
 
-/// A device as users name it: `auto`, `cpu`, `gpu`, or the numbers of GPUs.
+/// A device as users name it: `auto`, `cpu`, `gpu`, the numbers of GPUs, or `cpu` several times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// A GPU if one is usable, else the CPU.
@@ -25,11 +25,13 @@ pub enum Device {
     Cpu,
     /// The best GPU.
     Gpu,
-    /// The GPUs with these numbers in the list of devices; several share the layers.
+    /// The GPUs with these numbers in the list of devices; several share the model.
     Numbers(GpuNumbers),
+    /// So many parts of the CPU, each with some of its threads, for [`SplitMode::Tensor`].
+    CpuParts(u8),
 }
 
-/// The most GPUs that share a model.
+/// The most devices that share a model.
 pub(crate) const MAX_GPUS: usize = 16;
 
 /// Numbers of GPUs, all different.
@@ -54,10 +56,12 @@ pub enum SplitMode {
     None,
     /// Each usable GPU has a part of the layers.
     Layer,
+    /// Each usable GPU has a part of every layer, or each part of the CPU.
+    Tensor,
 }
 
-/// The shares of the layers that GPUs get, in their order. Without any, layers are dealt by free
-/// memory.
+/// The shares of the model that devices get, in their order. Without any, GPUs share by free
+/// memory, and parts of the CPU equally.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shares {
     values: [f32; MAX_GPUS],
@@ -99,6 +103,11 @@ impl FromStr for Device {
             // llama.cpp's word for the CPU.
             "cpu" | "none" => Ok(Self::Cpu),
             "gpu" => Ok(Self::Gpu),
+            cpus if cpus.split(',').all(|part| part.trim() == "cpu") => {
+                let count = cpus.split(',').count();
+                let count = u8::try_from(count).ok().filter(|n| usize::from(*n) <= MAX_GPUS);
+                count.map(Self::CpuParts).ok_or("at most 16 parts of the CPU share a model")
+            }
             numbers => numbers.parse().map(Self::Numbers),
         }
     }
@@ -132,8 +141,9 @@ impl FromStr for SplitMode {
         match text.to_ascii_lowercase().as_str() {
             "none" => Ok(Self::None),
             "layer" => Ok(Self::Layer),
-            "row" | "tensor" => Err("layers are not divided between GPUs: expected none or layer"),
-            _ => Err("expected none or layer"),
+            "tensor" => Ok(Self::Tensor),
+            "row" => Err("expected none, layer or tensor, which divides every layer"),
+            _ => Err("expected none, layer or tensor"),
         }
     }
 }
@@ -212,6 +222,8 @@ mod tests {
         };
         assert_eq!(numbers("12"), [12]);
         assert_eq!(numbers("1, 0"), [1, 0]);
+        assert_eq!(parse("cpu,cpu"), Ok(Device::CpuParts(2)));
+        assert!(parse(&["cpu"; 17].join(",")).is_err() && parse("cpu,0").is_err());
         let many = (0..17).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
         for bad in ["tpu", "-1", "0,0", "0,", "gpu0", &many] {
             assert!(parse(bad).is_err(), "{bad}");
@@ -232,7 +244,8 @@ mod tests {
     fn a_mode_of_layers_is_a_word() {
         assert_eq!("Layer".parse(), Ok(SplitMode::Layer));
         assert_eq!("none".parse(), Ok(SplitMode::None));
-        assert!("row".parse::<SplitMode>().unwrap_err().contains("none or layer"));
+        assert_eq!("tensor".parse(), Ok(SplitMode::Tensor));
+        assert!("row".parse::<SplitMode>().unwrap_err().contains("layer or tensor"));
         assert!("2".parse::<SplitMode>().is_err());
     }
 

@@ -4,9 +4,11 @@ use std::fmt;
 
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::{EngineOptions, Model};
+use rf_graph::tensor::{self, TensorBackend};
 use rf_graph::{Backend, HybridBackend, Layout, MemoryNeed};
 
 use crate::Prober;
+use crate::cpu_parts::CpuParts;
 use crate::error::{Error, Warning};
 use crate::gpu;
 use crate::layers::{DeviceLayers, expert_layers, layer_count, layers_that_fit};
@@ -21,9 +23,9 @@ pub struct DeviceOptions {
     pub device: Device,
     /// Layers on the GPU.
     pub gpu_layers: GpuLayers,
-    /// The split of the layers over several GPUs.
+    /// The split of the model over several devices.
     pub split: SplitMode,
-    /// The shares of the GPUs in the layers; with any, all usable GPUs are used.
+    /// The shares of the devices in the model; with any, all usable GPUs are used.
     pub shares: Shares,
     /// Layers on the GPU that are among the first N of the model have their experts on the
     /// CPU. By default, none if the number of layers is given, else as few as memory needs.
@@ -98,8 +100,11 @@ impl DeviceOptions {
 /// The backends that a model may be loaded on.
 pub struct Placement {
     gpus: Vec<OpenGpu>,
-    /// The shares of the GPUs in the layers, as parts of their sum.
+    /// The shares of the GPUs in the model, as parts of their sum.
     pub(crate) shares: Vec<f32>,
+    /// The shares of the parts of the CPU; none if the CPU is one device.
+    cpu_shares: Vec<f32>,
+    split: SplitMode,
     cpu: CpuOptions,
     gpu_layers: GpuLayers,
     cpu_experts: Option<usize>,
@@ -126,6 +131,8 @@ pub struct LayerPlacement {
     pub cpu_expert_layers: usize,
     /// Layers of the model, without the output.
     pub num_layers: usize,
+    /// What of each layer is divided over the devices, and what is whole on each of them.
+    pub division: Option<String>,
 }
 
 impl Placement {
@@ -139,13 +146,14 @@ impl Placement {
     /// If the options contradict each other, or the GPU that they name cannot be used.
     pub fn open(options: DeviceOptions) -> Result<Self, Error> {
         let DeviceOptions { device, gpu_layers, cpu_experts, cpu, graphs, prober, .. } = options;
-        if device == Device::Cpu && gpu_layers.requires_gpu() {
+        let is_cpu = matches!(device, Device::Cpu | Device::CpuParts(_));
+        if is_cpu && gpu_layers.requires_gpu() {
             return Err(Error::LayersWithoutGpu { layers: gpu_layers });
         }
         let mut warnings = Vec::new();
         let mut gpus: Vec<OpenGpu> = match device {
             _ if gpu_layers == GpuLayers::Last(0) => Vec::new(),
-            Device::Cpu => Vec::new(),
+            Device::Cpu | Device::CpuParts(_) => Vec::new(),
             Device::Gpu => vec![gpu::open(None, prober, graphs)?],
             Device::Numbers(numbers) => {
                 let open = |number| gpu::open(Some(number), prober, graphs);
@@ -160,20 +168,43 @@ impl Placement {
             }
         };
         let given = options.shares.as_slice();
-        let is_shared = options.split == SplitMode::Layer || !given.is_empty();
+        let is_shared = options.split != SplitMode::None || !given.is_empty();
         if let (true, Device::Gpu | Device::Auto, [gpu]) = (is_shared, device, &gpus[..]) {
             let others = gpu::open_others(gpu, prober, graphs, &mut warnings)?;
             gpus.extend(others);
             gpus.sort_by_key(|gpu| gpu.number);
         }
-        if !given.is_empty() && !gpus.is_empty() && given.len() != gpus.len() {
-            return Err(Error::ShareCount { shares: given.len(), gpus: gpus.len() });
+        let cpu_shares = match device {
+            Device::CpuParts(2..) if options.split != SplitMode::Tensor => {
+                return Err(Error::UndividedParts);
+            }
+            Device::CpuParts(count) if given.is_empty() => vec![1.0; usize::from(count)],
+            Device::CpuParts(_) => given.to_vec(),
+            _ => Vec::new(),
+        };
+        let devices = match device {
+            Device::CpuParts(count) => usize::from(count),
+            _ => gpus.len(),
+        };
+        if !given.is_empty() && devices > 0 && given.len() != devices {
+            return Err(Error::ShareCount { shares: given.len(), devices });
         }
         let free = |gpu: &OpenGpu| gpu.backend.available_memory_bytes().unwrap_or(1) as f32;
         let shares =
             if given.is_empty() { gpus.iter().map(free).collect() } else { given.to_vec() };
         let is_auto = device == Device::Auto && gpu_layers != GpuLayers::All;
-        Ok(Self { gpus, shares, cpu, gpu_layers, cpu_experts, is_auto, warnings })
+        let split = options.split;
+        Ok(Self {
+            gpus,
+            shares,
+            cpu_shares,
+            split,
+            cpu,
+            gpu_layers,
+            cpu_experts,
+            is_auto,
+            warnings,
+        })
     }
 
     /// A placement with GPUs of a test.
@@ -189,6 +220,8 @@ impl Placement {
         let gpus: Vec<OpenGpu> = (0..).zip(backends).map(open).collect();
         Self {
             shares: vec![1.0; gpus.len()],
+            cpu_shares: Vec::new(),
+            split: options.split,
             gpus,
             cpu: options.cpu,
             gpu_layers: options.gpu_layers,
@@ -230,6 +263,9 @@ impl Placement {
     pub(crate) fn gpu_names(&self, layers: usize) -> String {
         match &self.gpus[..] {
             [gpu] => gpu.to_string(),
+            gpus if self.split == SplitMode::Tensor => {
+                gpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+            }
             gpus => {
                 let counts = HybridBackend::deal(layers, &self.shares);
                 let name = |(gpu, count)| match count {
@@ -245,10 +281,55 @@ impl Placement {
     fn with_gpus_as_one<R>(&self, run: impl FnOnce(&dyn Backend) -> R) -> R {
         let parts = self.gpus.iter().zip(&self.shares);
         let parts: Vec<_> = parts.map(|(gpu, share)| (&*gpu.backend, *share)).collect();
+        if self.split == SplitMode::Tensor
+            && parts.len() > 1
+            && let Some(tensor) = TensorBackend::new(&parts)
+        {
+            return run(&tensor);
+        }
         match HybridBackend::dealt(&parts) {
             Some(hybrid) => run(&hybrid),
             None => run(parts[0].0),
         }
+    }
+
+    /// Calls `run` with the CPU, or with all its parts as one.
+    fn with_cpu<R>(
+        &self,
+        placement: LayerPlacement,
+        run: impl FnOnce(&dyn Backend, LayerPlacement) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        if self.cpu_shares.len() > 1 {
+            let parts = CpuParts::start(self.cpu, &self.cpu_shares)?;
+            if let Some(tensor) = parts.as_one() {
+                let placement = LayerPlacement {
+                    backends: "CPU".to_owned(),
+                    threads: parts.threads(),
+                    cpu: Some(parts.description()),
+                    ..placement
+                };
+                return run(&tensor, placement);
+            }
+        }
+        let cpu = self.cpu()?;
+        let placement = placement.on_cpu(&cpu);
+        run(&cpu, placement)
+    }
+
+    /// What of each layer of a model is divided over the devices; `None` if they do not compute
+    /// layers together.
+    pub(crate) fn division(
+        &self,
+        model: &Model,
+        options: &EngineOptions,
+    ) -> Result<Option<String>, Error> {
+        let shares = if self.gpus.is_empty() { &self.cpu_shares } else { &self.shares };
+        let shares: Vec<f32> = shares.iter().copied().filter(|share| *share > 0.0).collect();
+        if self.split != SplitMode::Tensor || shares.len() < 2 {
+            return Ok(None);
+        }
+        let program = model.program(options)?;
+        Ok(Some(tensor::divide(&program, &shares).division.to_string()))
     }
 
     /// Starts the CPU backend with the threads and the instruction set of the options.
@@ -327,9 +408,7 @@ impl Placement {
         let placement =
             LayerPlacement { gpu_layers: layers, num_layers, ..LayerPlacement::default() };
         let Some(gpu) = self.gpu().filter(|_| layers > 0) else {
-            let cpu = self.cpu()?;
-            let placement = placement.on_cpu(&cpu);
-            return run(&cpu, placement);
+            return self.with_cpu(placement, run);
         };
         let placement = LayerPlacement {
             gpu: Some(self.gpu_names(layers)),

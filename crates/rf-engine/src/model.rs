@@ -233,7 +233,7 @@ impl Model {
             _ => &[],
         });
         let ids = projections.flat_map(|projection| &projection.weights);
-        Ok(ids.map(|id| weights[id.index()].bytes().len() as u64).sum())
+        Ok(ids.map(|id| weights[id.index()].size_bytes() as u64).sum())
     }
 
     /// Tokens per sequence with these options.

@@ -3,6 +3,7 @@
 use rf_kv::{CopyPage, PageGroup, PageId};
 
 use crate::batch::Batch;
+use crate::collective::Member;
 use crate::error::BackendError;
 use crate::fuse::{Fusions, fuse};
 use crate::memory::{MemoryNeed, MemoryUse};
@@ -100,6 +101,18 @@ pub trait Executor: Send {
     /// If such a batch failed. Later batches fail, too.
     fn wait(&mut self) -> Result<(), BackendError> {
         Ok(())
+    }
+
+    /// Makes this executor a part of several that run a divided program together: its ops
+    /// [`Op::AllReduce`](crate::Op::AllReduce) sum over them. Called once, before the first batch.
+    ///
+    /// # Errors
+    ///
+    /// If the backend cannot sum over parts.
+    fn join(&mut self, member: Member) -> Result<(), BackendError> {
+        drop(member);
+        let what = "a part of a model: it has no sums over parts".to_owned();
+        Err(BackendError::Unsupported { backend: "this backend", what })
     }
 
     /// The largest `k` of [`OutputRows::TopK`](crate::OutputRows::TopK); 0 if the backend returns

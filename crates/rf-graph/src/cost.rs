@@ -50,7 +50,7 @@ impl Costs {
             dtype: weight.dtype(),
             rows: weight.rows(),
             columns: weight.columns(),
-            bytes: weight.bytes().len(),
+            bytes: weight.size_bytes(),
         });
         Self { weights: weights.collect(), kv: program.kv.clone() }
     }

@@ -222,7 +222,7 @@ fn widest(stages: &[Vec<Turn>]) -> usize {
 }
 
 fn weight_bytes(program: &Program) -> u64 {
-    program.weights.iter().map(|weight| weight.bytes().len() as u64).sum()
+    program.weights.iter().map(|weight| weight.size_bytes() as u64).sum()
 }
 
 struct HybridExecutor {

@@ -34,6 +34,7 @@
 
 mod backend;
 mod batch;
+mod collective;
 mod cost;
 mod error;
 mod fuse;
@@ -52,11 +53,13 @@ mod plan;
 mod program;
 mod split;
 mod telemetry;
+pub mod tensor;
 mod value;
 mod weight;
 
 pub use backend::{Backend, Executor, Progress};
 pub use batch::{Batch, BatchLimits, Media, Span};
+pub use collective::{Collective, Member, Reduction, Rendezvous, Summands};
 pub use cost::Costs;
 pub use error::BackendError;
 pub use fuse::{Fusions, WeightRule, fuse};

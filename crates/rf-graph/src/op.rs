@@ -296,6 +296,14 @@ pub enum Op {
     StateSpace(StateSpace),
     /// Selective scan of Mamba 1 over the tokens of each sequence.
     SelectiveScan(SelectiveScan),
+    /// `out = Σₚ xₚ` over the parts of a program that is [divided](crate::tensor), in the order of
+    /// the parts. Every part gets the sum.
+    AllReduce {
+        /// `[rows, width]`: the summand of this part.
+        x: ValueId,
+        /// Shape of `x`.
+        out: ValueId,
+    },
     /// Fused: per-head norms of q and k (if any), RoPE of q and k, and [`Op::KvAppend`].
     RopeAppend {
         /// The heads.
@@ -386,7 +394,8 @@ macro_rules! operands {
             | Op::ScaleByPosition { x, out, .. }
             | Op::Slice { x, out, .. }
             | Op::SliceGroups { x, out, .. }
-            | Op::SelectRows { x, out } => {
+            | Op::SelectRows { x, out }
+            | Op::AllReduce { x, out } => {
                 list.extend([Input(x), Output(out)]);
             }
             Op::KvAppend { k, v, layer } => {
@@ -542,6 +551,7 @@ impl Op {
             Self::JoinGroups { .. } => "join_groups",
             Self::HeadMatMul { .. } => "head_matmul",
             Self::SelectRows { .. } => "select_rows",
+            Self::AllReduce { .. } => "all_reduce",
             Self::Route { .. } => "route",
             Self::ExpertMatMul(m) => m.name(),
             Self::ScaleExperts { .. } => "scale_experts",
@@ -568,6 +578,8 @@ impl Op {
             Self::Embed { .. }
             | Self::Add { .. }
             | Self::AddMedia { .. }
+            // At least one sum; the number of parts is unknown here.
+            | Self::AllReduce { .. }
             | Self::Mul { .. }
             | Self::ScaleByPosition { .. }
             | Self::ScaleExperts { .. } => 1,

@@ -1,5 +1,6 @@
 //! Weights: a shape, a format and shared bytes.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,7 +48,8 @@ pub struct NonFiniteWeight {
     pub row: usize,
 }
 
-/// A matrix `[rows, columns]` (a vector is one row) in any format.
+/// A matrix `[rows, columns]` (a vector is one row) in any format. It may be a [part](Self::part)
+/// of a larger one, whose bytes it shares.
 #[derive(Clone)]
 pub struct Weight {
     name: String,
@@ -55,6 +57,10 @@ pub struct Weight {
     rows: usize,
     columns: usize,
     data: Arc<dyn WeightBytes>,
+    /// The place of the first row in the data.
+    start: usize,
+    /// Bytes from one row to the next.
+    stride: usize,
 }
 
 impl Weight {
@@ -69,13 +75,16 @@ impl Weight {
         columns: usize,
         data: Arc<dyn WeightBytes>,
     ) -> Option<Self> {
-        let bytes = dtype.row_bytes(columns)?.checked_mul(rows)?;
+        let stride = dtype.row_bytes(columns)?;
+        let bytes = stride.checked_mul(rows)?;
         (data.bytes().len() == bytes).then(|| Self {
             name: name.into(),
             dtype,
             rows,
             columns,
             data,
+            start: 0,
+            stride,
         })
     }
 
@@ -120,15 +129,63 @@ impl Weight {
         WeightShape { dtype: self.dtype, rows: self.rows, columns: self.columns }
     }
 
-    /// The bytes of all rows.
-    pub fn bytes(&self) -> &[u8] {
-        self.data.bytes()
+    /// The number of bytes of all rows.
+    pub fn size_bytes(&self) -> usize {
+        self.rows * self.row_bytes()
+    }
+
+    /// The bytes of all rows. They are copied if they are apart from each other, as those of some
+    /// columns of a larger weight are.
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
+        self.rows_bytes(0..self.rows)
+    }
+
+    /// The bytes of some rows. They are copied if they are apart from each other.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such rows.
+    pub fn rows_bytes(&self, rows: Range<usize>) -> Cow<'_, [u8]> {
+        assert!(rows.start <= rows.end && rows.end <= self.rows);
+        let row_bytes = self.row_bytes();
+        if row_bytes < self.stride {
+            return Cow::Owned(rows.flat_map(|row| self.row(row)).copied().collect());
+        }
+        let first = self.start + rows.start * row_bytes;
+        Cow::Borrowed(&self.data.bytes()[first..][..rows.len() * row_bytes])
     }
 
     /// The bytes of one row.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such row.
     pub fn row(&self, row: usize) -> &[u8] {
-        let row_bytes = self.bytes().len() / self.rows;
-        &self.bytes()[row * row_bytes..][..row_bytes]
+        assert!(row < self.rows);
+        &self.data.bytes()[self.start + row * self.stride..][..self.row_bytes()]
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.dtype.row_bytes(self.columns).expect("a row is a whole number of blocks")
+    }
+
+    /// The weight of some rows and columns, which shares the bytes of this one.
+    ///
+    /// Returns `None` if there are no such rows or columns, or the columns do not begin and end
+    /// where blocks do.
+    pub fn part(&self, rows: Range<usize>, columns: Range<usize>) -> Option<Self> {
+        let is_inside = |range: &Range<usize>, len| range.start <= range.end && range.end <= len;
+        if !is_inside(&rows, self.rows) || !is_inside(&columns, self.columns) {
+            return None;
+        }
+        let before = self.dtype.row_bytes(columns.start)?;
+        self.dtype.row_bytes(columns.len())?;
+        Some(Self {
+            rows: rows.len(),
+            columns: columns.len(),
+            start: self.start + rows.start * self.stride + before,
+            ..self.clone()
+        })
     }
 
     /// Checks that the values of some rows are finite. It reads the scales of block formats only.
@@ -171,5 +228,30 @@ impl Weight {
 impl fmt::Debug for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} [{}, {}]", self.name, self.dtype, self.rows, self.columns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_part_has_the_rows_and_columns_of_the_whole() {
+        let values: Vec<f32> = (0..24_u8).map(f32::from).collect();
+        let whole = Weight::f32("w", 4, 6, values);
+        let part = whole.part(1..4, 2..6).unwrap().part(1..3, 1..3).unwrap();
+        assert_eq!((part.rows(), part.columns(), part.size_bytes()), (2, 2, 16));
+        assert_eq!([part.row_f32(0), part.row_f32(1)], [[15.0, 16.0], [21.0, 22.0]]);
+        assert_eq!(&*part.bytes(), [part.row(0), part.row(1)].concat());
+        assert!(matches!(whole.part(1..3, 0..6).unwrap().bytes(), Cow::Borrowed(_)));
+        assert!(whole.part(3..5, 0..6).is_none() && whole.part(0..4, 2..7).is_none());
+    }
+
+    #[test]
+    fn blocks_are_not_divided() {
+        let bytes = vec![0; DType::Q8_0.row_bytes(96).unwrap()];
+        let whole = Weight::new("w", DType::Q8_0, 1, 96, Arc::new(bytes)).unwrap();
+        assert_eq!(whole.part(0..1, 32..96).unwrap().columns(), 64);
+        assert!(whole.part(0..1, 16..48).is_none() && whole.part(0..1, 32..48).is_none());
     }
 }

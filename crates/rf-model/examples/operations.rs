@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (graph, weights) = rf_model::build(&gguf, &config, config.context_length, Head::Logits)?;
     let mut bytes_by_format = BTreeMap::new();
     for weight in &weights {
-        *bytes_by_format.entry(weight.dtype().to_string()).or_insert(0) += weight.bytes().len();
+        *bytes_by_format.entry(weight.dtype().to_string()).or_insert(0) += weight.size_bytes();
     }
     for (format, bytes) in bytes_by_format {
         println!("{format:>12}: {bytes} bytes of weights");

@@ -8,8 +8,8 @@ mod recurrent;
 use cache::Cache;
 use ops::Run;
 use rf_graph::{
-    Backend, BackendError, Batch, BatchLimits, Executor, Fusions, MemoryNeed, MemoryUse, Output,
-    Plan, Program, Progress, Stage, ValueId,
+    Backend, BackendError, Batch, BatchLimits, Executor, Fusions, Member, MemoryNeed, MemoryUse,
+    Output, Plan, Program, Progress, Reduction, Stage, ValueId,
 };
 use rf_kv::CopyPage;
 
@@ -39,10 +39,10 @@ impl Backend for ReferenceBackend {
 
     fn memory_need(&self, program: &Program) -> Result<MemoryNeed, BackendError> {
         let held = MemoryUse {
-            weights_bytes: program.weights.iter().map(|w| w.bytes().len() as u64).sum(),
+            weights_bytes: program.weights.iter().map(|w| w.size_bytes() as u64).sum(),
             kv_bytes: Cache::bytes_for(&program.kv) as u64,
             states_bytes: program.kv.states_bytes(),
-            buffers_bytes: 0,
+            buffers_bytes: Reduction::bytes_for(program),
         };
         let floats = Plan::new(&program.graph).floats_per_row() * program.max_batch_tokens;
         Ok(MemoryNeed { held, reserve_bytes: (floats * size_of::<f32>()) as u64 })
@@ -54,12 +54,13 @@ impl Backend for ReferenceBackend {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Box<dyn Executor>, BackendError> {
         program.weights.iter().try_for_each(|weight| weight.check_finite(0..weight.rows()))?;
-        let total_bytes = program.weights.iter().map(|w| w.bytes().len() as u64).sum();
+        let total_bytes = program.weights.iter().map(|w| w.size_bytes() as u64).sum();
         progress(Progress { done_bytes: total_bytes, total_bytes });
         Ok(Box::new(Reference {
             limits: BatchLimits::new(&program),
             stages: program.graph.stages(),
             cache: Cache::new(&program.kv),
+            reduction: Reduction::new(&program),
             values: vec![Vec::new(); program.graph.values().len()],
             program,
         }))
@@ -71,6 +72,7 @@ struct Reference {
     stages: Vec<Stage>,
     limits: BatchLimits,
     cache: Cache,
+    reduction: Reduction,
     /// Values of the batch by index, for its later stages.
     values: Vec<Vec<f32>>,
 }
@@ -91,7 +93,8 @@ impl Executor for Reference {
             let what = format!("room for {} values of output, expected {expected}", out.len());
             return Err(BackendError::InvalidBatch(what));
         }
-        let mut run = Run::new(&self.program, &mut self.cache, batch, &mut self.values)?;
+        let mut run =
+            Run::new(&self.program, &mut self.cache, &mut self.reduction, batch, &mut self.values)?;
         for op in &graph.ops()[stage.ops.clone()] {
             run.op(op)?;
         }
@@ -104,16 +107,21 @@ impl Executor for Reference {
         Ok(())
     }
 
+    fn join(&mut self, member: Member) -> Result<(), BackendError> {
+        self.reduction.join(member);
+        Ok(())
+    }
+
     fn copy_pages(&mut self, copies: &[CopyPage]) -> Result<(), BackendError> {
         copies.iter().try_for_each(|copy| self.cache.copy_page(*copy))
     }
 
     fn memory(&self) -> MemoryUse {
         MemoryUse {
-            weights_bytes: self.program.weights.iter().map(|w| w.bytes().len() as u64).sum(),
+            weights_bytes: self.program.weights.iter().map(|w| w.size_bytes() as u64).sum(),
             kv_bytes: self.cache.bytes() as u64,
             states_bytes: self.cache.states_bytes() as u64,
-            buffers_bytes: 0,
+            buffers_bytes: self.reduction.bytes(),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rf_graph::{
-    Backend, BackendError, Batch, Executor, Fusions, MemoryNeed, MemoryUse, Output, Program,
-    Progress,
+    Backend, BackendError, Batch, Executor, Fusions, Member, MemoryNeed, MemoryUse, Output,
+    Program, Progress,
 };
 use rf_kv::CopyPage;
 
@@ -92,6 +92,10 @@ impl Executor for MortalExecutor {
         };
         self.steps = rest;
         self.inner.forward(batch, output)
+    }
+
+    fn join(&mut self, member: Member) -> Result<(), BackendError> {
+        self.inner.join(member)
     }
 
     fn max_top_k(&self) -> usize {

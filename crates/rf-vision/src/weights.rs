@@ -251,8 +251,7 @@ impl<'a> Weights<'a> {
         let place =
             |row: usize| order.map_or(row, |order| row - row % head_dim + order[row % head_dim]);
         let bytes: Vec<u8> = if order.is_none() {
-            let row_bytes = whole.bytes().len() / all;
-            whole.bytes()[first * row_bytes..(first + rows) * row_bytes].to_vec()
+            whole.rows_bytes(first..first + rows).into_owned()
         } else {
             (0..rows).flat_map(|row| whole.row(first + place(row)).to_vec()).collect()
         };

@@ -290,6 +290,9 @@ impl RunArgs {
     fn load(&self, open: &OpenModel) -> Result<(LoadedModel, Placement)> {
         let placement = device::open(self.device.options(self.compute.cpu()?))?;
         let loaded = loading::load(open, &placement, self.quiet, &mut |_| ())?;
+        if let Some(division) = loaded.layers.division.as_ref().filter(|_| self.verbose) {
+            terminal::note(division);
+        }
         Ok((loaded, placement))
     }
 

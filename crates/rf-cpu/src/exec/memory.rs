@@ -1,6 +1,6 @@
 //! The memory that a program needs on the CPU.
 
-use rf_graph::{BackendError, MemoryNeed, MemoryUse, Op, Plan, Program};
+use rf_graph::{BackendError, MemoryNeed, MemoryUse, Op, Plan, Program, Reduction};
 
 use super::matmul::OperandSizes;
 use super::steps::Step;
@@ -30,7 +30,8 @@ pub(crate) fn memory_need(
         weights_bytes: storage.bytes() as u64,
         kv_bytes: KvStore::page_bytes_of(kv) as u64,
         states_bytes: StateStore::bytes_of(kv),
-        buffers_bytes: (arena_bytes + operands.bytes() + threads * operands.scratch_bytes()) as u64,
+        buffers_bytes: (arena_bytes + operands.bytes() + threads * operands.scratch_bytes()) as u64
+            + Reduction::bytes_for(program),
     };
     let positions = kv.num_pages.full.saturating_mul(kv.page_tokens);
     let attentions = graph.ops().iter().filter_map(|op| match op {

@@ -41,6 +41,10 @@ pub(super) enum Step {
     DeltaNet(DeltaNet),
     StateSpace(StateSpace),
     SelectiveScan(SelectiveScan),
+    AllReduce {
+        x: ValueId,
+        out: ValueId,
+    },
     /// An op of [`rows`], without precomputed data, and the value that it computes.
     Rows(Op, Option<ValueId>),
 }
@@ -102,6 +106,7 @@ impl Step {
             Op::DeltaNet(op) if op.heads.key_dim <= MAX_KEY_DIM => Self::DeltaNet(op),
             Op::StateSpace(op) => Self::StateSpace(op),
             Op::SelectiveScan(op) => Self::SelectiveScan(op),
+            Op::AllReduce { x, out } => Self::AllReduce { x, out },
             op if rows::supports(&op) => {
                 let out = op.outputs().first().copied();
                 Self::Rows(op, out)
@@ -124,6 +129,7 @@ impl Region<'_> {
             Step::Attention(op) => self.attention_deal(op),
             Step::LatentAttention(op) => self.latent_deal(op),
             Step::RopeAppend(op) => return self.rope_append_deals(op),
+            Step::AllReduce { out, .. } => return self.all_reduce_deals(*out),
             Step::KvAppend { k, layer, .. } => self.append_deal(*k, *layer),
             Step::Rope { out, .. } | Step::Rows(_, Some(out)) => self.row_deal(*out),
             Step::CausalConv(op) => self.causal_conv_deal(op),
@@ -173,6 +179,7 @@ impl Region<'_> {
             Step::DeltaNet(op) => self.delta_net(share, op),
             Step::StateSpace(op) => self.state_space(share, op),
             Step::SelectiveScan(op) => self.selective_scan(share, op),
+            Step::AllReduce { x, out } => self.all_reduce(share, part, *x, *out),
             Step::Rows(op, _) => self.row_op(share, op),
         }
     }

@@ -49,7 +49,7 @@ impl<'a> StoragePlan<'a> {
     /// Bytes of all weights in their layouts.
     pub(super) fn bytes(&self) -> usize {
         let sizes = self.weights.iter().zip(&self.forms).map(|(weight, form)| match form {
-            Form::Table => weight.bytes().len(),
+            Form::Table => weight.size_bytes(),
             Form::Vector => weight.rows() * weight.columns() * size_of::<f32>(),
             Form::Matrix => PackedMatrix::bytes_of(weight),
         });
@@ -67,7 +67,7 @@ pub(super) enum StoredWeight {
 impl StoredWeight {
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Table(weight) => weight.bytes().len(),
+            Self::Table(weight) => weight.size_bytes(),
             Self::Vector(values) => size_of_val(values.as_slice()),
             Self::Matrix(matrix) => matrix.bytes(),
         }
@@ -80,7 +80,7 @@ pub(super) fn load(
     plan: &StoragePlan<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<StoredWeight>, BackendError> {
-    let total_bytes = plan.weights.iter().map(|w| w.bytes().len() as u64).sum();
+    let total_bytes = plan.weights.iter().map(|w| w.size_bytes() as u64).sum();
     let mut done_bytes = 0;
     let mut team = team.lock().unwrap_or_else(PoisonError::into_inner);
     let mut stored = Vec::with_capacity(plan.weights.len());
@@ -98,7 +98,7 @@ pub(super) fn load(
                 StoredWeight::Vector(rows.collect())
             }
         });
-        done_bytes += weight.bytes().len() as u64;
+        done_bytes += weight.size_bytes() as u64;
         progress(Progress { done_bytes, total_bytes });
     }
     Ok(stored)

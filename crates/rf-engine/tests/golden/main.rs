@@ -9,6 +9,7 @@ mod latent;
 mod media;
 mod models;
 mod mtp;
+mod tensor;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -148,15 +149,15 @@ fn the_demo_model_matches_the_exact_logits() {
     let models = golden["models"].as_object().unwrap();
     assert!(!models.is_empty());
     for (file, data) in models {
-        check_story_model(&demo_folder().join(file), &golden, &data["exact"]);
+        check_story_model(&demo_folder().join(file), &golden, &data["exact"], &cpu(2));
     }
 }
 
 /// One file of `models/` against `golden/logits-stories-7m.json`, by the bounds of its bit width.
-fn check_story_model(path: &Path, golden: &Value, exact: &Value) {
+fn check_story_model(path: &Path, golden: &Value, exact: &Value, backend: &dyn Backend) {
     let name = path.file_name().unwrap().to_str().unwrap();
     let options = EngineOptions { context_tokens: Some(1024), ..Default::default() };
-    let mut engine = load(path, &cpu(2), options);
+    let mut engine = load(path, backend, options);
     for (prompt, expected) in exact.as_object().unwrap() {
         let prompt_ids = ids(&golden["prompts"][prompt]["ids"]);
         let logits = all_logits(&mut engine, &prompt_ids);
@@ -196,7 +197,7 @@ fn the_story_models_match_the_exact_logits() {
     let files = golden["models"].as_object().unwrap();
     assert_eq!(files.len(), 11);
     for (file, data) in files {
-        check_story_model(&models.join(file), &golden, &data["exact"]);
+        check_story_model(&models.join(file), &golden, &data["exact"], &cpu(2));
     }
 }
 

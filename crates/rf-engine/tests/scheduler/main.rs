@@ -19,4 +19,5 @@ mod random;
 mod recurrent;
 mod saved;
 mod support;
+mod tensor;
 mod window;

@@ -136,7 +136,7 @@ impl Weights {
         // Kernels read past the last rows of a plane. What they compute of it is not used, but
         // codes of codebook formats are addresses on the way.
         memory.fill_zero(stream)?;
-        let total_bytes = weights.iter().map(|w| w.bytes().len() as u64).sum();
+        let total_bytes = weights.iter().map(|w| w.size_bytes() as u64).sum();
         let largest = plan.bytes.clamp(1, STAGING_BYTES);
         let mut staging = [
             PinnedBuffer::<u8>::new(stream.context(), largest)?,
@@ -151,7 +151,7 @@ impl Weights {
                     let values: Vec<f32> =
                         (0..weight.rows()).flat_map(|row| weight.row_f32(row)).collect();
                     memory.copy_from_slice(stream, *at, bytemuck::cast_slice(&values))?;
-                    done_bytes += weight.bytes().len() as u64;
+                    done_bytes += weight.size_bytes() as u64;
                 }
                 Form::Matrix { layout, base, first_row } => {
                     let rows_at_once = (largest / layout.bytes_per_row().max(1)).max(1);
@@ -160,11 +160,10 @@ impl Weights {
                         let what = format!("tensor '{name}' with rows of {bytes} bytes");
                         return Err(Error::Unsupported { what });
                     }
-                    let row_bytes = weight.bytes().len() / weight.rows().max(1);
                     for first in (0..weight.rows()).step_by(rows_at_once) {
                         let rows = rows_at_once.min(weight.rows() - first);
                         weight.check_finite(first..first + rows)?;
-                        let source = &weight.bytes()[first * row_bytes..][..rows * row_bytes];
+                        let source = &weight.rows_bytes(first..first + rows);
                         let buffer = &mut staging[turn];
                         turn = 1 - turn;
                         let plane_bytes = layout.plane_bytes(rows);

@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use rf_gguf::{Gguf, TensorInfo};
-use rf_graph::{DType, Graph, Operand, Weight, WeightBytes};
+use rf_graph::{DType, Graph, Operand, Weight};
 
 use super::{Adapter, AdapterError, EMBEDDING, MATRICES, axis, values};
 use crate::control_vector::{self, ControlVector};
@@ -181,28 +181,7 @@ impl Update {
     /// Some rows of a matrix `B`: those of a part of the tensor.
     pub(crate) fn rows_of_b(&self, matrix: usize, rows: Range<usize>) -> Option<Weight> {
         let whole = self.b.get(matrix)?;
-        if rows.end > whole.rows() {
-            return None;
-        }
-        if rows.len() == whole.rows() {
-            return Some(whole.clone());
-        }
-        let row_bytes = whole.bytes().len() / whole.rows();
-        let bytes = rows.start * row_bytes..rows.end * row_bytes;
-        let part = Part { whole: whole.clone(), bytes };
-        Weight::new(whole.name(), whole.dtype(), rows.len(), whole.columns(), Arc::new(part))
-    }
-}
-
-/// Some rows of a weight.
-struct Part {
-    whole: Weight,
-    bytes: Range<usize>,
-}
-
-impl WeightBytes for Part {
-    fn bytes(&self) -> &[u8] {
-        &self.whole.bytes()[self.bytes.clone()]
+        whole.part(rows, 0..whole.columns())
     }
 }
 

@@ -2,8 +2,8 @@
 
 use rf_graph::{
     Activation, Attention, BackendError, Batch, Combine, Epilogue, ExpertMatMul, ExpertProjection,
-    Function, Gating, Op, Position, Program, Prologue, Rope, RopeAppend, Router, RowNorm, Span,
-    ValueId, Weight, WeightId, combine_experts,
+    Function, Gating, Op, Position, Program, Prologue, Reduction, Rope, RopeAppend, Router,
+    RowNorm, Span, ValueId, Weight, WeightId, combine_experts,
 };
 
 use super::cache::Cache;
@@ -12,6 +12,7 @@ use super::cache::Cache;
 pub(super) struct Run<'a> {
     pub(super) program: &'a Program,
     pub(super) cache: &'a mut Cache,
+    reduction: &'a mut Reduction,
     pub(super) batch: &'a Batch<'a>,
     values: &'a mut [Vec<f32>],
     /// The inputs of the ops [`Op::Input`] that have not run yet.
@@ -22,10 +23,11 @@ impl<'a> Run<'a> {
     pub(super) fn new(
         program: &'a Program,
         cache: &'a mut Cache,
+        reduction: &'a mut Reduction,
         batch: &'a Batch<'a>,
         values: &'a mut [Vec<f32>],
     ) -> Result<Self, BackendError> {
-        Ok(Self { program, cache, batch, values, input: batch.input_rows()? })
+        Ok(Self { program, cache, reduction, batch, values, input: batch.input_rows()? })
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm per op, to be read as a table")]
@@ -167,6 +169,12 @@ impl<'a> Run<'a> {
                 let y =
                     self.get(*x).iter().zip(gates).map(|(x, g)| gated(*function, *x, *g)).collect();
                 self.set(*out, y);
+            }
+            Op::AllReduce { x, out } => {
+                let x = self.get(*x).to_vec();
+                let summands = self.reduction.gather(&x)?;
+                let sum = |i| summands.iter().map(|values| f64::from(values[i])).sum::<f64>();
+                self.set(*out, (0..x.len()).map(|i| sum(i) as f32).collect());
             }
             Op::ScaleByPosition { x, scale, out } => {
                 let width = self.program.graph.value(*x).width;

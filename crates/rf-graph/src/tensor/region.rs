@@ -1,0 +1,197 @@
+//! The regions of a graph: which ops and values are divided, and how.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use super::cut::Cut;
+use super::walk::{Uses, Walk};
+use crate::graph::Graph;
+use crate::op::{Epilogue, ExpertMatMul, MatMul, Op, Prologue};
+use crate::value::ValueId;
+
+/// What an op of a region does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It reads whole values and writes the columns of a part.
+    Source,
+    /// It reads and writes the columns of a part, or appends them to the cache.
+    Inner,
+    /// It reads the columns of a part and writes a summand.
+    Sum,
+}
+
+/// The divided columns of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Columns {
+    /// The value is so many matrices side by side, of which each is divided: slots of experts.
+    pub(super) repeat: usize,
+    pub(super) cut: Cut,
+}
+
+impl Columns {
+    /// The columns of each part within one of the repeated matrices.
+    pub(super) fn ranges(&self, width: usize) -> Vec<Range<usize>> {
+        self.cut.columns(width / self.repeat).collect()
+    }
+
+    /// The columns of a part within one of the repeated matrices.
+    pub(super) fn range(&self, width: usize, part: usize) -> Range<usize> {
+        self.ranges(width)[part].clone()
+    }
+}
+
+/// Ops that are divided together.
+pub(super) struct Region {
+    /// By the index of the op.
+    pub(super) ops: HashMap<usize, Role>,
+    /// Values that the parts have the columns of.
+    pub(super) values: HashMap<ValueId, Columns>,
+    /// Whole values of which the ops read the columns.
+    pub(super) slices: HashMap<ValueId, Columns>,
+    /// The layers of the KV cache that its attention reads, and the KV heads of the parts.
+    pub(super) kv_layers: HashMap<usize, Cut>,
+}
+
+/// All regions of a graph.
+#[derive(Default)]
+pub(super) struct Regions {
+    all: Vec<Region>,
+    /// The index of the region of each op and value.
+    ops: HashMap<usize, usize>,
+    values: HashMap<ValueId, usize>,
+    /// Why matmuls are not divided, by the index of the op.
+    reasons: HashMap<usize, String>,
+    /// The same for matmuls that begin and end no region.
+    weak_reasons: HashMap<usize, String>,
+    pub(super) uses: Uses,
+}
+
+impl Regions {
+    /// The regions of a program that are divided over parts.
+    pub(super) fn of(graph: &Graph, shares: &[f32]) -> Self {
+        let mut all = Self { uses: Uses::of(graph), ..Self::default() };
+        if shares.len() < 2 {
+            return all;
+        }
+        let mut attempted = HashSet::new();
+        for op in &graph.ops {
+            if let Some(x) = left_operand(op)
+                && attempted.insert(x)
+            {
+                all.attempt(graph, shares, x);
+            }
+        }
+        let stages = graph.stages();
+        for output in stages.iter().flat_map(|stage| &stage.outputs) {
+            if attempted.insert(*output) {
+                all.attempt(graph, shares, *output);
+            }
+        }
+        all.drop_conflicts(graph);
+        all.index();
+        all
+    }
+
+    /// The role of an op, if it is divided.
+    pub(super) fn role(&self, op: usize) -> Option<(Role, &Region)> {
+        let region = &self.all[*self.ops.get(&op)?];
+        Some((region.ops[&op], region))
+    }
+
+    /// The columns of a value, if it is divided.
+    pub(super) fn of_value(&self, id: ValueId) -> Option<&Columns> {
+        self.all[*self.values.get(&id)?].values.get(&id)
+    }
+
+    /// The KV heads of the parts in a layer of the cache.
+    pub(super) fn of_kv_layer(&self, layer: usize) -> Option<&Cut> {
+        self.all.iter().find_map(|region| region.kv_layers.get(&layer))
+    }
+
+    /// Why a matmul is not divided, if that is known.
+    pub(super) fn reason(&self, op: usize) -> Option<&str> {
+        self.reasons.get(&op).or(self.weak_reasons.get(&op)).map(String::as_str)
+    }
+
+    /// Makes a region of the ops that compute a value from whole ones, and of the matmuls that read
+    /// it, if that is possible.
+    fn attempt(&mut self, graph: &Graph, shares: &[f32], root: ValueId) {
+        let mut walk = Walk::new(graph, &self.uses, &self.ops, root);
+        let region = walk.visit_all().and_then(|()| walk.region(shares));
+        match region {
+            Ok(region) => {
+                let index = self.all.len();
+                self.ops.extend(region.ops.keys().map(|op| (*op, index)));
+                self.all.push(region);
+            }
+            Err(reason) => {
+                let (sources, sums) = walk.matmuls();
+                if sources.is_empty() {
+                    let reason = format!("its input is from {reason}");
+                    self.weak_reasons.extend(sums.into_iter().map(|op| (op, reason.clone())));
+                    return;
+                }
+                for op in sources.into_iter().chain(sums) {
+                    self.reasons.entry(op).or_insert_with(|| reason.clone());
+                }
+            }
+        }
+    }
+
+    /// Leaves out regions whose layers of the cache are read or written outside of regions, or are
+    /// divided otherwise.
+    fn drop_conflicts(&mut self, graph: &Graph) {
+        loop {
+            self.index();
+            let users = graph.ops.iter().enumerate().filter_map(|(i, op)| match op {
+                Op::Attention { attention, .. } => Some((i, attention.layer)),
+                Op::KvAppend { layer, .. } => Some((i, *layer)),
+                _ => None,
+            });
+            let mut cuts: HashMap<usize, Vec<Option<&Cut>>> = HashMap::new();
+            for (op, layer) in users {
+                let cut = self.role(op).and_then(|(_, region)| region.kv_layers.get(&layer));
+                cuts.entry(layer).or_default().push(cut);
+            }
+            let differ = |cuts: &&Vec<Option<&Cut>>| cuts.iter().any(|cut| *cut != cuts[0]);
+            let wrong: HashSet<usize> =
+                cuts.iter().filter(|(_, cuts)| differ(cuts)).map(|(layer, _)| *layer).collect();
+            let is_wrong =
+                |region: &Region| region.kv_layers.keys().any(|layer| wrong.contains(layer));
+            if !self.all.iter().any(is_wrong) {
+                return;
+            }
+            for region in self.all.extract_if(.., |region| is_wrong(region)) {
+                for op in region.ops.into_keys() {
+                    let reason = || "layers that share a cache are divided differently".to_owned();
+                    self.reasons.entry(op).or_insert_with(reason);
+                }
+            }
+        }
+    }
+
+    fn index(&mut self) {
+        let regions = || self.all.iter().enumerate();
+        self.ops = regions().flat_map(|(i, r)| r.ops.keys().map(move |op| (*op, i))).collect();
+        self.values =
+            regions().flat_map(|(i, r)| r.values.keys().map(move |id| (*id, i))).collect();
+    }
+}
+
+/// The left operand of a matmul that may end a region.
+pub(super) fn left_operand(op: &Op) -> Option<ValueId> {
+    match op {
+        Op::MatMul(MatMul {
+            prologue: Prologue::Plain(x),
+            projections,
+            residual: None,
+            epilogue: Epilogue::None,
+        }) if projections.len() == 1 => Some(*x),
+        Op::ExpertMatMul(ExpertMatMul { x, projections, glu: None, combine: None, .. })
+            if projections.len() == 1 =>
+        {
+            Some(*x)
+        }
+        _ => None,
+    }
+}
