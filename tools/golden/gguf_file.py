@@ -1,6 +1,7 @@
 """Write small GGUF files (version 3, alignment 32). No dependency but numpy."""
 
 import gzip
+import os
 import struct
 
 import numpy as np
@@ -88,6 +89,18 @@ def write(path, keys, tensors):
         f.write(out)
         for b in blobs:
             f.write(b)
+
+
+def write_floats(path, values):
+    """Writes f32 to PATH.gz."""
+    with open(path + ".gz", "wb") as f:
+        f.write(gzip.compress(values.astype("<f4").tobytes(), 9, mtime=0))
+
+
+def read_floats(path):
+    """The f32 of PATH, or of PATH.gz."""
+    path = path if os.path.exists(path) else path + ".gz"
+    return np.frombuffer(contents(path), "<f4")
 
 
 def contents(path):

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 
+import gguf_file
 import reference
 from model import coarse
 
@@ -16,10 +17,9 @@ def add(m, path, ids, out):
     rows, logits, positions = reference.in_child(_run, m, path, before, after)
     _, split, _ = reference.in_child(_run, m, path, before, after, ubatch=7)
     rows_file, logits_file = m.name + ".image.f32", m.name + ".image.logits.f32"
-    rows.tofile(os.path.join(out, rows_file))
-    logits[_stored(len(before), len(rows), len(after))].astype("<f4").tofile(
-        os.path.join(out, logits_file)
-    )
+    gguf_file.write_floats(os.path.join(out, rows_file), rows)
+    stored = logits[_stored(len(before), len(rows), len(after))]
+    gguf_file.write_floats(os.path.join(out, logits_file), stored)
     return {
         "before": before,
         "embeddings": rows_file,

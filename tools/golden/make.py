@@ -237,7 +237,7 @@ def make(name, first, out, tmp, attempts=12):
     with open(os.path.join(out, model_file), "wb") as f:
         f.write(data if m.exact else zopfli.gzip.compress(data))
     positions = m.stored_positions()
-    (exact if m.pooling else exact[positions]).astype("<f4").tofile(os.path.join(out, file))
+    gguf_file.write_floats(os.path.join(out, file), exact if m.pooling else exact[positions])
     e = {
         "name": name,
         "file": model_file,
@@ -281,7 +281,7 @@ def make(name, first, out, tmp, attempts=12):
         )
     if m.keys.get("nextn_predict_layers"):
         block = reference.mtp(f32, ids)
-        block[positions].astype("<f4").tofile(os.path.join(out, name + ".mtp.f32"))
+        gguf_file.write_floats(os.path.join(out, name + ".mtp.f32"), block[positions])
         e.update(mtp_logits=name + ".mtp.f32", mtp_top1=block.argmax(-1).tolist())
         # The model's own results do not depend on the block: its logits do.
         for stem in [stem for stem in seen if stem.startswith("nextn.")]:
@@ -319,7 +319,11 @@ def add(out, names, source):
         parts = [e, e.get("image", {})]
         keys = ("file", "logits", "embedding", "mtp_logits", "embeddings")
         for file in [part[k] for part in parts for k in keys if k in part]:
-            shutil.copy(os.path.join(source, file), os.path.join(out, file))
+            if file.endswith(".f32"):
+                values = gguf_file.read_floats(os.path.join(source, file))
+                gguf_file.write_floats(os.path.join(out, file), values)
+            else:
+                shutil.copy(os.path.join(source, file), os.path.join(out, file))
         add_to_index(out, index["set"], e)
 
 
@@ -401,9 +405,8 @@ def check(out, only):
             x = x if m.pooling else x[e["positions"]]
             d = difference(
                 x,
-                np.fromfile(
-                    os.path.join(out, e[("logits" if e["kind"] == "logits" else "embedding")]),
-                    "<f4",
+                gguf_file.read_floats(
+                    os.path.join(out, e[("logits" if e["kind"] == "logits" else "embedding")])
                 ).reshape(x.shape),
             )
             if "mtp_logits" in e:
@@ -412,7 +415,9 @@ def check(out, only):
                     d,
                     difference(
                         block,
-                        np.fromfile(os.path.join(out, e["mtp_logits"]), "<f4").reshape(block.shape),
+                        gguf_file.read_floats(os.path.join(out, e["mtp_logits"])).reshape(
+                            block.shape
+                        ),
                     ),
                 )
             worst = max(worst, d)

@@ -42,12 +42,9 @@ fn differences<'a>(arch: Arch, lines: impl Iterator<Item = (&'a str, &'a str)>) 
 
 #[test]
 fn every_form_in_our_kernels_disassembles_as_in_llvm() {
-    let fixtures = [
-        (Arch::Gfx1030, include_str!("fixtures/disassembly/gfx1030.txt")),
-        (Arch::Gfx1100, include_str!("fixtures/disassembly/gfx1100.txt")),
-        (Arch::Gfx1201, include_str!("fixtures/disassembly/gfx1201.txt")),
-    ];
-    for (arch, fixture) in fixtures {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/disassembly");
+    for arch in [Arch::Gfx1030, Arch::Gfx1100, Arch::Gfx1201] {
+        let fixture = rf_testing::packed_text(&folder.join(format!("{arch}.txt.gz")));
         let lines = fixture.lines().map(|line| line.split_once(" | ").unwrap());
         assert_eq!(differences(arch, lines), [""; 0]);
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::unpacked::unpacked;
+use crate::unpacked::{plain_or_unpacked, unpacked};
 
 /// The golden models in the repository: at least one of every supported architecture.
 pub fn golden_models() -> Vec<GoldenModel> {
@@ -34,8 +34,7 @@ pub fn golden_models_in(folder: &Path) -> Vec<GoldenModel> {
 
 /// The file of a golden model of `golden/arch`, unpacked.
 pub fn golden_model(name: &str) -> PathBuf {
-    let path = crate::golden_folder().join("arch").join(format!("{name}.gguf"));
-    if path.is_file() { path } else { unpacked(&path.with_added_extension("gz")) }
+    plain_or_unpacked(&crate::golden_folder().join("arch").join(format!("{name}.gguf")))
 }
 
 /// A golden model: its file, a text, and what llama.cpp computes for it.
@@ -127,9 +126,9 @@ impl GoldenModel {
     }
 }
 
-/// Little-endian f32.
+/// Little-endian f32, in the file of this name or with `.gz`.
 pub(crate) fn floats(path: &Path) -> Vec<f32> {
-    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let bytes = fs::read(plain_or_unpacked(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let (chunks, rest) = bytes.as_chunks::<4>();
     assert!(rest.is_empty(), "{} is cut off", path.display());
     chunks.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()

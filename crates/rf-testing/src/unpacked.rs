@@ -8,6 +8,17 @@ use tempfile::NamedTempFile;
 
 use crate::folders::root;
 
+/// The text of a file, which is unpacked if its name ends in `.gz`.
+pub fn packed_text(path: &Path) -> String {
+    let path = unpacked(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The file if there is one, or the content of the compressed file with its name and `.gz`.
+pub(crate) fn plain_or_unpacked(path: &Path) -> PathBuf {
+    if path.is_file() { path.to_owned() } else { unpacked(&path.with_added_extension("gz")) }
+}
+
 /// The file itself, or its content as a file if its name ends in `.gz`.
 ///
 /// A content is unpacked once, into a folder of `target` with the content's checksum in its name.
