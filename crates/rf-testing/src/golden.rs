@@ -128,7 +128,8 @@ impl GoldenModel {
 
 /// Little-endian f32, in the file of this name or with `.gz`.
 pub(crate) fn floats(path: &Path) -> Vec<f32> {
-    let bytes = fs::read(plain_or_unpacked(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let bytes = fs::read(plain_or_unpacked(path))
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let (chunks, rest) = bytes.as_chunks::<4>();
     assert!(rest.is_empty(), "{} is cut off", path.display());
     chunks.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
