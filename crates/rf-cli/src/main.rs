@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         Ok(()) => failure::SUCCESS,
         Err(error) => {
             let code = failure::exit_code(&error);
-            if code != failure::SUCCESS && code != failure::INTERRUPTED {
+            if failure::has_message(&error) {
                 let error = failure::sentence(&error);
                 terminal::note(format_args!("{} {error}", Palette::stderr().red("error:")));
             }
@@ -65,6 +65,8 @@ fn run() -> Result<()> {
     let cli = flags::configured(Cli::command());
     let arguments = flags::prepare(std::env::args_os(), &cli)?;
     let parsed = cli.clone().try_get_matches_from(&arguments);
-    let matches = parsed.map_err(|error| usage::explained(&error, &cli, &arguments))?;
+    let matches = parsed.map_err(|error| {
+        usage::explained(&error, &cli, &arguments).unwrap_or_else(|| error.exit())
+    })?;
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).run()
 }

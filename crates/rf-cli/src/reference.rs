@@ -38,8 +38,9 @@ fn the_help_is_that_of_the_snapshots() {
     };
     let mut helps = BTreeMap::from([("rf-cli.txt".to_owned(), help(&["rf-cli", "--help"]))]);
     for command in commands(&cli()) {
-        let name = command.get_name();
-        helps.insert(format!("{name}.txt"), help(&["rf-cli", name, "--help"]));
+        let words = ["rf-cli"].into_iter().chain(words(command));
+        let words: Vec<_> = words.chain(["--help"]).collect();
+        helps.insert(format!("{}.txt", name(command).replace(' ', "-")), help(&words));
     }
     for (name, help) in &helps {
         let snapshot = Data::read_from(&folder.join(name), Some(DataFormat::Text)).raw();
@@ -57,10 +58,20 @@ fn cli() -> Command {
     cli
 }
 
-/// The commands that the help lists.
+/// The commands that the help lists, each before those within it.
 fn commands(cli: &Command) -> Vec<&Command> {
     let is_shown = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
-    cli.get_subcommands().filter(is_shown).collect()
+    let shown = cli.get_subcommands().filter(is_shown);
+    shown.flat_map(|command| [vec![command], commands(command)].concat()).collect()
+}
+
+/// The words of a command after the name of the program.
+fn words(command: &Command) -> impl Iterator<Item = &str> {
+    command.get_bin_name().unwrap_or_default().split(' ').skip(1)
+}
+
+fn name(command: &Command) -> String {
+    words(command).collect::<Vec<_>>().join(" ")
 }
 
 /// The options below one heading of a help, as the rows of a table.
@@ -78,7 +89,7 @@ fn reference(cli: &Command) -> String {
     let users = |group: &Group| {
         let has = |(_, theirs): &(_, &Vec<Group>)| theirs.contains(group);
         let users = commands.iter().zip(&groups).filter(has);
-        users.map(|(command, _)| format!("`{}`", command.get_name())).collect::<Vec<_>>()
+        users.map(|(command, _)| format!("`{}`", name(command))).collect::<Vec<_>>()
     };
     let mut page = String::from("\n## Reference\n");
     let mut shared = String::new();
@@ -86,7 +97,7 @@ fn reference(cli: &Command) -> String {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         let usage = (*command).clone().render_usage().to_string();
         let usage = usage.trim_start_matches("Usage: ").trim();
-        let _ = write!(page, "\n### {}\n\n{about}:\n`{usage}`\n", command.get_name());
+        let _ = write!(page, "\n### {}\n\n{about}:\n`{usage}`\n", name(command));
         let mut links = Vec::new();
         for group in groups {
             let Group { heading, rows } = group;

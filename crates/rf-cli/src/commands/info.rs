@@ -12,6 +12,7 @@ use clap::Args;
 #[cfg(feature = "gpu")]
 pub(super) use self::report::ModelKeys;
 use self::report::Report;
+pub(super) use self::report::metadata_json;
 use crate::args::{ComputeArgs, ModelArgs};
 use crate::hub::Companions;
 use crate::loading::ModelFile;

@@ -143,7 +143,7 @@ impl Report {
             tensors: gguf.tensors().iter().map(TensorReport::of).collect(),
             metadata: metadata
                 .iter()
-                .map(|(key, value)| (key.to_owned(), to_json(value)))
+                .map(|(key, value)| (key.to_owned(), metadata_json(value)))
                 .collect(),
             runnable: false,
             problems: Vec::new(),
@@ -443,7 +443,7 @@ fn parameters(count: u64) -> String {
 }
 
 /// A metadata value; of long arrays, such as a vocabulary, kind and length.
-fn to_json(value: &Value) -> serde_json::Value {
+pub(in crate::commands) fn metadata_json(value: &Value) -> serde_json::Value {
     const LONG: usize = 64;
     match value {
         Value::Bool(value) => json!(value),
@@ -464,5 +464,8 @@ fn to_json(value: &Value) -> serde_json::Value {
 }
 
 fn elements(array: &Array) -> serde_json::Value {
-    (0..array.len()).filter_map(|index| array.value(index)).map(|value| to_json(&value)).collect()
+    (0..array.len())
+        .filter_map(|index| array.value(index))
+        .map(|value| metadata_json(&value))
+        .collect()
 }
