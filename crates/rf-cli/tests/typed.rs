@@ -32,6 +32,9 @@ fn values_of_the_wrong_kind_are_named_in_our_words() {
         &["run", "--grammar", "", "hi"],
         &["run", "--raw", "--grammar", "root ::= root", "hi"],
         &["run", "--logit-bias", "99999+1", "hi"],
+        &["bench", "-o", "sql"],
+        &["run", "-hf", "a/b/c", "hi"],
+        &["run", "--chat-template", "{% if false %}{% endif %}", "hi"],
     ];
     assert_data_eq!(
         transcripts(folder.path(), &lines),
@@ -62,6 +65,15 @@ error: the output cannot be constrained: no token may follow: a rule of the gram
 ? 2
 $ rf-cli run --logit-bias 99999+1 hi
 error: --logit-bias 99999: the vocabulary has 4096 tokens: `rf-cli tokenize` shows ids
+? 2
+$ rf-cli bench -o sql
+error: invalid value 'sql' for '--output <FORMAT>': expected one of md, json, jsonl, csv
+? 2
+$ rf-cli run -hf a/b/c hi
+error: invalid value 'a/b/c' for '--hf-repo <OWNER/REPO[:QUANT]>': 'a/b/c' does not name a model of the hub: give OWNER/REPO or OWNER/REPO:QUANT
+? 2
+$ rf-cli run --chat-template '{% if false %}{% endif %}' hi
+error: the chat template renders this conversation as nothing: give another one with --chat-template, or --raw to continue the text
 ? 2
 
 "#]]
