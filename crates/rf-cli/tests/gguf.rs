@@ -8,7 +8,8 @@ use std::fs;
 use std::path::Path;
 
 use program::{changed_demo, demo_model, finish, transcripts};
-use rf_gguf::{Array, Gguf, Value};
+use rf_gguf::{Array, Gguf, GgufWriter, Value};
+use rf_quant::DType;
 use snapbox::{assert_data_eq, str};
 use tempfile::TempDir;
 
@@ -394,4 +395,86 @@ $ rf-cli gguf diff m.gguf m.gguf
     let finished = finish(folder.path(), &["gguf", "diff", "m.gguf", "q.gguf"]);
     let line = finished.stdout.lines().find(|line| line.contains("blk.3.attn_k.weight")).unwrap();
     assert!(line.ends_with(&format!("the largest difference {largest:e}")), "{line}");
+}
+
+#[test]
+fn files_that_go_with_a_model_are_described() {
+    let folder = folder();
+    fs::write(folder.path().join("t.txt"), "A fox and a key. ".repeat(30)).unwrap();
+    let imatrix = ["imatrix", "-m", "m.gguf", "-f", "t.txt", "-c", "32", "-o", "i.gguf"];
+    assert_eq!(finish(folder.path(), &imatrix).code, Some(0));
+    let projector = rf_testing::golden_folder().join("vision/pixtral/mmproj.gguf");
+    fs::copy(projector, folder.path().join("mmproj.gguf")).unwrap();
+    let mut writer = GgufWriter::new();
+    writer.add("general.architecture", "controlvector").unwrap();
+    writer.add("controlvector.model_hint", "llama").unwrap();
+    for layer in [1, 3] {
+        writer.add_tensor(format!("direction.{layer}"), &[256], DType::F32).unwrap();
+    }
+    let control = folder.path().join("control.gguf");
+    writer.write_file(control, |_, out| Ok(out.write_all(&[0; 1024])?)).unwrap();
+    fs::write(folder.path().join("cut.gguf"), changed_imatrix(&folder)).unwrap();
+
+    let lines = ["i.gguf", "cut.gguf", "mmproj.gguf", "control.gguf"].map(|file| ["info", file]);
+    let lines: Vec<&[&str]> = lines.iter().map(|line| &line[..]).collect();
+    assert_data_eq!(
+        transcripts(folder.path(), &lines),
+        str![[r#"
+$ rf-cli info i.gguf
+i.gguf (GGUF version 3, 81.38 KiB)
+  parameters      18488
+  quantisation    F32 (32.00 bits per weight)
+  file            importance matrix for 56 tensors, from 6 chunks of 32 tokens of t.txt; give it as quantize --imatrix FILE
+  fits            models of 8 layers and width 256
+  tensors
+    F32              112 tensors    72.22 KiB
+$ rf-cli info cut.gguf
+cut.gguf (GGUF version 3, 81.38 KiB)
+  parameters      18488
+  quantisation    F32 (32.00 bits per weight)
+  file            importance matrix for 56 tensors, from 0 chunks; give it as quantize --imatrix FILE
+  fits            models of 8 layers and width 256
+  tensors
+    F32              112 tensors    72.22 KiB
+problem: 'cut.gguf' is not an importance matrix: 'blk.0.attn_k.weight' has sums and no counts
+$ rf-cli info mmproj.gguf
+mmproj.gguf (GGUF version 3, 67.66 KiB)
+  name            tiny mmproj
+  architecture    clip
+  parameters      33120
+  quantisation    F16 (16.17 bits per weight)
+  licence         MIT OR Apache-2.0
+  file            projector of type pixtral for pictures; give it as --mmproj FILE
+  encoder         2 layers, pictures of 256 pixels in patches of 8
+  fits            models of width 64
+  tensors
+    F16               17 tensors    64.00 KiB
+    F32                8 tensors     1.38 KiB
+$ rf-cli info control.gguf
+control.gguf (GGUF version 3, 2.22 KiB)
+  architecture    controlvector
+  parameters      512
+  quantisation    F32 (32.00 bits per weight)
+  file            control vector with 2 directions, layers 1 to 3; give it as --control-vector FILE
+  fits            llama models of width 256 with more than 3 layers
+  tensors
+    F32                2 tensors     2.00 KiB
+
+"#]]
+    );
+    let companion =
+        |file| finish(folder.path(), &["info", "--json", file]).json()["companion"].take();
+    let imatrix = companion("i.gguf");
+    assert_eq!((&imatrix["type"], &imatrix["layers"]), (&"imatrix".into(), &8.into()));
+    assert_eq!(companion("control.gguf")["layers"], serde_json::json!([1, 3]));
+    assert_eq!(companion("mmproj.gguf")["supported"], true);
+}
+
+/// An importance matrix without the counts of its first tensor.
+fn changed_imatrix(folder: &TempDir) -> Vec<u8> {
+    let mut bytes = fs::read(folder.path().join("i.gguf")).unwrap();
+    let name = b".counts";
+    let place = bytes.windows(name.len()).position(|window| window == name).unwrap();
+    bytes[place..place + name.len()].copy_from_slice(b".cuonts");
+    bytes
 }
