@@ -11,7 +11,7 @@ use clap::Command;
 use rocmforge::hub::ShortName;
 
 use crate::failure::bad_input;
-use crate::terminal;
+use crate::{short_help, terminal};
 
 #[cfg(test)]
 mod llama_cpp;
@@ -194,7 +194,8 @@ impl Preparation<'_> {
 /// Lets values begin with a dash, and the last of repeated flags count.
 pub(crate) fn configured(cli: Command) -> Command {
     cli.mut_subcommands(|command| {
-        configured(command).args_override_self(true).mut_args(|arg| {
+        let command = short_help::with_flag(configured(command));
+        command.args_override_self(true).mut_args(|arg| {
             if arg.is_positional() {
                 arg.allow_negative_numbers(true)
             } else if arg.get_action().takes_values() {

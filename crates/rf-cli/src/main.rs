@@ -29,6 +29,7 @@ mod recording;
 #[cfg(all(test, feature = "gpu"))]
 mod reference;
 mod screen;
+mod short_help;
 mod sources;
 mod telemetry;
 mod terminal;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     let cli = flags::configured(Cli::command());
     let arguments = flags::prepare(std::env::args_os(), &cli)?;
+    let cli = if short_help::is_asked_for(&arguments) { short_help::shortened(cli) } else { cli };
     let parsed = cli.clone().try_get_matches_from(&arguments);
     let matches = parsed.map_err(|error| {
         usage::explained(&error, &cli, &arguments).unwrap_or_else(|| error.exit())

@@ -13,7 +13,7 @@ use snapbox::data::DataFormat;
 use snapbox::{Data, assert_data_eq};
 
 use crate::cli::Cli;
-use crate::flags;
+use crate::{flags, short_help};
 
 const MARKER: &str = "<!-- Made from here on by `SNAPSHOTS=overwrite cargo test -p rf-cli`. -->\n";
 
@@ -32,15 +32,23 @@ fn the_page_has_every_option() {
 #[test]
 fn the_help_is_that_of_the_snapshots() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    let help = |words: &[&str]| {
-        let help = cli().try_get_matches_from(words).expect_err("the help instead of matches");
+    let printed = |cli: Command, words: &[&str]| {
+        let help = cli.try_get_matches_from(words).expect_err("the help instead of matches");
         help.to_string()
     };
+    let help = |words: &[&str]| printed(cli(), words);
     let mut helps = BTreeMap::from([("rf-cli.txt".to_owned(), help(&["rf-cli", "--help"]))]);
     for command in commands(&cli()) {
         let words = ["rf-cli"].into_iter().chain(words(command));
         let words: Vec<_> = words.chain(["--help"]).collect();
         helps.insert(format!("{}.txt", name(command).replace(' ', "-")), help(&words));
+        if short_help::is_long(command) {
+            let name = command.get_name();
+            let short = printed(short_help::shortened(cli()), &["rf-cli", name, "-h"]);
+            assert!(short.lines().count() <= 50, "a screen: {short}");
+            assert!(!short.contains("--override-kv") && short.len() < help(&words).len());
+            helps.insert(format!("{name}.short.txt"), short);
+        }
     }
     for (name, help) in &helps {
         let snapshot = Data::read_from(&folder.join(name), Some(DataFormat::Text)).raw();
