@@ -102,6 +102,9 @@ pub(crate) enum Command {
     Probe(probe::ProbeArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
+    /// Print the names of models, for completion scripts
+    #[command(hide = true)]
+    CompleteModels,
 }
 
 impl Command {
@@ -135,9 +138,8 @@ impl Command {
             Self::Tune(arguments) => tune::tune(arguments),
             #[cfg(feature = "gpu")]
             Self::Probe(arguments) => probe::probe(arguments),
-            Self::Completions(arguments) => {
-                completions::completions(arguments, &mut Cli::command())
-            }
+            Self::Completions(arguments) => completions::completions(arguments, Cli::command()),
+            Self::CompleteModels => completions::complete_models(),
         }
     }
 }
