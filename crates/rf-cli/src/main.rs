@@ -10,6 +10,8 @@
 mod adapters;
 mod args;
 mod cli;
+#[cfg(all(test, unix))]
+mod command_lines;
 mod commands;
 mod demo;
 mod device;
