@@ -10,7 +10,7 @@ use crate::failure::bad_input;
 use crate::flags;
 use crate::terminal::shown;
 
-/// The error of a command line in our words. `None` for what clap prints by itself, such as the help.
+/// The error of a command line in our words. `None` for what clap prints by itself, as the help.
 pub(crate) fn explained(
     error: &clap::Error,
     cli: &clap::Command,
