@@ -19,7 +19,7 @@ use rocmforge::messages::ChatTemplate;
 use rocmforge::{Loader, SamplingDefaults};
 
 use crate::failure::bad_input;
-use crate::{demo, escapes, sources, terminal};
+use crate::{demo, escapes, hub, sources, terminal};
 
 /// The device, and the layers that a GPU gets.
 #[derive(Clone, Copy, Debug, Args)]
@@ -94,7 +94,7 @@ pub(crate) struct ModelArgs {
         help = "Load this model of the Hugging Face hub, downloaded unless it is cached (-hf) [default QUANT: \
                 Q4_K_M, else Q8_0, else the first file]"
     )]
-    #[arg(long, value_name = "OWNER/REPO[:QUANT]", conflicts_with = "model")]
+    #[arg(long, value_name = "OWNER/REPO[:QUANT]", value_parser = hub::repository, conflicts_with = "model")]
     pub(crate) hf_repo: Option<ModelName>,
     #[arg(
         help = "Replace metadata of the file, as in llama.rope.freq_base=float:500000. The types are int, float, \

@@ -4,8 +4,8 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, completions, embed, fit, guide, imatrix, info, launch, list, perplexity, profile, pull,
-    quantize, rerank, rm, run, serve, tokenize,
+    bench, completions, embed, fit, gguf, guide, imatrix, info, launch, list, perplexity, profile,
+    pull, quantize, rerank, rm, run, serve, tokenize,
 };
 #[cfg(feature = "gpu")]
 use crate::commands::{devices, doctor, probe, selftest, tune};
@@ -76,6 +76,8 @@ pub(crate) enum Command {
     Perplexity(perplexity::PerplexityArgs),
     /// Convert a model to another quantisation format
     Quantize(quantize::QuantizeArgs),
+    /// Split, merge, edit and compare model files
+    Gguf(gguf::GgufArgs),
     /// Measure which columns of a model matter, for quantize --imatrix
     Imatrix(imatrix::ImatrixArgs),
     /// Measure throughput, with the columns and fields of llama-bench
@@ -100,6 +102,9 @@ pub(crate) enum Command {
     Probe(probe::ProbeArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
+    /// Print the names of models, for completion scripts
+    #[command(hide = true)]
+    CompleteModels,
 }
 
 impl Command {
@@ -119,6 +124,7 @@ impl Command {
             Self::Rerank(arguments) => rerank::rerank(arguments),
             Self::Perplexity(arguments) => perplexity::perplexity(arguments),
             Self::Quantize(arguments) => quantize::quantize(arguments),
+            Self::Gguf(arguments) => gguf::gguf(arguments),
             Self::Imatrix(arguments) => imatrix::imatrix(arguments),
             Self::Bench(arguments) => bench::bench(arguments),
             Self::Profile(arguments) => profile::profile(arguments),
@@ -132,9 +138,8 @@ impl Command {
             Self::Tune(arguments) => tune::tune(arguments),
             #[cfg(feature = "gpu")]
             Self::Probe(arguments) => probe::probe(arguments),
-            Self::Completions(arguments) => {
-                completions::completions(arguments, &mut Cli::command())
-            }
+            Self::Completions(arguments) => completions::completions(arguments, Cli::command()),
+            Self::CompleteModels => completions::complete_models(),
         }
     }
 }

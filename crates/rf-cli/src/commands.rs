@@ -11,6 +11,7 @@ mod display;
 pub(crate) mod doctor;
 pub(crate) mod embed;
 pub(crate) mod fit;
+pub(crate) mod gguf;
 pub(crate) mod guide;
 pub(crate) mod imatrix;
 pub(crate) mod info;

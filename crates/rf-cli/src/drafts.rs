@@ -26,7 +26,7 @@ pub(crate) struct DraftArgs {
     #[arg(long, value_name = "FILE")]
     model_draft: Option<PathBuf>,
     /// Draft tokens with this model of the Hugging Face hub (-hfd)
-    #[arg(long, value_name = "OWNER/REPO[:QUANT]", conflicts_with = "model_draft")]
+    #[arg(long, value_name = "OWNER/REPO[:QUANT]", value_parser = hub::repository, conflicts_with = "model_draft")]
     hf_repo_draft: Option<ModelName>,
     /// Draft at most N tokens at once
     #[arg(long, value_name = "N", default_value_t = SpeculationOptions::default().max_draft_tokens)]

@@ -33,6 +33,18 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
+/// Two models differ: exit code 1 without a message, as the differences are printed.
+#[derive(Debug)]
+pub(crate) struct Differs;
+
+impl fmt::Display for Differs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the models differ")
+    }
+}
+
+impl std::error::Error for Differs {}
+
 /// An error of kind [`BadInput`].
 macro_rules! bad_input {
     ($($format:tt)+) => {
@@ -45,7 +57,7 @@ pub(crate) use bad_input;
 pub(crate) const SUCCESS: u8 = 0;
 const FAILURE: u8 = 1;
 const BAD_INPUT: u8 = 2;
-pub(crate) const INTERRUPTED: u8 = 130;
+const INTERRUPTED: u8 = 130;
 
 /// The exit code of `error`: 2 for bad input, 130 for Ctrl-C, 1 for everything else.
 pub(crate) fn exit_code(error: &Error) -> u8 {
@@ -62,6 +74,11 @@ pub(crate) fn exit_code(error: &Error) -> u8 {
         }
     }
     code
+}
+
+/// Returns true if the error is to be printed.
+pub(crate) fn has_message(error: &Error) -> bool {
+    !matches!(exit_code(error), SUCCESS | INTERRUPTED) && !error.is::<Differs>()
 }
 
 fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {

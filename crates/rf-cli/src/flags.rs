@@ -11,7 +11,7 @@ use clap::Command;
 use rocmforge::hub::ShortName;
 
 use crate::failure::bad_input;
-use crate::terminal;
+use crate::{short_help, terminal};
 
 #[cfg(test)]
 mod llama_cpp;
@@ -37,10 +37,25 @@ pub(crate) fn prepare(
             _ => {}
         }
     }
-    let name = arguments.get(1).and_then(|name| name.to_str()).unwrap_or_default();
-    let Some(command) = cli.find_subcommand(name) else { return Ok(arguments) };
-    let rest = arguments.split_off(2);
+    let (command, words) = named_command(cli, &arguments);
+    if words == 0 || command.has_subcommands() {
+        return Ok(arguments);
+    }
+    let rest = arguments.split_off(1 + words);
     Preparation { command, prepared: arguments, dashed: Vec::new(), has_model: false }.finish(rest)
+}
+
+/// The command that the first arguments name, and the number of its words. A command may be within
+/// another one.
+pub(crate) fn named_command<'c>(cli: &'c Command, arguments: &[OsString]) -> (&'c Command, usize) {
+    let (mut command, mut words) = (cli, 0);
+    for name in arguments.iter().skip(1) {
+        match name.to_str().and_then(|name| command.find_subcommand(name)) {
+            Some(inner) => (command, words) = (inner, words + 1),
+            None => break,
+        }
+    }
+    (command, words)
 }
 
 /// The arguments of a command while they are rewritten.
@@ -179,6 +194,7 @@ impl Preparation<'_> {
 /// Lets values begin with a dash, and the last of repeated flags count.
 pub(crate) fn configured(cli: Command) -> Command {
     cli.mut_subcommands(|command| {
+        let command = short_help::with_flag(configured(command));
         command.args_override_self(true).mut_args(|arg| {
             if arg.is_positional() {
                 arg.allow_negative_numbers(true)

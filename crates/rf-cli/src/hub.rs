@@ -18,6 +18,13 @@ pub(crate) fn model_name(text: &str) -> Result<ModelName, String> {
     })
 }
 
+/// Parses `OWNER/REPO` or `OWNER/REPO:QUANT`, also at the end of the address of its page.
+pub(crate) fn repository(text: &str) -> Result<ModelName, rocmforge::hub::Error> {
+    let path = text.strip_prefix("https://").unwrap_or(text);
+    let path = ["huggingface.co/", "hf.co/"].iter().find_map(|host| path.strip_prefix(host));
+    path.unwrap_or(text).trim_end_matches('/').parse()
+}
+
 /// The path of a model that `-m` names: a file, or else a short name, whose file is downloaded
 /// unless it is cached.
 pub(crate) fn named(path: &Path, companions: Companions) -> Result<PathBuf> {

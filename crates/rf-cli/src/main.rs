@@ -10,6 +10,8 @@
 mod adapters;
 mod args;
 mod cli;
+#[cfg(all(test, unix))]
+mod command_lines;
 mod commands;
 mod demo;
 mod device;
@@ -29,6 +31,7 @@ mod recording;
 #[cfg(all(test, feature = "gpu"))]
 mod reference;
 mod screen;
+mod short_help;
 mod sources;
 mod telemetry;
 mod terminal;
@@ -51,7 +54,7 @@ fn main() -> ExitCode {
         Ok(()) => failure::SUCCESS,
         Err(error) => {
             let code = failure::exit_code(&error);
-            if code != failure::SUCCESS && code != failure::INTERRUPTED {
+            if failure::has_message(&error) {
                 let error = failure::sentence(&error);
                 terminal::note(format_args!("{} {error}", Palette::stderr().red("error:")));
             }
@@ -64,7 +67,10 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     let cli = flags::configured(Cli::command());
     let arguments = flags::prepare(std::env::args_os(), &cli)?;
+    let cli = if short_help::is_asked_for(&arguments) { short_help::shortened(cli) } else { cli };
     let parsed = cli.clone().try_get_matches_from(&arguments);
-    let matches = parsed.map_err(|error| usage::explained(&error, &cli, &arguments))?;
+    let matches = parsed.map_err(|error| {
+        usage::explained(&error, &cli, &arguments).unwrap_or_else(|| error.exit())
+    })?;
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).run()
 }

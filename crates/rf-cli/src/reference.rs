@@ -13,7 +13,7 @@ use snapbox::data::DataFormat;
 use snapbox::{Data, assert_data_eq};
 
 use crate::cli::Cli;
-use crate::flags;
+use crate::{flags, short_help};
 
 const MARKER: &str = "<!-- Made from here on by `SNAPSHOTS=overwrite cargo test -p rf-cli`. -->\n";
 
@@ -32,14 +32,23 @@ fn the_page_has_every_option() {
 #[test]
 fn the_help_is_that_of_the_snapshots() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    let help = |words: &[&str]| {
-        let help = cli().try_get_matches_from(words).expect_err("the help instead of matches");
+    let printed = |cli: Command, words: &[&str]| {
+        let help = cli.try_get_matches_from(words).expect_err("the help instead of matches");
         help.to_string()
     };
+    let help = |words: &[&str]| printed(cli(), words);
     let mut helps = BTreeMap::from([("rf-cli.txt".to_owned(), help(&["rf-cli", "--help"]))]);
     for command in commands(&cli()) {
-        let name = command.get_name();
-        helps.insert(format!("{name}.txt"), help(&["rf-cli", name, "--help"]));
+        let words = ["rf-cli"].into_iter().chain(words(command));
+        let words: Vec<_> = words.chain(["--help"]).collect();
+        helps.insert(format!("{}.txt", name(command).replace(' ', "-")), help(&words));
+        if short_help::is_long(command) {
+            let name = command.get_name();
+            let short = printed(short_help::shortened(cli()), &["rf-cli", name, "-h"]);
+            assert!(short.lines().count() <= 50, "a screen: {short}");
+            assert!(!short.contains("--override-kv") && short.len() < help(&words).len());
+            helps.insert(format!("{name}.short.txt"), short);
+        }
     }
     for (name, help) in &helps {
         let snapshot = Data::read_from(&folder.join(name), Some(DataFormat::Text)).raw();
@@ -57,10 +66,20 @@ fn cli() -> Command {
     cli
 }
 
-/// The commands that the help lists.
+/// The commands that the help lists, each before those within it.
 fn commands(cli: &Command) -> Vec<&Command> {
     let is_shown = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
-    cli.get_subcommands().filter(is_shown).collect()
+    let shown = cli.get_subcommands().filter(is_shown);
+    shown.flat_map(|command| [vec![command], commands(command)].concat()).collect()
+}
+
+/// The words of a command after the name of the program.
+fn words(command: &Command) -> impl Iterator<Item = &str> {
+    command.get_bin_name().unwrap_or_default().split(' ').skip(1)
+}
+
+fn name(command: &Command) -> String {
+    words(command).collect::<Vec<_>>().join(" ")
 }
 
 /// The options below one heading of a help, as the rows of a table.
@@ -78,7 +97,7 @@ fn reference(cli: &Command) -> String {
     let users = |group: &Group| {
         let has = |(_, theirs): &(_, &Vec<Group>)| theirs.contains(group);
         let users = commands.iter().zip(&groups).filter(has);
-        users.map(|(command, _)| format!("`{}`", command.get_name())).collect::<Vec<_>>()
+        users.map(|(command, _)| format!("`{}`", name(command))).collect::<Vec<_>>()
     };
     let mut page = String::from("\n## Reference\n");
     let mut shared = String::new();
@@ -86,7 +105,7 @@ fn reference(cli: &Command) -> String {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         let usage = (*command).clone().render_usage().to_string();
         let usage = usage.trim_start_matches("Usage: ").trim();
-        let _ = write!(page, "\n### {}\n\n{about}:\n`{usage}`\n", command.get_name());
+        let _ = write!(page, "\n### {}\n\n{about}:\n`{usage}`\n", name(command));
         let mut links = Vec::new();
         for group in groups {
             let Group { heading, rows } = group;

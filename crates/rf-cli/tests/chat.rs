@@ -201,3 +201,52 @@ fn a_full_context_forgets_half_and_later_turns_are_cheap() {
     let expensive = computed.iter().filter(|tokens| **tokens > 60).count();
     assert!((1..=6).contains(&expensive), "{computed:?}");
 }
+
+#[test]
+fn random_keys_do_not_end_a_chat() {
+    // Not those that suspend the program, stop the output, or end the chat. Ctrl-C drops what was
+    // typed ahead, and three quotation marks hide the end of the test in a text.
+    let keys: [&[u8]; 22] = [
+        b"a",
+        b" ",
+        b"fox",
+        b"/",
+        b"/set temp 1",
+        b"/retry",
+        b"/undo",
+        b"/edit",
+        b"/zzz",
+        b"\r",
+        b"\t",
+        b"\x01",
+        b"\x05",
+        b"\x07",
+        b"\x0b",
+        b"\x12",
+        b"\x17",
+        b"\x7f",
+        b"\x1b",
+        b"\x1b[A",
+        b"\x1b[D",
+        "\u{e9}\u{1f600}\u{202e}".as_bytes(),
+    ];
+    let count = std::env::var("ROCFORGE_CHAT_KEYS").map_or(120, |count| count.parse().unwrap());
+    let folder = TempDir::new().unwrap();
+    let mut random = rf_testing::SplitMix64::new(9);
+    let mut chat = chat(&folder, &[]);
+    for pressed in 0..count {
+        chat.press(keys[random.below(keys.len())]);
+        // A terminal drops keys that are not read for long, so the program catches up now and then.
+        // Ctrl-G ends a search.
+        if pressed % 20 == 19 {
+            let mark = format!("mark{pressed}");
+            chat.press(format!("\x07\x07\r{mark}").as_bytes());
+            chat.wait_for(&mark);
+            chat.press(b"\x15");
+        }
+    }
+    chat.press(b"\x07\x07\r/exit\r");
+    let (code, screen) = chat.finish();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(!screen.contains("panicked"), "{screen}");
+}

@@ -418,7 +418,6 @@ fn an_adapter_changes_the_answer_as_its_scale_says() {
     assert_eq!(ids(&["--lora-scaled", &format!("{adapter}:0.5,{adapter}:0.5")]), full);
 
     let info = finish(&here(), &["info", "--json", adapter]).json();
-    let expected =
-        serde_json::json!({ "type": "lora", "alpha": 8.0, "ranks": [4, 4], "changed_tensors": 8 });
+    let expected = serde_json::json!({ "type": "lora", "alpha": 8.0, "ranks": [4, 4], "changed_tensors": 8, "layers": 2, "hidden_size": 32 });
     assert_eq!((&info["adapter"], &info["problems"]), (&expected, &serde_json::json!([])));
 }

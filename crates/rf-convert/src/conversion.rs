@@ -227,7 +227,7 @@ fn declare(
 }
 
 /// Values that a thread converts at a time: whole blocks of every format that fit into its cache.
-const PIECE: usize = 32 * 1024;
+pub(crate) const PIECE: usize = 32 * 1024;
 
 /// Pieces between two writes: at most 8 MiB of floats.
 const PIECES_PER_WRITE: usize = 64;
@@ -334,10 +334,10 @@ fn check_finite(dtype: DType, values: &[f32]) -> Result<(), rf_quant::Error> {
     }
 }
 
-const fn bytes_of(dtype: DType, values: usize) -> usize {
+pub(crate) const fn bytes_of(dtype: DType, values: usize) -> usize {
     values / dtype.block_elements() * dtype.block_bytes()
 }
 
-const fn values_of(dtype: DType, bytes: &[u8]) -> usize {
+pub(crate) const fn values_of(dtype: DType, bytes: &[u8]) -> usize {
     bytes.len() / dtype.block_bytes() * dtype.block_elements()
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use rf_quant::DType;
 
-/// Why a model could not be converted.
+use crate::edit::EditProblem;
+
+/// Why a model could not be converted, split, merged, edited or compared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -75,6 +77,51 @@ pub enum Error {
         /// Values of the importance matrix.
         actual: usize,
     },
+    /// The output exists, and is written only where nothing is.
+    #[error("'{}' exists already: give another output", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A model in one file cannot be merged.
+    #[error("the model is one file, so there is nothing to merge")]
+    OnePart,
+    /// A model in several files cannot be edited.
+    #[error("the model has {parts} parts: merge them first")]
+    SeveralParts {
+        /// The number of files.
+        parts: usize,
+    },
+    /// A model would be split into more files than their format counts.
+    #[error(
+        "the model would have {parts} parts, but at most 65535 are possible: allow larger ones"
+    )]
+    TooManyParts {
+        /// The number of files.
+        parts: usize,
+    },
+    /// A key of the metadata cannot be changed as requested.
+    #[error("cannot change the key '{}': {problem}", key.escape_debug())]
+    Edit {
+        /// The key.
+        key: String,
+        /// Why not.
+        problem: EditProblem,
+    },
+    /// The backup of a file that is edited could not be made.
+    #[error("cannot write the backup '{}'", path.display())]
+    Backup {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// Data that are compared could not be dequantised.
+    #[error("cannot dequantise a tensor")]
+    Data {
+        /// The error of the format.
+        source: rf_quant::Error,
+    },
     /// The threads of the conversion could not be started.
     #[error("cannot start {threads} threads: use fewer")]
     Threads {
@@ -83,8 +130,8 @@ pub enum Error {
         /// The error of the thread pool.
         source: rayon::ThreadPoolBuildError,
     },
-    /// The progress callback stopped the conversion.
-    #[error("the conversion was cancelled")]
+    /// The progress callback stopped the work.
+    #[error("the work was cancelled")]
     Cancelled,
     /// The input could not be read or the output could not be written.
     #[error(transparent)]

@@ -57,12 +57,21 @@ impl Imatrix {
         let mut magic = [0; 4];
         let mut file = std::fs::File::open(path).map_err(unreadable)?;
         let is_gguf = std::io::Read::read_exact(&mut file, &mut magic).is_ok() && magic == *b"GGUF";
-        let imatrix = if is_gguf {
-            Self::from_gguf(&Gguf::open(path)?)
-        } else {
-            Self::from_dat(&std::fs::read(path).map_err(unreadable)?)
-        };
+        if is_gguf {
+            return Self::from_gguf(&Gguf::open(path)?);
+        }
+        let imatrix = Self::from_dat(&std::fs::read(path).map_err(unreadable)?);
         imatrix.map_err(|problem| Error::NotImatrix { path: path.to_owned(), problem })
+    }
+
+    /// Reads an open file of the GGUF form.
+    ///
+    /// # Errors
+    ///
+    /// When it is no importance matrix.
+    pub fn from_gguf(gguf: &Gguf) -> Result<Self, Error> {
+        let path = gguf.paths().first().cloned().unwrap_or_default();
+        Self::of_tensors(gguf).map_err(|problem| Error::NotImatrix { path, problem })
     }
 
     fn from_dat(bytes: &[u8]) -> Result<Self, String> {
@@ -76,7 +85,7 @@ impl Imatrix {
         Ok(imatrix)
     }
 
-    fn from_gguf(gguf: &Gguf) -> Result<Self, String> {
+    fn of_tensors(gguf: &Gguf) -> Result<Self, String> {
         let metadata = gguf.metadata();
         let number = |key| metadata.u32(key).map_err(|error| error.to_string());
         let datasets = metadata.strings(DATASETS).map_err(|error| error.to_string())?;

@@ -1,8 +1,10 @@
-//! Convert GGUF models to other tensor formats.
+//! Convert, split, merge, edit and compare GGUF models.
 //!
 //! A [`Mix`] is a named recipe such as `Q4_K_M`: it selects a format for each tensor. A
 //! [`Conversion`] applies a mix to one model and writes the new file. An [`Imatrix`] tells it which
-//! columns matter. The crate knows `rf-gguf` and `rf-quant`, and no graph, backend or command line.
+//! columns matter. [`Split`], [`merge`] and [`Edit`] write files with the same tensors, byte for
+//! byte, and [`Comparison`] finds what differs between two models. The crate knows `rf-gguf` and
+//! `rf-quant`, and no graph, backend or command line.
 //!
 //! Start with [`Conversion::plan`], then read `rules.rs` and `parts.rs` for the choice of formats.
 //!
@@ -40,16 +42,23 @@
 //! # }
 //! ```
 
+mod comparison;
 mod conversion;
+mod copying;
+mod edit;
 mod error;
 mod imatrix;
 mod mix;
 mod model;
 mod parts;
 mod rules;
+mod split;
 
+pub use comparison::{Comparison, DataDifference, KeyDifference, TensorDifference};
 pub use conversion::{Conversion, TensorConversion, is_same_file};
+pub use edit::{Change, Changes, Edit, EditProblem};
 pub use error::Error;
 pub use imatrix::Imatrix;
 pub use mix::Mix;
 pub use rules::{Options, TensorType, format_of_name};
+pub use split::{Limit, Split, SplitPart, merge};

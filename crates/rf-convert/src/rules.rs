@@ -42,6 +42,19 @@ pub struct TensorType {
     dtype: DType,
 }
 
+impl TensorType {
+    /// Returns true if the name of a tensor has a match.
+    pub fn matches(&self, name: &str) -> bool {
+        self.pattern.is_match(name)
+    }
+}
+
+impl std::fmt::Display for TensorType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}={}", self.pattern, self.dtype)
+    }
+}
+
 impl FromStr for TensorType {
     type Err = String;
 

@@ -1,6 +1,6 @@
 //! The manual page and the completion scripts, from the program itself.
 
-use std::{fmt::Write as _, path::Path, process::Command};
+use std::{collections::VecDeque, fmt::Write as _, path::Path, process::Command};
 
 use anyhow::{Context, Result};
 
@@ -25,8 +25,14 @@ impl Texts {
         let completions = |shell| print(&["completions", shell]);
         let help = print(&["--help"])?;
         let mut commands = Vec::new();
-        for name in names(&help) {
-            commands.push((name, print(&[name, "--help"])?));
+        let mut waiting: VecDeque<_> = names(&help).map(str::to_owned).collect();
+        while let Some(name) = waiting.pop_front() {
+            let words: Vec<_> = name.split(' ').chain(["--help"]).collect();
+            let text = print(&words)?;
+            // A command may have commands within it.
+            let inner = names(&text).map(|inner| format!("{name} {inner}")).collect::<Vec<_>>();
+            inner.into_iter().rev().for_each(|inner| waiting.push_front(inner));
+            commands.push((name, text));
         }
         Ok(Self {
             page: page(&print(&["-V"])?, &help, &commands)?,
@@ -38,7 +44,7 @@ impl Texts {
 }
 
 /// The names in the list of commands of a help text.
-fn names(help: &str) -> Vec<&str> {
+fn names(help: &str) -> impl Iterator<Item = &str> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let lines = lines.take_while(|line| !line.is_empty());
     // Lines that continue a description are indented further.
@@ -46,11 +52,11 @@ fn names(help: &str) -> Vec<&str> {
         let line = line.strip_prefix("  ")?;
         if line.starts_with(' ') { None } else { line.split_whitespace().next() }
     });
-    names.filter(|name| *name != "help").collect()
+    names.filter(|name| *name != "help")
 }
 
 /// The manual page: the help texts as they are printed.
-fn page(version: &str, help: &str, commands: &[(&str, String)]) -> Result<String> {
+fn page(version: &str, help: &str, commands: &[(String, String)]) -> Result<String> {
     let summary = help.lines().next().context("the help is empty")?;
     let title = PROGRAM.to_uppercase();
     let mut page = format!(
@@ -83,8 +89,9 @@ mod tests {
     fn the_page_has_a_section_per_command() {
         let help =
             "Runs models.\n\nCommands:\n  run    Answer\n           .more\n  help   Print\n\nx";
-        assert_eq!(names(help), ["run"]);
-        let page = page("rf-cli 1.0", help, &[("run", "Answers \\n\n.x".to_owned())]).unwrap();
+        assert_eq!(names(help).collect::<Vec<_>>(), ["run"]);
+        let page =
+            page("rf-cli 1.0", help, &[("run".to_owned(), "Answers \\n\n.x".to_owned())]).unwrap();
         assert!(page.contains(".SH NAME\nrf-cli \\- Runs models\n"), "{page}");
         assert!(page.contains(".SH RF-CLI RUN\n.nf\nAnswers \\en\n\\&.x\n.fi\n"), "{page}");
     }

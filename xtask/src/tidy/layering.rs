@@ -77,8 +77,10 @@ const LAYERS: &[Layer] = &[
             // Files: info, quantize, tokenize.
             "rf-convert",
             "rf-gguf",
+            "rf-model",
             "rf-quant",
             "rf-tokenizer",
+            "rf-vision",
             // Diagnosis of GPUs: doctor, selftest, tune.
             "rf-hip",
             "rf-kernels",

@@ -50,7 +50,7 @@ pub(crate) struct BenchArgs {
     #[arg(short, long, value_name = "FILE", value_delimiter = ',')]
     model: Vec<PathBuf>,
     /// Measure these models of the Hugging Face hub, downloaded unless they are cached (-hf)
-    #[arg(long, value_name = "OWNER/REPO[:QUANT]", value_delimiter = ',')]
+    #[arg(long, value_name = "OWNER/REPO[:QUANT]", value_parser = hub::repository, value_delimiter = ',')]
     hf_repo: Vec<ModelName>,
     /// Measure prefill of N tokens; 0 for none
     #[arg(short = 'p', long, value_name = "N", value_delimiter = ',', default_value = "512")]

@@ -1,6 +1,7 @@
 //! `rf-cli info`: shows the contents of a model file.
 
 mod adapter;
+mod companion;
 mod report;
 
 use std::io::{self, Write};
@@ -12,6 +13,7 @@ use clap::Args;
 #[cfg(feature = "gpu")]
 pub(super) use self::report::ModelKeys;
 use self::report::Report;
+pub(super) use self::report::metadata_json;
 use crate::args::{ComputeArgs, ModelArgs};
 use crate::hub::Companions;
 use crate::loading::ModelFile;
@@ -21,8 +23,8 @@ use terminal::Palette;
 /// Arguments of `rf-cli info`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Works on every GGUF file, including vocabularies and models that are not supported. For the latter it lists \
-the problems. The memory need is that of the CPU backend with the given options.
+Works on every GGUF file, including vocabularies, adapters, control vectors, projectors, importance matrices and \
+models that are not supported. For the latter it lists the problems. The memory need is that of the CPU backend with the given options.
 
 Examples:
   rf-cli info model.gguf

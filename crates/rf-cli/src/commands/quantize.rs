@@ -143,6 +143,12 @@ pub(crate) fn quantize(arguments: &QuantizeArgs) -> Result<()> {
     };
     let conversion = Conversion::plan(&gguf, &files.output, files.mix, &options)
         .map_err(|error| failure(error, &files))?;
+    for rule in &arguments.tensor_type {
+        if !gguf.tensors().iter().any(|tensor| rule.matches(tensor.name())) {
+            let rule = terminal::shown(&rule.to_string());
+            terminal::warn(format_args!("--tensor-type {rule} matches no tensor of the model"));
+        }
+    }
     if arguments.dry_run {
         return print_tensors(&conversion);
     }

@@ -504,7 +504,14 @@ impl RunArgs {
             (None, text, model.text_ids(prompt), Vec::new())
         };
         if ids.is_empty() && self.image.is_empty() {
-            return Err(empty());
+            return Err(if is_chat {
+                bad_input!(
+                    "the chat template renders this conversation as nothing: give another one with \
+                     --chat-template, or --raw to continue the text"
+                )
+            } else {
+                empty()
+            });
         }
         let show = !is_chat && !self.no_display_prompt && io::stdout().is_terminal();
         let constraint = form.map(|form| form.constraint(chat.as_ref())).transpose()?;

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, json};
 
 use super::adapter::AdapterReport;
+use super::companion::Companion;
 use crate::args::ComputeArgs;
 use crate::{loading, terminal};
 
@@ -37,6 +38,9 @@ pub(super) struct Report {
     /// Set for an adapter, which runs with its model only.
     #[serde(skip_serializing_if = "Option::is_none")]
     adapter: Option<AdapterReport>,
+    /// Set for a file that goes with a model: an importance matrix, a control vector, a projector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    companion: Option<Companion>,
     memory: Option<MemoryReport>,
     pub(super) types: Vec<TypeReport>,
     pub(super) tensors: Vec<TensorReport>,
@@ -138,18 +142,24 @@ impl Report {
             tokenizer: None,
             pooling: None,
             adapter: None,
+            companion: None,
             memory: None,
             types,
             tensors: gguf.tensors().iter().map(TensorReport::of).collect(),
             metadata: metadata
                 .iter()
-                .map(|(key, value)| (key.to_owned(), to_json(value)))
+                .map(|(key, value)| (key.to_owned(), metadata_json(value)))
                 .collect(),
             runnable: false,
             problems: Vec::new(),
         };
         if text("general.type").as_deref() == Some("adapter") {
             report.add_adapter(gguf);
+            return Ok(report);
+        }
+        if let Some((companion, problems)) = Companion::of(&gguf) {
+            report.companion = Some(companion);
+            report.problems = problems;
             return Ok(report);
         }
         report.add_tokenizer(&gguf);
@@ -256,6 +266,14 @@ impl Report {
         add("chat template", template.map(|has| if has { "yes" } else { "no" }.to_owned()));
         add("pooling", self.pooling.map(str::to_owned));
         add("adapter", self.adapter.as_ref().map(AdapterReport::line));
+        if let Some(adapter) = &self.adapter {
+            add("fits", Some(adapter.fits(self.architecture.as_deref().unwrap_or_default())));
+        }
+        if let Some(companion) = &self.companion {
+            add("file", Some(companion.line()));
+            add("encoder", companion.sizes());
+            add("fits", Some(companion.fits()));
+        }
         add("memory", self.memory.as_ref().map(MemoryReport::line));
         lines
     }
@@ -443,7 +461,7 @@ fn parameters(count: u64) -> String {
 }
 
 /// A metadata value; of long arrays, such as a vocabulary, kind and length.
-fn to_json(value: &Value) -> serde_json::Value {
+pub(in crate::commands) fn metadata_json(value: &Value) -> serde_json::Value {
     const LONG: usize = 64;
     match value {
         Value::Bool(value) => json!(value),
@@ -464,5 +482,8 @@ fn to_json(value: &Value) -> serde_json::Value {
 }
 
 fn elements(array: &Array) -> serde_json::Value {
-    (0..array.len()).filter_map(|index| array.value(index)).map(|value| to_json(&value)).collect()
+    (0..array.len())
+        .filter_map(|index| array.value(index))
+        .map(|value| metadata_json(&value))
+        .collect()
 }

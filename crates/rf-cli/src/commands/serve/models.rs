@@ -38,7 +38,7 @@ pub(super) struct ServedModelArgs {
         help = "Serve this model of the Hugging Face hub, downloaded unless it is cached (-hf; repeatable) \
                 [default QUANT: Q4_K_M, else Q8_0, else the first file]"
     )]
-    #[arg(long, value_name = "OWNER/REPO[:QUANT]")]
+    #[arg(long, value_name = "OWNER/REPO[:QUANT]", value_parser = hub::repository)]
     hf_repo: Vec<ModelName>,
     /// Serve all model files in DIR
     #[arg(long, value_name = "DIR")]
