@@ -1,13 +1,13 @@
 //! What an observer learns of the prefix cache.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 use std::sync::mpsc::channel;
 
 use rf_kv::{CacheEvent, CacheObserver, PagePool, PageSize, PageTable, Prefix};
 
-/// The parts of an event of a stored page.
-fn stored(event: &CacheEvent) -> Option<(u64, Option<u64>, &[u32], &[u32])> {
+/// The hash of a page, that of the page before, its tokens, and their key.
+type Stored<'a> = (u64, Option<u64>, &'a [u32], &'a [u32]);
+
+fn stored(event: &CacheEvent) -> Option<Stored<'_>> {
     match event {
         CacheEvent::Stored { hash, parent, tokens, key } => Some((*hash, *parent, tokens, key)),
         _ => None,
