@@ -4,10 +4,9 @@ use std::sync::mpsc::channel;
 
 use rf_kv::{CacheEvent, CacheObserver, PagePool, PageSize, PageTable, Prefix};
 
-/// The hash of a stored page and of the one before it, its tokens, and the key.
+/// The hash of a page, that of the page before, its tokens, and their key.
 type Stored<'a> = (u64, Option<u64>, &'a [u32], &'a [u32]);
 
-/// The parts of an event of a stored page.
 fn stored(event: &CacheEvent) -> Option<Stored<'_>> {
     match event {
         CacheEvent::Stored { hash, parent, tokens, key } => Some((*hash, *parent, tokens, key)),

@@ -36,8 +36,8 @@ pub struct ServerOptions {
     pub image_fetcher: Option<ImageFetcher>,
     /// What downloads, copies and removes models for clients of Ollama's API; `None`: nobody may.
     pub manager: Option<Manager>,
-    /// The folder whose adapters (LoRA) clients may load by name, if they may manage models; `None`:
-    /// they may load none.
+    /// The folder whose adapters (LoRA) clients may load by name, if they may manage models;
+    /// `None`: they may load none.
     pub adapter_folder: Option<PathBuf>,
     /// Where the blocks of the prefix cache are published, with the feature `kv-events`.
     pub kv_events: Option<KvEvents>,

@@ -16,13 +16,6 @@ const SUBSCRIBER_BATCHES: usize = 1024;
 /// Events of one batch.
 const BATCH_EVENTS: usize = 1024;
 
-/// A numbered batch.
-#[derive(Clone, Debug)]
-pub(super) struct Batch {
-    pub(super) number: u64,
-    pub(super) payload: Arc<[u8]>,
-}
-
 /// The bound sockets, before the server runs.
 #[derive(Debug)]
 pub(crate) struct Publisher {

@@ -1,9 +1,14 @@
 //! The latest batches, for subscribers that missed some.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::publisher::Batch;
+/// A numbered batch.
+#[derive(Clone, Debug)]
+pub(super) struct Batch {
+    pub(super) number: u64,
+    pub(super) payload: Arc<[u8]>,
+}
 
 /// The latest batches, in their order.
 #[derive(Debug)]

@@ -8,8 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::timeout;
 
-use super::publisher::Batch;
-use super::replay::ReplayBuffer;
+use super::replay::{Batch, ReplayBuffer};
 use super::zmtp::{Peer, Received};
 
 /// The most connections of a socket.

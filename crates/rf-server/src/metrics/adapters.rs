@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use crate::state::now;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The numbers of requests by adapter.
 #[derive(Debug, Default)]
@@ -35,7 +34,8 @@ impl AdapterCounts {
 
 impl Inner {
     fn counts(&mut self, is_running: bool) -> &mut BTreeMap<String, usize> {
-        self.changed = now();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.changed = now.map_or(0, |since| since.as_secs());
         if is_running { &mut self.running } else { &mut self.waiting }
     }
 

@@ -9,16 +9,11 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HOST};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::span::{Span, body};
-use super::tracer::Tracer;
 use crate::error::Error;
 
-/// The time in which spans are collected before they are sent.
-const PERIOD: Duration = Duration::from_millis(500);
-/// The most spans of a request to the collector.
-const MAX_BATCH: usize = 512;
 /// The time that the collector may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The path where the URL has none.
@@ -51,8 +46,13 @@ impl Collector {
         })
     }
 
-    /// Sends spans. The error tells why they were not taken.
-    async fn send(&self, spans: &[Span]) -> Result<(), String> {
+    /// Sends spans in time. The error tells why they were not taken.
+    pub(super) async fn send(&self, spans: &[Span]) -> Result<(), String> {
+        let sent = timeout(TIMEOUT, self.post(spans)).await;
+        sent.unwrap_or_else(|_| Err("it did not answer in time".to_owned()))
+    }
+
+    async fn post(&self, spans: &[Span]) -> Result<(), String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream = stream.map_err(|error| text(&error))?;
@@ -77,29 +77,6 @@ impl Collector {
                 Ok(()) => "the connection was closed".to_owned(),
                 Err(error) => error.to_string(),
             }),
-        }
-    }
-}
-
-impl Tracer {
-    /// Sends spans for as long as the server runs.
-    pub(crate) async fn run(&self) {
-        loop {
-            self.spans.filled.notified().await;
-            sleep(PERIOD).await;
-            self.flush().await;
-        }
-    }
-
-    /// Sends all spans that wait.
-    pub(crate) async fn flush(&self) {
-        for spans in self.spans.take().chunks(MAX_BATCH) {
-            let sent = timeout(TIMEOUT, self.collector.send(spans)).await;
-            let sent = sent.unwrap_or_else(|_| Err("it did not answer in time".to_owned()));
-            if let Err(reason) = sent {
-                self.spans.count_dropped(spans.len());
-                tracing::warn!(spans = spans.len(), reason, "the collector took no spans");
-            }
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Requests as spans, and the bounded queue in which these wait for the exporter.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::export::Collector;
 use super::ids::{Parent, SpanContext};
@@ -12,21 +13,25 @@ use super::span::{Kind, Span};
 use super::{PromptPhases, RequestEnd};
 use crate::error::Error;
 
+/// The time in which spans are collected before they are sent.
+const PERIOD: Duration = Duration::from_millis(500);
+/// The most spans of a request to the collector.
+const MAX_BATCH: usize = 512;
 /// The most spans that wait. More are dropped and counted.
 const MAX_SPANS: usize = 8192;
 
 /// Makes spans and sends them to a collector.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracer {
-    pub(super) collector: Arc<Collector>,
-    pub(super) spans: Arc<SpanQueue>,
+    collector: Arc<Collector>,
+    spans: Arc<SpanQueue>,
 }
 
 /// Spans that wait for the exporter.
 #[derive(Debug, Default)]
-pub(super) struct SpanQueue {
+struct SpanQueue {
     inner: Mutex<Inner>,
-    pub(super) filled: Notify,
+    filled: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -52,12 +57,12 @@ impl SpanQueue {
     }
 
     /// Takes all spans.
-    pub(super) fn take(&self) -> Vec<Span> {
+    fn take(&self) -> Vec<Span> {
         std::mem::take(&mut self.lock().spans)
     }
 
     /// Counts spans that the collector did not take.
-    pub(super) fn count_dropped(&self, count: usize) {
+    fn count_dropped(&self, count: usize) {
         self.lock().dropped += count as u64;
     }
 }
@@ -92,6 +97,25 @@ impl Tracer {
             started: Instant::now(),
             started_nanos: since.as_nanos(),
         }))
+    }
+
+    /// Sends spans for as long as the server runs.
+    pub(crate) async fn run(&self) {
+        loop {
+            self.spans.filled.notified().await;
+            sleep(PERIOD).await;
+            self.flush().await;
+        }
+    }
+
+    /// Sends all spans that wait.
+    pub(crate) async fn flush(&self) {
+        for spans in self.spans.take().chunks(MAX_BATCH) {
+            if let Err(reason) = self.collector.send(spans).await {
+                self.spans.count_dropped(spans.len());
+                tracing::warn!(spans = spans.len(), reason, "the collector took no spans");
+            }
+        }
     }
 
     /// Spans that were dropped so far.
