@@ -3,18 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use anyhow::Result;
 use clap::Args;
-use rocmforge::device::{CpuOptions, Isa};
-use rocmforge::device::{Device, DeviceOptions, GpuLayers, Graphs, Shares, SplitMode};
+use rocmforge::device::{
+    CpuOptions, Device, DeviceOptions, GpuLayers, Graphs, Isa, Shares, SplitMode,
+};
 use rocmforge::engine::sampling::{
     DryConfig, MirostatConfig, MirostatVersion, SamplerConfig, SamplerKind,
 };
 use rocmforge::engine::{KvType, Model};
 use rocmforge::grammar::Grammar;
-use rocmforge::hub::ModelName;
 use rocmforge::messages::ChatTemplate;
 use rocmforge::{Loader, SamplingDefaults};
 
@@ -95,7 +94,7 @@ pub(crate) struct ModelArgs {
                 Q4_K_M, else Q8_0, else the first file]"
     )]
     #[arg(long, value_name = "OWNER/REPO[:QUANT]", value_parser = hub::repository, conflicts_with = "model")]
-    pub(crate) hf_repo: Option<ModelName>,
+    pub(crate) hf_repo: Option<rocmforge::hub::ModelName>,
     #[arg(
         help = "Replace metadata of the file, as in llama.rope.freq_base=float:500000. The types are int, float, \
                 bool and str. Commas separate several entries (repeatable)"
@@ -136,7 +135,7 @@ pub(crate) struct ComputeArgs {
     #[arg(long, value_name = "TYPE", value_parser = kv_type)]
     cache_type_v: Option<KvType>,
     /// Compute with ISA instead of the best available one. --version lists the ISAs of this CPU
-    #[arg(long, visible_alias = "tier", value_name = "ISA", value_parser = Isa::from_str)]
+    #[arg(long, visible_alias = "tier", value_name = "ISA", value_parser = str::parse::<Isa>)]
     pub(crate) isa: Option<Isa>,
 }
 

@@ -7,7 +7,7 @@
 //! rows and columns of the weights, the heads, the cache of its KV heads, and the columns of the
 //! values. What the last matmul computes is a summand of the output: [`Op::AllReduce`] sums over
 //! the parts, before the first op that is not linear, such as the addition to the residual. So a
-//! layer has two sums, one after attention and one after the feed-forward part with all its experts.
+//! layer has two sums, one after attention and one after the feed-forward part with its experts.
 //!
 //! The experts of a layer are divided alike: each part has some columns of every expert. The rows
 //! of the output matrix are divided too; its outputs are not summed but put side by side.

@@ -19,6 +19,7 @@ pub(in crate::tidy) const EXCEPTIONS: &[Exception] = &[
             "crates/rf-cpu/src/exec.rs",
             "crates/rf-cpu/src/exec/phases.rs",
             "crates/rf-cpu/src/exec/recurrent.rs",
+            "crates/rf-cpu/src/exec/reduce.rs",
             "crates/rf-cpu/src/exec/rows.rs",
             "crates/rf-cpu/src/exec/steps.rs",
         ],
