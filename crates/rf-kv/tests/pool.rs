@@ -4,8 +4,8 @@
 
 use rf_kv::PageGroup::{Full, State, Window};
 use rf_kv::{
-    CopyPage, CutCause, NotCut, OutOfPages, PageCounts, PageGroup, PageId, PagePool, PageSize,
-    PageTable, Prefix, StateMove,
+    CopyPage, CutCause, Exports, NotCut, OutOfPages, PageCounts, PageGroup, PageId, PageKey,
+    PageMove, PagePool, PageSize, PageStore, PageTable, Prefix,
 };
 
 const SIZE: PageSize = PageSize::Tokens16;
@@ -489,78 +489,132 @@ fn a_prefix_is_found_up_to_its_last_checkpoint() {
     assert_eq!(pool.available_pages(), pool.num_pages());
 }
 
+/// A store that has the keys of all exports, and notes the imports for which it was asked.
+#[derive(Default)]
+struct Store {
+    keys: Vec<PageKey>,
+    is_slow: bool,
+}
+
+impl PageStore for Store {
+    fn contains(&self, key: PageKey) -> bool {
+        self.keys.contains(&key)
+    }
+
+    fn is_faster(&self, _: usize, _: usize) -> bool {
+        !self.is_slow
+    }
+}
+
+impl Store {
+    /// Executes the moves of a pool. Returns the groups and pages of the exports.
+    fn follow(&mut self, pool: &mut PagePool) -> Vec<(PageGroup, PageId)> {
+        let mut exported = Vec::new();
+        for each in pool.take_moves() {
+            match each {
+                PageMove::Export { key, from, .. } => {
+                    self.keys.push(key);
+                    exported.push((key.group, from));
+                }
+                PageMove::Forget(key) => self.keys.retain(|other| *other != key),
+            }
+        }
+        exported
+    }
+}
+
 #[test]
-fn states_without_a_page_go_to_the_store_and_come_back() {
-    let mut pool = recurrent(16, 1).with_state_slots(2);
-    let text = |start: u32| (start..start + 40).collect::<Vec<u32>>();
-    let stored = |moves: Vec<StateMove>| match moves[..] {
-        [StateMove::Store { from, slot }] => (from, slot.index()),
-        _ => panic!("{moves:?}"),
-    };
-    // A sequence keeps its states at 32 tokens and goes on in their page, the only one.
-    let keep = |pool: &mut PagePool, start: u32| {
-        let mut table = table(pool, 32);
-        pool.publish(&table, &text(start)[..32]);
-        assert!(pool.checkpoint(&table, &text(start)[..32]));
-        assert_eq!(pool.take_state_moves(), []);
-        assert_eq!(pool.grow(&mut table, 40), Ok(Vec::new()));
-        let moves = pool.take_state_moves();
-        pool.release(table);
-        stored(moves)
-    };
-    let page = PageId::new(0);
-    assert_eq!(keep(&mut pool, 100), (page, 0));
-    assert_eq!(keep(&mut pool, 200), (page, 1));
-    let matched = |pool: &mut PagePool, start: u32| {
-        let table = pool.match_prefix(&text(start));
-        let (len_tokens, moves) = (table.len_tokens(), pool.take_state_moves());
-        pool.release(table);
-        let slots = moves.into_iter().map(|each| match each {
-            StateMove::Load { slot, to } if to == page => slot.index(),
-            other => panic!("{other:?}"),
-        });
-        (len_tokens, slots.collect::<Vec<_>>())
-    };
-    assert_eq!(matched(&mut pool, 100), (32, vec![0]));
-    // The page has them now, until another sequence takes it: the store has them still.
-    assert_eq!(matched(&mut pool, 100), (32, vec![]));
-    assert_eq!(matched(&mut pool, 200), (32, vec![1]));
-    assert_eq!(matched(&mut pool, 100), (32, vec![0]));
-    // Those that were not used for longest make room.
-    assert_eq!(keep(&mut pool, 300), (page, 1));
-    assert_eq!(matched(&mut pool, 200), (0, vec![]));
-    assert_eq!(matched(&mut pool, 100), (32, vec![0]));
-    // A page that is in use is not taken for stored states.
-    let other = table(&mut pool, 1);
-    assert_eq!(matched(&mut pool, 300), (0, vec![]));
+fn evicted_pages_go_to_the_store_and_come_back() {
+    let mut pool = PagePool::new(4, SIZE);
+    pool.set_exports(Exports::OnEviction);
+    let mut store = Store::default();
+    let tokens: Vec<u32> = (0..40).collect();
+    let first = table(&mut pool, 40);
+    pool.publish(&first, &tokens);
+    let pages = first.pages(Full).to_vec();
+    pool.release(first);
+    assert_eq!(store.follow(&mut pool), []);
+    // Another sequence takes all pages. The last one was not full, so that it was not cached.
+    let other = table(&mut pool, 64);
+    assert_eq!(store.follow(&mut pool), [(Full, pages[1]), (Full, pages[0])]);
+    // Nothing can be imported while there are no pages.
+    let (none, imports) = pool.match_prefix_in(&tokens, Some(&store));
+    assert_eq!((none.len_tokens(), &imports[..]), (0, &[][..]));
     pool.release(other);
-    let stats = pool.stats(State);
-    assert_eq!((stats.stored, stats.stores, stats.loads), (2, 3, 4));
-    // States whose tokens have left the cache are forgotten.
-    let all = table(&mut pool, 16 * 16);
-    assert_eq!((pool.stats(State).stored, pool.take_state_moves()), (0, vec![]));
-    pool.release(all);
+
+    let (again, imports) = pool.match_prefix_in(&tokens, Some(&store));
+    assert_eq!((again.len_tokens(), imports.len()), (32, 2));
+    let to: Vec<PageId> = imports.iter().map(|import| import.to).collect();
+    assert_eq!(again.pages(Full), to);
+    // Another text, another key of adapters, or a slow store finds nothing.
+    pool.release(again);
+    let adapters = Prefix { key: &[7], tokens: &tokens };
+    let text: Vec<u32> = (1..41).collect();
+    for prefix in [adapters, Prefix::from(&text)] {
+        let (table, imports) = pool.match_prefix_in(prefix, Some(&store));
+        assert!(table.is_empty() && imports.is_empty());
+    }
+    store.is_slow = true;
+    let (table, imports) = pool.match_prefix_in(&tokens, Some(&store));
+    assert!(table.is_empty() && imports.is_empty());
+    assert_eq!(pool.available_pages(), pool.num_pages());
+}
+
+#[test]
+fn a_prefix_in_the_store_needs_its_window_and_its_states_only() {
+    let counts = PageCounts { full: 8, window: 8, states: 2 };
+    let pool = || {
+        let mut pool = PagePool::with_window(counts, SIZE, Some(20));
+        pool.set_exports(Exports::AtOnce);
+        pool
+    };
+    let mut first = pool();
+    let tokens: Vec<u32> = (0..64).collect();
+    let mut store = Store::default();
+    let table = table(&mut first, 64);
+    first.publish(&table, &tokens);
+    assert!(first.checkpoint(&table, &tokens));
+    assert_eq!(store.follow(&mut first).len(), 8, "the pages, without the states");
+    let mut second = pool();
+    let (none, _) = second.match_prefix_in(&tokens, Some(&store));
+    assert!(none.is_empty(), "no states are stored");
+    first.export_checkpoint(&tokens);
+    assert_eq!(store.follow(&mut first), [(State, table.state().unwrap())]);
+
+    let (again, imports) = second.match_prefix_in(&tokens, Some(&store));
+    assert_eq!((again.len_tokens(), again.dropped_pages(Window)), (64, 2));
+    let of = |group| imports.iter().filter(|import| import.key.group == group).count();
+    assert_eq!([Full, Window, State].map(of), [4, 2, 1]);
+    assert_eq!(again.held_pages(Window).len(), 2);
+    second.release(again);
+    // Without a page of the window there is no prefix.
+    let window = imports.iter().find(|import| import.key.group == Window).unwrap().key;
+    store.keys.retain(|key| *key != window);
+    let (none, _) = second.match_prefix_in(&tokens, Some(&store));
+    assert!(none.is_empty());
+    first.release(table);
 }
 
 #[test]
 fn states_that_are_forgotten_leave_the_store() {
-    let mut pool = recurrent(16, 1).with_state_slots(1);
+    let mut pool = recurrent(16, 1);
+    pool.set_exports(Exports::OnEviction);
+    let mut store = Store::default();
     let tokens: Vec<u32> = (0..40).collect();
-    let keep = |pool: &mut PagePool| {
-        let mut table = table(pool, 32);
-        pool.publish(&table, &tokens[..32]);
-        assert!(pool.checkpoint(&table, &tokens[..32]));
-        pool.grow(&mut table, 40).unwrap();
-        pool.release(table);
-        pool.take_state_moves()
-    };
-    assert_eq!(keep(&mut pool).len(), 1);
+    let mut table = table(&mut pool, 32);
+    pool.publish(&table, &tokens[..32]);
+    assert!(pool.checkpoint(&table, &tokens[..32]));
+    // The only page of states leaves the cache, because the sequence goes on in it.
+    let state = table.state().unwrap();
+    pool.grow(&mut table, 40).unwrap();
+    assert_eq!(store.follow(&mut pool), [(State, state)]);
+    pool.release(table);
+    let (found, imports) = pool.match_prefix_in(&tokens, Some(&store));
+    assert_eq!((found.len_tokens(), imports.len()), (32, 1));
+    pool.release(found);
     pool.forget_checkpoint(&tokens[..32]);
-    assert!(pool.match_prefix(&tokens).is_empty());
-    let [StateMove::Store { slot, .. }] = keep(&mut pool)[..] else { panic!("nothing is stored") };
-    pool.forget_stored(slot);
-    assert!(pool.match_prefix(&tokens).is_empty());
-    assert_eq!(pool.stats(State).stored, 0);
+    store.follow(&mut pool);
+    assert!(pool.match_prefix_in(&tokens, Some(&store)).0.is_empty());
 }
 
 #[test]

@@ -7,8 +7,6 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use rf_kv::PageGroup;
-
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::scheduler::drafter::Drafter;
@@ -176,14 +174,14 @@ impl StepScheduler {
     /// The state of [`stats`](Self::stats) without the requests that have not started.
     fn stats_of_started(&self, engine: &Engine) -> SchedulerStats {
         let pool = engine.kv_stats();
-        let states = engine.kv_stats_of(PageGroup::State);
+        let tiers = engine.prefix_cache_stats();
         SchedulerStats {
             running: self.running.len(),
             waiting: self.waiting.num_preempted(),
             kv_pages_total: pool.total_pages,
             kv_pages_used: pool.used_pages,
-            host_states: states.stored,
-            host_state_loads: states.loads,
+            host: tiers.host,
+            disk: tiers.disk,
             ..self.stats
         }
     }
@@ -200,6 +198,8 @@ impl StepScheduler {
         self.settle(engine, observer);
         self.compute(engine, speculation, observer);
         self.settle(engine, observer);
+        // The states of sequences that have ended.
+        engine.export_pages();
     }
 
     /// Tokens in the cache of the first running sequence of a request.

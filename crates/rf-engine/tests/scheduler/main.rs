@@ -19,4 +19,6 @@ mod random;
 mod recurrent;
 mod saved;
 mod support;
+mod tiers;
+mod tiers_killed;
 mod window;
