@@ -4,8 +4,8 @@ use rocmforge::engine::Engine;
 
 use crate::terminal;
 
-/// The tokens of prompts that were found so far, and where pages and recurrent states are; `None` if
-/// nothing was looked up.
+/// The tokens of prompts that were found so far, and where pages and recurrent states are; `None`
+/// if nothing was looked up.
 pub(crate) fn line(engine: &Engine) -> Option<String> {
     let stats = engine.prefix_cache_stats();
     let (found, all) = (stats.found_tokens, stats.lookup_tokens);

@@ -49,9 +49,9 @@ impl Placement {
         Ok(fits.min(most).max(1))
     }
 
-    /// Computes the default bytes of host memory for pages and states that a GPU has no room for: an
-    /// eighth of what the model's file leaves free, at most 8 GiB, for a model with recurrent states.
-    /// 0 without a GPU, where the pages are in host memory, and for other models.
+    /// Computes the default bytes of host memory for pages and states that a GPU has no room for:
+    /// an eighth of what the model's file leaves free, at most 8 GiB, for a model with recurrent
+    /// states. 0 without a GPU, where the pages are in host memory, and for other models.
     ///
     /// # Errors
     ///

@@ -4,6 +4,7 @@ mod cache;
 mod feed;
 mod mtp;
 mod saved;
+mod slots;
 mod stats;
 mod tiers;
 
@@ -28,6 +29,7 @@ use crate::sampling::Sampler;
 use crate::session::{Session, lock};
 use feed::{Pieces, RunOutput};
 use mtp::Mtp;
+use slots::SlotText;
 use tiers::Tiers;
 
 pub use feed::{Feed, Outputs};
@@ -50,6 +52,7 @@ pub struct Engine {
     /// Recurrent states that the prefix cache keeps on the device.
     checkpoints: usize,
     tiers: Tiers,
+    slots: Vec<SlotText>,
     pooling: Option<Pooling>,
     /// The block that guesses further tokens, if it is loaded.
     mtp: Option<Mtp>,
@@ -111,6 +114,7 @@ impl Engine {
             state_bytes,
             checkpoints: options.checkpoints,
             tiers,
+            slots: Vec::new(),
             pooling: options.pooling,
             output_width,
             media_width,

@@ -88,9 +88,17 @@ impl Session {
     /// Adds the pages that were copied to the prefix cache.
     pub(crate) fn end_imports(&mut self, page_tokens: usize) {
         let pool = Arc::clone(&self.pool);
-        let mut pool = lock(&pool);
-        self.settle(&mut pool, page_tokens);
-        pool.checkpoint(&self.table, self.prefix_of(&self.tokens));
+        self.publish(&mut lock(&pool), page_tokens);
+    }
+
+    /// Adds all full pages to the prefix cache, and the recurrent states if the last page is full.
+    pub(crate) fn publish(&mut self, pool: &mut PagePool, page_tokens: usize) {
+        self.publishes = true;
+        self.settle(pool, page_tokens);
+        let prefix = self.prefix_of(&self.tokens);
+        if pool.checkpoint(&self.table, prefix) {
+            pool.export_checkpoint(prefix);
+        }
     }
 
     /// The adapters that change the sequence.

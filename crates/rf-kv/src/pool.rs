@@ -108,8 +108,9 @@ impl PagePool {
         Self { page_size, window, groups, prefix }
     }
 
-    /// Decides when pages go to a store outside of the pool ([`take_moves`](Self::take_moves)), from
-    /// which they come back ([`match_prefix_in`](Self::match_prefix_in)). The default is never.
+    /// Decides when pages go to a store outside of the pool ([`take_moves`](Self::take_moves)),
+    /// from which they come back ([`match_prefix_in`](Self::match_prefix_in)). The default is
+    /// never.
     pub fn set_exports(&mut self, exports: Exports) {
         self.prefix.exports = exports;
     }

@@ -180,8 +180,8 @@ fn pages(table: &PageTable) -> [Vec<PageId>; 3] {
     PageGroup::ALL.map(|group| table.pages(group).to_vec())
 }
 
-/// What a page holds: for each slot, all tokens up to and including its own, because keys and values
-/// depend on those. A page of states has one slot in use.
+/// What a page holds: for each slot, all tokens up to and including its own, because keys and
+/// values depend on those. A page of states has one slot in use.
 type Page = Vec<Option<Vec<u32>>>;
 
 /// The pages outside of the pool.

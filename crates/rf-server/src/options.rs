@@ -1,5 +1,6 @@
 //! Options of the server.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rocmforge::engine::sampling::SamplerConfig;
@@ -34,6 +35,8 @@ pub struct ServerOptions {
     pub image_fetcher: Option<ImageFetcher>,
     /// What downloads, copies and removes models for clients of Ollama's API; `None`: nobody may.
     pub manager: Option<Manager>,
+    /// The folder in which clients save and restore slots; `None`: nobody may.
+    pub slot_save_path: Option<PathBuf>,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// Memory for the models that are loaded on demand, in bytes of their memory plans. A model is
@@ -60,6 +63,7 @@ impl Default for ServerOptions {
             settings: None,
             image_fetcher: None,
             manager: None,
+            slot_save_path: None,
             max_body_bytes: 32 << 20,
             memory_budget_bytes: None,
             keep_alive: KeepAlive::FOREVER,

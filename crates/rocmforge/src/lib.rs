@@ -61,6 +61,7 @@ mod adapters;
 mod answer;
 mod block_on;
 mod chat;
+mod default_loading;
 mod details;
 mod drafts;
 mod embedder;

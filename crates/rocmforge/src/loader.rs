@@ -203,9 +203,9 @@ impl Loader {
         self
     }
 
-    /// Bytes of host memory for pages and recurrent states of earlier prompts that the device has no
-    /// room for. Default: an eighth of what is free, at most 8 GiB, for models with recurrent states
-    /// on a GPU, and else 0.
+    /// Bytes of host memory for pages and recurrent states of earlier prompts that the device has
+    /// no room for. Default: an eighth of what is free, at most 8 GiB, for models with recurrent
+    /// states on a GPU, and else 0.
     #[must_use]
     pub fn host_cache_bytes(mut self, bytes: u64) -> Self {
         self.sizes.host_cache_bytes = Some(bytes);
@@ -381,33 +381,6 @@ impl Loader {
         let placement = self.placement()?;
         placement.warnings().iter().for_each(|warning| observe(LoadEvent::Warning(warning)));
         self.open(observe)?.load_on(&placement, observe)?.start()
-    }
-}
-
-/// Loading with default options.
-impl Model {
-    /// Loads a model with default options: a path, or `OWNER/REPO[:QUANT]` of the hub. See
-    /// [`Source`].
-    ///
-    /// # Errors
-    ///
-    /// If the model cannot be found, is not supported, or does not fit in memory.
-    pub fn load(source: impl Into<Source>) -> Result<Self, Error> {
-        Loader::new(source).load()
-    }
-
-    /// Loads the built-in demo model, which writes short stories.
-    ///
-    /// # Errors
-    ///
-    /// If this crate was built without the feature `demo-model`, or memory is short.
-    pub fn demo() -> Result<Self, Error> {
-        Loader::new(Source::Demo).load()
-    }
-
-    /// The options of loading a model.
-    pub fn loader(source: impl Into<Source>) -> Loader {
-        Loader::new(source)
     }
 }
 

@@ -140,6 +140,9 @@ struct SchedulingArgs {
     /// Use at most N MiB of the folder of --cache-disk
     #[arg(long, value_name = "N", default_value_t = 16384)]
     cache_disk_size: u64,
+    /// Save and restore slots in files of DIR (POST /slots/ID?action=save)
+    #[arg(long, value_name = "DIR")]
+    slot_save_path: Option<PathBuf>,
     /// Queue at most N requests; further requests are rejected with status 429
     #[arg(long, value_name = "N", default_value_t = SchedulerOptions::default().max_queued)]
     max_queued: usize,
@@ -266,6 +269,7 @@ impl ServeArgs {
             settings: None,
             manager: None,
             keep_alive: self.models.keep_alive.unwrap_or_default(),
+            slot_save_path: self.scheduling.slot_save_path.clone(),
         })
     }
 }

@@ -1,9 +1,9 @@
 //! The pages of the prefix cache outside of the device: in host memory, and in a folder.
 //!
-//! Pages that the prefix cache evicts go to host memory, and from there to the folder. If there is a
-//! folder, pages are written there as soon as they are computed, so that a process that is killed
-//! loses the last ones only. A prompt finds its prefix in all three ([`PageStore`]). The pages that
-//! the device lacks are read back, a bounded number per step.
+//! Pages that the prefix cache evicts go to host memory, and from there to the folder. If there is
+//! a folder, pages are written there as soon as they are computed, so that a process that is
+//! killed loses the last ones only. A prompt finds its prefix in all three ([`PageStore`]). The
+//! pages that the device lacks are read back, a bounded number per step.
 //!
 //! | file | content |
 //! |---|---|
@@ -18,27 +18,18 @@ mod disk;
 mod file;
 mod host;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rf_graph::Executor;
-use rf_kv::{Exports, PageGroup, PageImport, PageKey, PageMove, PagePool, PageStore};
+use rf_kv::{Exports, PageImport, PageKey, PageMove, PagePool, PageStore};
 
 use super::stats::TierStats;
 use crate::error::Error;
 use cost::ImportCost;
+pub use disk::DiskCacheOptions;
 use disk::DiskTier;
 use host::HostTier;
-
-/// A folder for pages of the prefix cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiskCacheOptions {
-    /// The folder. Several models and processes may share it.
-    pub folder: PathBuf,
-    /// Bytes of all files in the folder. The files that were not used for longest make room.
-    pub max_bytes: u64,
-}
 
 /// A page that a session waits for.
 #[derive(Debug)]
@@ -221,9 +212,4 @@ impl PageStore for Tiers {
     fn is_faster(&self, pages: usize, tokens: usize) -> bool {
         self.cost.is_faster(pages, tokens)
     }
-}
-
-/// Returns true for the group whose pages are recurrent states.
-fn is_state(key: PageKey) -> bool {
-    key.group == PageGroup::State
 }

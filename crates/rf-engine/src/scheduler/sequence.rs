@@ -72,6 +72,8 @@ pub(super) struct Sequence {
     pub(super) turn: u64,
     /// True until its request starts.
     pub(super) is_queued: bool,
+    /// The lowest number that no other running sequence had when it started.
+    pub(super) slot: usize,
     pub(super) choice: Choice,
     /// The prompt and the generated tokens. The session has computed the first ones.
     pub(super) tokens: Vec<u32>,
@@ -116,6 +118,7 @@ impl Sequence {
             group,
             turn: 0,
             is_queued: true,
+            slot: 0,
             choice,
             tokens,
             media: Arc::default(),

@@ -296,7 +296,7 @@ impl StepScheduler {
                 // A window of a prompt has given back the pages that it has passed.
                 self.is_blocked &= !(engine.has_window_pages() && self.computes_prompts());
                 self.choose(computed, engine.page_tokens(), speculation, observer);
-                self.finish();
+                self.finish(engine);
             }
             Err(error) => {
                 let planned = self.running.iter().filter(|sequence| sequence.planned_tokens > 0);
@@ -371,7 +371,7 @@ impl StepScheduler {
     }
 
     /// Removes the sequences that have ended.
-    fn finish(&mut self) {
+    fn finish(&mut self, engine: &mut Engine) {
         let requests = &self.requests;
         let is_active = |id| requests.get(&id).is_some_and(|request| request.end.is_none());
         let has_ended =
@@ -381,6 +381,9 @@ impl StepScheduler {
             let id = sequence.rank.request;
             let Some(request) = self.requests.get_mut(&id) else { continue };
             let Some(reason) = sequence.end else { continue };
+            if self.options.prefix_cache {
+                engine.set_slot(sequence.slot, sequence.session.adapters(), &sequence.tokens);
+            }
             let event = sequence.finished(reason, request);
             request.unfinished_choices -= 1;
             if let Event::Finished { reason, .. } = &event {

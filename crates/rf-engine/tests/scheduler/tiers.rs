@@ -213,6 +213,41 @@ fn both_tiers_keep_within_their_limits() {
 }
 
 #[test]
+fn a_slot_is_saved_and_restored_by_another_engine() {
+    for (kind, load) in kinds() {
+        let text = prompt(1, 150);
+        let scheduler = Scheduler::start(load(FEW), SCHEDULER).unwrap();
+        let handle = scheduler.handle();
+        let answer = ask(&handle, &text, &greedy(12)).ids;
+        let longer = [&text[..], &answer, &prompt(2, 30)].concat();
+        // The pages have left the cache, so that saving computes them.
+        for _ in 0..2 {
+            let mut saved = Vec::new();
+            let (tokens, saved) = handle
+                .call(move |engine| (engine.save_slot(0, &mut saved).unwrap(), saved))
+                .unwrap();
+            assert_eq!(tokens, 160, "{kind}");
+            let other = Scheduler::start(load(FEW), SCHEDULER).unwrap();
+            let restored =
+                other.handle().call(move |engine| engine.restore_slot(3, &saved).unwrap());
+            assert_eq!(restored.unwrap(), 160, "{kind}");
+            let again = ask(&other.handle(), &longer, &greedy(12));
+            assert_eq!(again.timings.cached_tokens, 160, "{kind}");
+            let expected = Scheduler::start(load(FEW), SCHEDULER).unwrap();
+            assert_eq!(again.ids, ask(&expected.handle(), &longer, &greedy(12)).ids, "{kind}");
+            end(expected);
+            end(other);
+        }
+        let erased = handle.call(|engine| (engine.erase_slot(0), engine.erase_slot(0)));
+        assert_eq!(erased.unwrap(), (162, 0), "{kind}");
+        let mut saved = Vec::new();
+        let empty = handle.call(move |engine| engine.save_slot(0, &mut saved).unwrap());
+        assert_eq!(empty.unwrap(), 0, "{kind}");
+        end(scheduler);
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_used_is_an_error() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("file");

@@ -1,8 +1,9 @@
 //! Pages in the files of a folder.
 //!
-//! Each computation has a folder of its own below that of the user, named after its identity, with a
-//! file per page. A thread writes and removes files. If it falls behind, pages are dropped. A file is
-//! written under another name and renamed, so that a name never stands for a part of a page.
+//! Each computation has a folder of its own below that of the user, named after its identity, with
+//! a file per page. A thread writes and removes files. If it falls behind, pages are dropped. A
+//! file is written under another name and renamed, so that a name never stands for a part of a
+//! page.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -15,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use rf_kv::PageKey;
 
-use super::{DiskCacheOptions, file, is_state};
+use super::file::{self, is_state};
 use crate::engine::stats::TierStats;
 use crate::error::Error;
 
@@ -28,6 +29,15 @@ const ABANDONED: Duration = Duration::from_hours(1);
 /// The share of the limit that is freed at a time, because finding the oldest files reads the whole
 /// folder.
 const FREED_SHARE: u64 = 16;
+
+/// A folder for pages of the prefix cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskCacheOptions {
+    /// The folder. Several models and processes may share it.
+    pub folder: PathBuf,
+    /// Bytes of all files in the folder. The files that were not used for longest make room.
+    pub max_bytes: u64,
+}
 
 /// The pages of one computation in a folder.
 pub(super) struct DiskTier {
@@ -220,7 +230,8 @@ impl Index {
 /// The thread that writes.
 struct Writer {
     shared: Arc<Shared>,
-    /// Bytes of all files in the folder of the user when they were counted, and those written since.
+    /// Bytes of all files in the folder of the user when they were counted, and those written
+    /// since.
     used_bytes: u64,
     /// Files that were begun.
     number: u64,

@@ -25,6 +25,11 @@ pub(super) const fn file_bytes(page_bytes: usize) -> u64 {
     (HEADER_BYTES + page_bytes + HASH_BYTES) as u64
 }
 
+/// Returns true for pages that are recurrent states.
+pub(super) fn is_state(key: PageKey) -> bool {
+    key.group == PageGroup::State
+}
+
 /// The name of the file of a page.
 pub(super) fn name(key: PageKey) -> String {
     let letter = char::from(LETTERS[key.group.index()]);

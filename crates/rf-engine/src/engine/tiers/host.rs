@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rf_kv::PageKey;
 
-use super::is_state;
+use super::file::is_state;
 use crate::engine::stats::TierStats;
 
 /// Pages within a budget. Those that were not used for longest make room.
