@@ -4,21 +4,22 @@ use rocmforge::engine::Engine;
 
 use crate::terminal;
 
-/// The tokens of prompts that were found so far, and where recurrent states are; `None` if nothing
-/// was looked up.
+/// The tokens of prompts that were found so far, and where pages and recurrent states are; `None`
+/// if nothing was looked up.
 pub(crate) fn line(engine: &Engine) -> Option<String> {
     let stats = engine.prefix_cache_stats();
     let (found, all) = (stats.found_tokens, stats.lookup_tokens);
-    let host = match stats.host_states {
-        0 => String::new(),
-        count => {
-            let bytes = terminal::bytes(stats.host_state_bytes);
-            format!(", {count} in host memory ({bytes}), {} copied back", stats.host_state_loads)
-        }
-    };
+    let tiers: String = [("in host memory", stats.host), ("on disk", stats.disk)]
+        .into_iter()
+        .filter(|(_, tier)| tier.pages > 0)
+        .map(|(place, tier)| {
+            let bytes = terminal::bytes(tier.bytes);
+            format!("; {} pages {place} ({bytes}), {} copied back", tier.pages, tier.loads)
+        })
+        .collect();
     let states = match engine.memory().states_bytes {
         0 => String::new(),
-        _ => format!("; recurrent states: {} kept on the device{host}", stats.device_states),
+        _ => format!("; recurrent states: {} kept on the device", stats.device_states),
     };
-    (all > 0).then(|| format!("prefix cache: {found} of {all} tokens found{states}"))
+    (all > 0).then(|| format!("prefix cache: {found} of {all} tokens found{states}{tiers}"))
 }

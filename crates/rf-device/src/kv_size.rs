@@ -11,7 +11,7 @@ use crate::placement::Placement;
 const CPU_CONTEXTS: usize = 8;
 /// The share of the memory besides the weights that recurrent states may take.
 const STATES_SHARE: u64 = 8;
-/// The most host memory for recurrent states, unless the user says otherwise.
+/// The most host memory for pages and states, unless the user says otherwise.
 const MOST_HOST_STATES: u64 = 8 << 30;
 /// The largest cache of a model that is divided between devices, in contexts: every layer that the
 /// cache displaces from the GPU costs more than it gains.
@@ -49,14 +49,14 @@ impl Placement {
         Ok(fits.min(most).max(1))
     }
 
-    /// Computes the bytes of host memory for recurrent states that a GPU has no room for: an eighth
-    /// of what the model's file leaves free, at most 8 GiB. 0 without a GPU, where the pages of
-    /// states are in host memory, and for a model without such states.
+    /// Computes the default bytes of host memory for pages and states that a GPU has no room for:
+    /// an eighth of what the model's file leaves free, at most 8 GiB, for a model with recurrent
+    /// states. 0 without a GPU, where the pages are in host memory, and for other models.
     ///
     /// # Errors
     ///
     /// If the threads of the CPU cannot be started.
-    pub fn host_state_bytes(&self, model: &Model) -> Result<u64, Error> {
+    pub fn host_cache_bytes(&self, model: &Model) -> Result<u64, Error> {
         if self.gpu().is_none() || !model.config().is_recurrent() {
             return Ok(0);
         }
@@ -181,7 +181,7 @@ mod tests {
             } else {
                 Placement::open(cpu).unwrap()
             };
-            placement.host_state_bytes(model).unwrap()
+            placement.host_cache_bytes(model).unwrap()
         };
         let most = bytes(&recurrent(), true);
         assert!(most > 0 && most <= 8 << 30, "{most}");

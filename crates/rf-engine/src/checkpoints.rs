@@ -8,11 +8,9 @@
 //!
 //! A checkpoint costs nothing until the sequence continues and copies the page.
 //! [`EngineOptions::checkpoints`](crate::EngineOptions::checkpoints) pages are for them. The least
-//! recently used one is evicted to host memory, within
-//! [`EngineOptions::host_state_bytes`](crate::EngineOptions::host_state_bytes). The pool counts the
-//! slots of that store, which have a separate LRU order, and the engine executes the copies
-//! (`engine/host_states`). A prompt whose nearest states are there gets a page for them, if one is
-//! available. The pages of its tokens must still be cached.
+//! recently used one is evicted to the tiers outside of the device, as pages of tokens are
+//! (`engine/tiers`). A prompt whose nearest states are there gets a page for them, if one is
+//! available.
 
 /// Tokens between checkpoints within a prompt.
 const DISTANCE_TOKENS: usize = 1024;
@@ -65,6 +63,11 @@ impl Checkpoints {
             None if self.page_tokens == 0 => usize::MAX,
             None => self.page_tokens - len_tokens % self.page_tokens,
         }
+    }
+
+    /// Tokens up to the last checkpoint in the answer.
+    pub(crate) fn in_answer(&self) -> Option<usize> {
+        self.in_answer
     }
 
     /// Decides whether the states after `len_tokens` tokens are kept.

@@ -2,13 +2,15 @@
 
 mod cache;
 mod feed;
-mod host_states;
 mod mtp;
 mod saved;
+mod slots;
 mod stats;
+mod tiers;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use rf_graph::{
     Backend, BackendExecutionSummary, Batch, BatchLimits, Candidate, Executor, Input, KvLayout,
@@ -26,11 +28,14 @@ use crate::options::EngineOptions;
 use crate::sampling::Sampler;
 use crate::session::{Session, lock};
 use feed::{Pieces, RunOutput};
-use host_states::HostStates;
 use mtp::Mtp;
+use slots::SlotText;
+use tiers::Tiers;
 
 pub use feed::{Feed, Outputs};
-pub use stats::PrefixCacheStats;
+pub use stats::{PrefixCacheStats, TierStats};
+pub use tiers::DiskCacheOptions;
+pub(crate) use tiers::PendingImport;
 
 /// A model loaded on a backend.
 pub struct Engine {
@@ -42,9 +47,12 @@ pub struct Engine {
     context_tokens: usize,
     batch_tokens: usize,
     page_tokens: usize,
-    /// True if the prefix cache keeps recurrent states.
-    keeps_states: bool,
-    host_states: HostStates,
+    /// Bytes of the recurrent states of a sequence; 0 without such layers.
+    state_bytes: u64,
+    /// Recurrent states that the prefix cache keeps on the device.
+    checkpoints: usize,
+    tiers: Tiers,
+    slots: Vec<SlotText>,
     pooling: Option<Pooling>,
     /// The block that guesses further tokens, if it is loaded.
     mtp: Option<Mtp>,
@@ -87,9 +95,9 @@ impl Engine {
         let kv = program.kv.clone();
         // As many bytes as a page has on the device.
         let state_bytes = held.states_bytes / (kv.num_pages.states as u64).max(1);
-        let state_slots = options.host_state_bytes.checked_div(state_bytes).unwrap_or(0) as usize;
-        let pool = PagePool::with_window(kv.num_pages, page_size, kv.window);
-        let pool = pool.with_state_slots(state_slots);
+        let tiers = Tiers::new(options.host_cache_bytes, !options.always_reads_back);
+        let mut pool = PagePool::with_window(kv.num_pages, page_size, kv.window);
+        pool.set_exports(tiers.exports());
         let output_width = program.graph.value(program.graph.output()).width;
         let identity = identity(backend.name(), &program, model.adapters());
         let media_width = BatchLimits::new(&program).media_width;
@@ -103,8 +111,10 @@ impl Engine {
             context_tokens: model.context_tokens(&options),
             batch_tokens: model.batch_tokens(&options),
             page_tokens: page_size.tokens(),
-            keeps_states: state_bytes > 0 && options.checkpoints.max(state_slots) > 0,
-            host_states: HostStates::default(),
+            state_bytes,
+            checkpoints: options.checkpoints,
+            tiers,
+            slots: Vec::new(),
             pooling: options.pooling,
             output_width,
             media_width,
@@ -242,7 +252,7 @@ impl Engine {
         sampler: &mut Sampler,
     ) -> Result<Vec<u32>, Error> {
         let Some(mtp) = &mut self.mtp else { return Err(Error::NoMtp) };
-        mtp.draft(self.executor.as_mut(), session, ids, len, sampler)
+        mtp.draft((self.executor.as_mut(), &mut self.tiers), session, ids, len, sampler)
     }
 
     fn check_generates(&self) -> Result<(), Error> {
@@ -351,7 +361,12 @@ impl Engine {
         .entered();
         let pool = Arc::clone(&self.pool);
         let mut pool = lock(&pool);
+        let (start, before) = (Instant::now(), output.len());
         let result = self.compute(&mut pool, feeds, pieces, output);
+        // Without output rows, a device may still be computing.
+        if output.len() > before {
+            self.tiers.note_computed(tokens, start.elapsed());
+        }
         if !span.is_disabled() {
             let stats = pool.stats(PageGroup::Full);
             span.record("kv_pages", stats.used_pages);
@@ -368,6 +383,7 @@ impl Engine {
                 session.roll_back(&mut pool);
             }
         }
+        self.tiers.follow(&mut pool, self.executor.as_ref());
         result
     }
 
@@ -385,7 +401,7 @@ impl Engine {
             let feed = &mut feeds[*index];
             let session = &mut *feed.session;
             let copies = pool.grow(&mut session.table, session.tokens.len() + range.len())?;
-            self.host_states.follow(pool, self.executor.as_mut())?;
+            self.tiers.follow(pool, self.executor.as_ref());
             self.executor.copy_pages(&copies)?;
             let first = ids.len();
             // The rows of media take the place of the embeddings of token 0.

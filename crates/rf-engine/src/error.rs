@@ -122,6 +122,14 @@ pub enum Error {
     /// The thread of the scheduler cannot be started.
     #[error("cannot start the thread of the scheduler: {0}")]
     Thread(std::io::Error),
+    /// The folder for pages of the prefix cache cannot be used.
+    #[error("cannot use {} for the prefix cache: {source}", folder.display())]
+    DiskCache {
+        /// The folder.
+        folder: std::path::PathBuf,
+        /// The failure.
+        source: std::io::Error,
+    },
     /// An option is invalid.
     #[error("{name} = {value} is invalid: {reason}")]
     InvalidOption {

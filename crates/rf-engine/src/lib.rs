@@ -84,7 +84,7 @@ mod vocabulary;
 pub use activations::{ActivationSums, Activations};
 pub use adapters::{AdapterScales, AdapterScalesError};
 pub use embed::Normalization;
-pub use engine::{Engine, Feed, Outputs, PrefixCacheStats};
+pub use engine::{DiskCacheOptions, Engine, Feed, Outputs, PrefixCacheStats, TierStats};
 pub use error::{Error, SavedError};
 pub use generate::{Extras, Outcome, PromptProgress};
 pub use generation::{GenerateOptions, StopReason};

@@ -28,10 +28,13 @@ pub struct EngineOptions {
     /// that begins like an earlier one is then not computed from its start. They take memory only
     /// in models with recurrent layers.
     pub checkpoints: usize,
-    /// Bytes of host memory for recurrent states that the prefix cache evicts from the memory of
-    /// the device. The least recently used states make room. A prompt that continues from such a
-    /// state copies it back. No memory is held before an eviction.
-    pub host_state_bytes: u64,
+    /// Bytes of host memory for pages and recurrent states that the prefix cache evicts from the
+    /// memory of the device. The least recently used ones make room. A prompt that begins with such
+    /// pages copies them back. No memory is held before an eviction.
+    pub host_cache_bytes: u64,
+    /// True to copy pages back to the device even if computing them would take less time: so that
+    /// tests do not depend on time.
+    pub always_reads_back: bool,
     /// True to keep room for the recurrent states of one sequence before a draft, as
     /// [`Speculation`](crate::Speculation) needs it. It takes memory only in models with recurrent
     /// layers.
@@ -57,7 +60,8 @@ impl EngineOptions {
         kv_tokens: None,
         sequences: 1,
         checkpoints: 0,
-        host_state_bytes: 0,
+        host_cache_bytes: 0,
+        always_reads_back: false,
         speculates: false,
         mtp: false,
         pooling: None,

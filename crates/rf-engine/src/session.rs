@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rf_kv::{NotCut, PageCounts, PagePool, PageTable, Prefix};
+use rf_kv::{NotCut, PageCounts, PageImport, PagePool, PageStore, PageTable, Prefix};
 
 use crate::adapters::AdapterScales;
 use crate::checkpoints::{Checkpoint, Checkpoints};
+use crate::engine::PendingImport;
 use crate::media::{MixedPrompt, PromptMedia};
 use crate::token_states::TokenStates;
 
@@ -33,6 +34,8 @@ pub struct Session {
     before: Option<PageTable>,
     /// The model's states of the newest tokens, if its MTP block reads them.
     pub(crate) token_states: TokenStates,
+    /// Pages of the table that are not there yet.
+    pub(crate) imports: Vec<PendingImport>,
 }
 
 impl Session {
@@ -49,45 +52,53 @@ impl Session {
             checkpoints: Checkpoints::default(),
             before: None,
             token_states: TokenStates::default(),
+            imports: Vec::new(),
         }
     }
 
-    /// The longest prefix of `tokens` that the prefix cache of the pool holds, in full pages, with
-    /// the same adapters. Pages that are computed after it enter the cache.
-    pub(crate) fn from_prefix(
-        pool: Arc<Mutex<PagePool>>,
-        adapters: AdapterScales,
+    /// Takes over the longest prefix of `tokens` that the prefix cache of the pool or the store
+    /// holds, in full pages, with the same adapters. The session is empty before. Pages that are
+    /// computed after it enter the cache. Returns the pages that must be copied first.
+    pub(crate) fn take_prefix(
+        &mut self,
         tokens: &[u32],
-    ) -> Self {
-        let table = lock(&pool).match_prefix(Prefix { key: adapters.key(), tokens });
-        let published_tokens = table.len_tokens();
-        let tokens = tokens[..published_tokens].to_vec();
-        Self {
-            pool,
-            table,
-            tokens,
-            adapters,
-            media: Arc::default(),
-            publishes: true,
-            published_tokens,
-            is_tentative: false,
-            checkpoints: Checkpoints::default(),
-            before: None,
-            token_states: TokenStates::default(),
-        }
+        store: Option<&dyn PageStore>,
+    ) -> Vec<PageImport> {
+        let prefix = Prefix { key: self.adapters.key(), tokens };
+        let (table, imports) = lock(&self.pool).match_prefix_in(prefix, store);
+        self.tokens = tokens[..table.len_tokens()].to_vec();
+        self.table = table;
+        self.publishes = true;
+        self.published_tokens = if imports.is_empty() { self.tokens.len() } else { 0 };
+        imports
     }
 
     /// Prepares an extension to `prompt`, of which the session has a prefix: recurrent states are
-    /// kept at some of its positions. An empty session takes over the longest cached prefix.
-    pub(crate) fn keep_states(&mut self, prompt: &[u32], page_tokens: usize) {
-        let known_tokens = lock(&self.pool).cached_tokens(self.prefix_of(prompt));
-        if self.is_empty() {
-            let prefix = &prompt[..prompt.len().saturating_sub(1)];
-            let (pool, adapters) = (Arc::clone(&self.pool), self.adapters.clone());
-            *self = Self::from_prefix(pool, adapters, prefix);
-        }
+    /// kept at some of its positions. `known_tokens` were computed before, for any sequence.
+    pub(crate) fn keep_states(&mut self, prompt: &[u32], page_tokens: usize, known_tokens: usize) {
         self.publishes = true;
         self.checkpoints = Checkpoints::new(page_tokens, prompt.len(), known_tokens);
+    }
+
+    /// Returns true if pages must be copied from outside of the device before a token is computed.
+    pub(crate) fn is_importing(&self) -> bool {
+        !self.imports.is_empty()
+    }
+
+    /// Adds the pages that were copied to the prefix cache.
+    pub(crate) fn end_imports(&mut self, page_tokens: usize) {
+        let pool = Arc::clone(&self.pool);
+        self.publish(&mut lock(&pool), page_tokens);
+    }
+
+    /// Adds all full pages to the prefix cache, and the recurrent states if the last page is full.
+    pub(crate) fn publish(&mut self, pool: &mut PagePool, page_tokens: usize) {
+        self.publishes = true;
+        self.settle(pool, page_tokens);
+        let prefix = self.prefix_of(&self.tokens);
+        if pool.checkpoint(&self.table, prefix) {
+            pool.export_checkpoint(prefix);
+        }
     }
 
     /// The adapters that change the sequence.
@@ -137,8 +148,20 @@ impl Session {
         let (pool, tokens) = (Arc::clone(&self.pool), self.tokens.clone());
         let (checkpoints, token_states) = (self.checkpoints.clone(), self.token_states.clone());
         let (media, adapters) = (Arc::clone(&self.media), self.adapters.clone());
-        let before = None;
-        Self { pool, table, tokens, adapters, media, checkpoints, before, token_states, ..*self }
+        let (before, imports) = (None, Vec::new());
+        debug_assert!(!self.is_importing(), "a sequence is forked after its prompt");
+        Self {
+            pool,
+            table,
+            tokens,
+            adapters,
+            media,
+            checkpoints,
+            before,
+            token_states,
+            imports,
+            ..*self
+        }
     }
 
     /// Calls `compute`. If `is_tentative`, the tokens that it adds may be dropped again: the pages
@@ -209,7 +232,11 @@ impl Session {
             if let Some(earlier) = replaced.and_then(|len_tokens| self.tokens.get(..len_tokens)) {
                 pool.forget_checkpoint(self.prefix_of(earlier));
             }
-            pool.checkpoint(&self.table, self.prefix_of(&self.tokens));
+            let is_new = pool.checkpoint(&self.table, self.prefix_of(&self.tokens));
+            // Those of an answer are replaced soon.
+            if is_new && self.checkpoints.in_answer() != Some(self.tokens.len()) {
+                pool.export_checkpoint(self.prefix_of(&self.tokens));
+            }
         }
         pool.drop_front(&mut self.table);
     }
@@ -298,7 +325,13 @@ impl Session {
 
     fn release(&mut self) {
         let tables = [std::mem::take(&mut self.table), self.before.take().unwrap_or_default()];
+        self.imports.clear();
         let mut pool = lock(&self.pool);
+        if let Some(answer) = self.checkpoints.in_answer()
+            && let Some(tokens) = self.tokens.get(..answer)
+        {
+            pool.export_checkpoint(self.prefix_of(tokens));
+        }
         for table in tables {
             pool.release(table);
         }

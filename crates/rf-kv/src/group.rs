@@ -39,6 +39,11 @@ impl GroupPages {
         self.free.len() + self.idle.len()
     }
 
+    /// Returns true if a table holds a page.
+    pub(crate) fn is_held(&self, page: PageId) -> bool {
+        self.holders[page.index()] > 0
+    }
+
     /// Returns true if more than one table holds a page.
     pub(crate) fn is_shared(&self, page: PageId) -> bool {
         self.holders[page.index()] > 1

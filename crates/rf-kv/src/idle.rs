@@ -53,12 +53,6 @@ impl IdlePages {
         self.len -= 1;
     }
 
-    /// Makes a page of the list the last one to be evicted.
-    pub(crate) fn touch(&mut self, page: PageId) {
-        self.remove(page);
-        self.push(page);
-    }
-
     /// Removes the page that was least recently used.
     pub(crate) fn pop_oldest(&mut self) -> Option<PageId> {
         let page = self.oldest?;

@@ -11,9 +11,11 @@
 //! **States.** A recurrent layer keeps a state of fixed size instead of one entry per position. A
 //! sequence of such a model also holds one page of [`PageGroup::State`], which is shared, copied,
 //! counted and returned like the others. It is the state after the last token, so the sequence
-//! cannot be cut. [`PagePool::checkpoint`] keeps a state in the prefix cache. If pages are scarce,
-//! states that are evicted from that cache go to a store outside the pool. The pool counts the
-//! slots of the store ([`PagePool::with_state_slots`]).
+//! cannot be cut. [`PagePool::checkpoint`] keeps a state in the prefix cache.
+//!
+//! **Store.** Pages that leave the prefix cache may go to a store outside of the pool, which its
+//! owner keeps ([`PagePool::set_exports`]). The pool says which pages to copy there
+//! ([`PagePool::take_moves`]), and finds prefixes there ([`PagePool::match_prefix_in`]).
 //!
 //! **Where to start.** [`PagePool::grow`] allocates pages for new tokens, and
 //! [`PagePool::reserve`] for values after them that are not kept. [`PagePool::fork`] and
@@ -61,6 +63,7 @@
 //! # Ok::<(), rf_kv::OutOfPages>(())
 //! ```
 
+mod export;
 mod group;
 mod idle;
 mod observer;
@@ -68,13 +71,12 @@ mod page;
 mod pool;
 mod prefix;
 mod stats;
-mod stored;
 mod table;
 
+pub use export::{ChainKey, Exports, PageImport, PageKey, PageMove, PageStore};
 pub use observer::{CacheEvent, CacheObserver};
 pub use page::{InvalidPageSize, PageCounts, PageGroup, PageId, PageSize};
 pub use pool::{CopyPage, CutCause, NotCut, OutOfPages, PagePool, Reserved};
 pub use prefix::Prefix;
 pub use stats::PoolStats;
-pub use stored::{StateMove, StateSlot};
 pub use table::{PageTable, Slot};

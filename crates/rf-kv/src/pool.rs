@@ -1,15 +1,16 @@
 //! The pool: allocates pages, counts their holders and takes them back.
 
+mod matching;
 mod reserved;
 mod sharing;
 
 pub use self::reserved::Reserved;
 
+use crate::export::{Exports, PageMove};
 use crate::group::GroupPages;
 use crate::page::{PageCounts, PageGroup, PageId, PageSize};
 use crate::prefix::PrefixCache;
 use crate::stats::PoolStats;
-use crate::stored::{StateMove, StateSlot, StoredStates};
 use crate::table::{DROPPED, GroupTable, PageTable};
 
 /// All pages of a KV cache.
@@ -103,30 +104,23 @@ impl PagePool {
             (PageGroup::Window, None) => GroupPages::new(0),
             _ => GroupPages::new(num_pages.of(group)),
         });
-        let prefix = PrefixCache::new(counts(&groups, GroupPages::len), 0);
+        let prefix = PrefixCache::new(counts(&groups, GroupPages::len));
         Self { page_size, window, groups, prefix }
     }
 
-    /// The same empty pool with a store of `slots` states outside of it. States that leave the
-    /// prefix cache for want of pages go there, instead of those that were not used for longest,
-    /// and come back when a sequence begins with their tokens: see
-    /// [`take_state_moves`](Self::take_state_moves).
-    #[must_use]
-    pub fn with_state_slots(self, slots: usize) -> Self {
-        let prefix = PrefixCache::new(self.num_pages(), slots);
-        Self { prefix, ..self }
+    /// Decides when pages go to a store outside of the pool ([`take_moves`](Self::take_moves)),
+    /// from which they come back ([`match_prefix_in`](Self::match_prefix_in)). The default is
+    /// never.
+    pub fn set_exports(&mut self, exports: Exports) {
+        self.prefix.exports = exports;
     }
 
-    /// The copies between pages of states and the store, which the caller must execute in this
-    /// order: after [`grow`](Self::grow), before the copies that it returns, and after
-    /// [`match_prefix`](Self::match_prefix), before a page is written.
-    pub fn take_state_moves(&mut self) -> Vec<StateMove> {
-        self.prefix.stored.take_moves()
-    }
-
-    /// Forgets states in the store, because they could not be copied there.
-    pub fn forget_stored(&mut self, slot: StateSlot) {
-        self.prefix.stored.clear(slot);
+    /// The copies from pages to the store since the last call. The caller must execute them before
+    /// it writes any page: after [`grow`](Self::grow) or [`reserve`](Self::reserve), before the
+    /// copies that these return, and after [`match_prefix_in`](Self::match_prefix_in), before the
+    /// imports.
+    pub fn take_moves(&mut self) -> Vec<PageMove> {
+        std::mem::take(&mut self.prefix.moves)
     }
 
     /// The number of all pages.
@@ -225,7 +219,7 @@ impl PagePool {
             } else if let Some(last) = table.partial_page(group, self.page_size) {
                 // No other table holds the page, but the cache must not find tokens that will
                 // change.
-                self.prefix.remove(group, last);
+                self.prefix.evict(group, last);
             }
             let pages = self.page_size.pages_for(new_len_tokens);
             while table.pages(group).len() < pages {
@@ -288,12 +282,7 @@ impl PagePool {
     /// [`PageGroup::Full`].
     pub fn stats(&self, group: PageGroup) -> PoolStats {
         let cached_pages = self.prefix.len(group);
-        let stats = PoolStats { cached_pages, ..self.groups[group.index()].stats() };
-        if group != PageGroup::State {
-            return stats;
-        }
-        let StoredStates { stores, loads, .. } = self.prefix.stored;
-        PoolStats { stored: self.prefix.stored.len(), stores, loads, ..stats }
+        PoolStats { cached_pages, ..self.groups[group.index()].stats() }
     }
 
     /// The groups that have pages of tokens.

@@ -12,9 +12,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use crate::export::{ChainKey, Exports, PageKey, PageMove};
 use crate::observer::{CacheEvent, CacheObserver};
 use crate::page::{PageCounts, PageGroup, PageId};
-use crate::stored::StoredStates;
 
 /// The start of a sequence: its tokens, and all else that its keys and values depend on.
 ///
@@ -63,11 +63,13 @@ pub(crate) struct Node {
     pub(crate) id: u64,
     /// Hash of all tokens up to and including this node.
     pub(crate) chain_hash: u64,
+    /// The same, for a store: stronger and slower.
+    pub(crate) key: ChainKey,
 }
 
 impl Node {
     /// The empty prefix.
-    pub(crate) const ROOT: Self = Self { id: 0, chain_hash: 0 };
+    pub(crate) const ROOT: Self = Self { id: 0, chain_hash: 0, key: ChainKey::ROOT };
 
     fn child_hash(self, tokens: &[u32]) -> u64 {
         // Default keys are equal in every run, and so is the order of eviction.
@@ -94,8 +96,9 @@ pub(crate) struct PrefixCache {
     last_id: u64,
     window: NodePages,
     states: NodePages,
-    /// States of nodes outside of the pool.
-    pub(crate) stored: StoredStates,
+    pub(crate) exports: Exports,
+    /// Copies to the store that were not executed yet.
+    pub(crate) moves: Vec<PageMove>,
     /// Learns of the pages of [`PageGroup::Full`].
     pub(crate) observer: Option<CacheObserver>,
 }
@@ -127,15 +130,16 @@ impl NodePages {
 }
 
 impl PrefixCache {
-    /// A cache for pages of a pool, and for `state_slots` states outside of it.
-    pub(crate) fn new(num_pages: PageCounts, state_slots: usize) -> Self {
+    /// A cache for pages of a pool.
+    pub(crate) fn new(num_pages: PageCounts) -> Self {
         Self {
             by_hash: HashMap::new(),
             entries: (0..num_pages.full).map(|_| None).collect(),
             last_id: Node::ROOT.id,
             window: NodePages::new(num_pages.window),
             states: NodePages::new(num_pages.states),
-            stored: StoredStates::new(state_slots),
+            exports: Exports::Off,
+            moves: Vec::new(),
             observer: None,
         }
     }
@@ -174,36 +178,43 @@ impl PrefixCache {
         self.states.pages.get(&node.id).copied()
     }
 
-    /// Returns true if the states of a node are stored outside of the pool.
-    pub(crate) fn has_stored_state(&self, node: Node) -> bool {
-        self.stored.contains(node.id)
-    }
-
-    /// Removes the states of a node, in the pool and outside. Returns their page.
+    /// Removes the states of a node, in the pool and in the store. Returns their page.
     pub(crate) fn remove_state(&mut self, node: Node) -> Option<PageId> {
-        self.stored.remove(node.id);
+        if self.exports != Exports::Off {
+            self.moves.push(PageMove::Forget(PageKey { group: PageGroup::State, chain: node.key }));
+        }
         let page = self.find_state(node)?;
         self.states.remove(page);
         Some(page)
     }
 
-    /// Removes a page, because it is about to be written. States that a later sequence can begin
-    /// with are stored first.
+    /// Removes a page, because it is about to be written. It goes to the store, if there is one.
     pub(crate) fn evict(&mut self, group: PageGroup, page: PageId) {
-        if group == PageGroup::State
-            && let Some(node) = self.states.nodes[page.index()]
-            && self.is_alive(node)
+        if self.exports != Exports::Off
+            && let Some(node) = self.node_of(group, page)
         {
-            self.stored.store(node.id, page);
+            let key = PageKey { group, chain: node.key };
+            self.moves.push(PageMove::Export { key, from: page, is_evicted: true });
         }
         self.remove(group, page);
     }
 
-    /// Returns true if the page of a node is cached.
-    fn is_alive(&self, node: Node) -> bool {
-        let page = self.by_hash.get(&node.chain_hash);
-        let entry = page.and_then(|page| self.entries[page.index()].as_ref());
-        entry.is_some_and(|entry| entry.node == node)
+    /// Copies a cached page to the store now, if the store takes pages before they are evicted.
+    pub(crate) fn export(&mut self, group: PageGroup, page: PageId) {
+        if self.exports == Exports::AtOnce
+            && let Some(node) = self.node_of(group, page)
+        {
+            let key = PageKey { group, chain: node.key };
+            self.moves.push(PageMove::Export { key, from: page, is_evicted: false });
+        }
+    }
+
+    fn node_of(&self, group: PageGroup, page: PageId) -> Option<Node> {
+        match group {
+            PageGroup::Full => self.entries[page.index()].as_ref().map(|entry| entry.node),
+            PageGroup::Window => self.window.nodes[page.index()],
+            PageGroup::State => self.states.nodes[page.index()],
+        }
     }
 
     /// Adds `page`, which must not be cached yet, as a child of `parent`. Returns its node, and the
@@ -215,16 +226,17 @@ impl PrefixCache {
         tokens: &[u32],
     ) -> (Node, Option<PageId>) {
         self.last_id += 1;
-        let node = Node { id: self.last_id, chain_hash: parent.child_hash(tokens) };
+        let (chain_hash, key) = (parent.child_hash(tokens), parent.key.child(tokens));
+        let node = Node { id: self.last_id, chain_hash, key };
         let displaced = self.by_hash.insert(node.chain_hash, page);
         if let Some(displaced) = displaced
             && let Some(entry) = self.entries[displaced.index()].take()
         {
-            self.stored.remove(entry.node.id);
             self.notify_removed(entry.node);
         }
         self.entries[page.index()] =
             Some(Entry { node, parent_id: parent.id, tokens: tokens.into() });
+        self.export(PageGroup::Full, page);
         (node, displaced)
     }
 
@@ -237,6 +249,7 @@ impl PrefixCache {
     /// Adds a window page, which must not be cached yet, to a node that has none.
     pub(crate) fn insert_window(&mut self, page: PageId, node: Node) {
         self.window.insert(page, node);
+        self.export(PageGroup::Window, page);
     }
 
     /// Adds states, which must not be cached yet, to a node that has none.
@@ -250,7 +263,6 @@ impl PrefixCache {
             PageGroup::Full => {
                 if let Some(entry) = self.entries[page.index()].take() {
                     self.by_hash.remove(&entry.node.chain_hash);
-                    self.stored.remove(entry.node.id);
                     self.notify_removed(entry.node);
                 }
             }
@@ -267,7 +279,7 @@ mod tests {
     const TOKENS: [u32; 4] = [1, 2, 3, 4];
 
     fn cache() -> PrefixCache {
-        PrefixCache::new(PageCounts { full: 4, window: 2, states: 0 }, 0)
+        PrefixCache::new(PageCounts { full: 4, window: 2, states: 0 })
     }
 
     #[test]

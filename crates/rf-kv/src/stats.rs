@@ -32,12 +32,6 @@ pub struct PoolStats {
     pub copies: u64,
     /// Cached pages evicted so far.
     pub evictions: u64,
-    /// States in the store outside of the pool.
-    pub stored: usize,
-    /// States copied to that store so far.
-    pub stores: u64,
-    /// States copied back so far.
-    pub loads: u64,
     /// Tokens looked up in the prefix cache so far.
     pub prefix_lookup_tokens: u64,
     /// Tokens found in the prefix cache so far.

@@ -3,12 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
 use rf_kv::{
-    CutCause, NotCut, OutOfPages, PageCounts, PageGroup, PageId, PagePool, PageSize, PageTable,
-    StateMove,
+    CutCause, Exports, NotCut, OutOfPages, PageCounts, PageGroup, PageId, PageKey, PageMove,
+    PagePool, PageSize, PageStore, PageTable,
 };
 
 /// Miri is slow.
@@ -22,11 +22,11 @@ proptest! {
     fn pool_agrees_with_the_naive_model(
         size in prop::sample::select(&PageSize::ALL[..2]),
         num_pages in num_pages(),
-        state_slots in 0..4_usize,
+        exports in exports(),
         window in window(),
         operations in prop::collection::vec(operation(), 1..OPERATIONS),
     ) {
-        let mut world = World::new(num_pages, state_slots, size, window);
+        let mut world = World::new(num_pages, exports, size, window);
         for operation in operations {
             world.apply(&operation);
             world.check();
@@ -37,12 +37,12 @@ proptest! {
     #[test]
     fn the_same_operations_give_the_same_pages(
         num_pages in num_pages(),
-        state_slots in 0..4_usize,
+        exports in exports(),
         window in window(),
         operations in prop::collection::vec(operation(), 1..OPERATIONS),
     ) {
         let run = || {
-            let mut world = World::new(num_pages, state_slots, PageSize::Tokens16, window);
+            let mut world = World::new(num_pages, exports, PageSize::Tokens16, window);
             let mut seen = Vec::new();
             for operation in &operations {
                 world.apply(operation);
@@ -54,19 +54,21 @@ proptest! {
     }
 }
 
-/// Conversations whose turns begin like earlier ones, with few pages of states, so that checkpoints
+/// Conversations whose turns begin like earlier ones, with few pages, so that pages and checkpoints
 /// go to the store and come back.
 #[test]
-fn turns_go_on_from_states_that_were_stored() {
+fn turns_go_on_from_pages_that_were_stored() {
     let mut random = 1_u64;
     let mut next = |most: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) % most
     };
-    let mut loads = 0;
-    for _ in 0..CASES {
-        let num_pages = PageCounts { full: 40, window: 0, states: 1 + next(3) as usize };
-        let mut world = World::new(num_pages, next(5) as usize, PageSize::Tokens16, None);
+    let mut imports = 0;
+    for case in 0..CASES {
+        let window = (next(2) == 0).then_some(20);
+        let num_pages = PageCounts { full: 20, window: 20, states: next(4) as usize };
+        let exports = [Exports::OnEviction, Exports::AtOnce][case as usize % 2];
+        let mut world = World::new(num_pages, exports, PageSize::Tokens16, window);
         for _ in 0..OPERATIONS / 4 {
             let (text, pages) = (next(4) as u8, 1 + next(4) as usize);
             world.apply(&Operation::Start { text, len_tokens: 16 * pages });
@@ -76,15 +78,15 @@ fn turns_go_on_from_states_that_were_stored() {
             let longer = [&world.sequences[index].tokens[..], &[9; 5]].concat();
             world.write(index, &longer);
             world.check();
-            if next(4) > 0 || world.sequences.len() == num_pages.states {
+            if next(4) > 0 || world.sequences.len() == num_pages.states.max(1) {
                 let sequence = world.sequences.swap_remove(next(index as u64 + 1) as usize);
                 world.pool.release(sequence.table);
             }
         }
-        loads += world.pool.stats(PageGroup::State).loads;
+        imports += world.imports;
         world.finish();
     }
-    assert!(loads > u64::from(CASES), "{loads}");
+    assert!(imports > CASES as usize, "{imports}");
 }
 
 #[derive(Clone, Debug)]
@@ -151,6 +153,10 @@ fn num_pages() -> impl Strategy<Value = PageCounts> {
     })
 }
 
+fn exports() -> impl Strategy<Value = Exports> {
+    prop::sample::select(&[Exports::Off, Exports::OnEviction, Exports::AtOnce][..])
+}
+
 fn window() -> impl Strategy<Value = Option<usize>> {
     prop::option::of(1..60_usize)
 }
@@ -174,21 +180,35 @@ fn pages(table: &PageTable) -> [Vec<PageId>; 3] {
     PageGroup::ALL.map(|group| table.pages(group).to_vec())
 }
 
-/// Executes moves of states.
-fn move_states(
-    moves: Vec<StateMove>,
-    storage: &mut [Vec<Vec<Option<Vec<u32>>>>; 3],
-    store: &mut [Option<Vec<u32>>],
-) {
-    let pages = &mut storage[PageGroup::State.index()];
-    for each in moves {
-        match each {
-            StateMove::Store { from, slot } => {
-                store[slot.index()].clone_from(&pages[from.index()][0]);
-            }
-            StateMove::Load { slot, to } => {
-                pages[to.index()][0].clone_from(&store[slot.index()]);
-                assert!(pages[to.index()][0].is_some());
+/// What a page holds: for each slot, all tokens up to and including its own, because keys and
+/// values depend on those. A page of states has one slot in use.
+type Page = Vec<Option<Vec<u32>>>;
+
+/// The pages outside of the pool.
+#[derive(Default)]
+struct Store(HashMap<PageKey, Page>);
+
+impl PageStore for Store {
+    fn contains(&self, key: PageKey) -> bool {
+        self.0.contains_key(&key)
+    }
+
+    fn is_faster(&self, pages: usize, tokens: usize) -> bool {
+        assert!(pages > 0 && tokens > 0);
+        true
+    }
+}
+
+impl Store {
+    /// Executes the moves of a pool.
+    fn follow(&mut self, moves: Vec<PageMove>, storage: &[Vec<Page>; 3]) {
+        for each in moves {
+            match each {
+                PageMove::Export { key, from, .. } => {
+                    let page = &storage[key.group.index()][from.index()];
+                    self.0.insert(key, page.clone());
+                }
+                PageMove::Forget(key) => drop(self.0.remove(&key)),
             }
         }
     }
@@ -200,26 +220,23 @@ struct World {
     window: Option<usize>,
     /// The groups that have pages of tokens.
     groups: &'static [PageGroup],
-    /// The storage of a backend by group: for each slot, all tokens up to and including its own,
-    /// because keys and values depend on those. A page of states has one slot.
-    storage: [Vec<Vec<Option<Vec<u32>>>>; 3],
-    /// The store of states outside of the pool, by slot.
-    store: Vec<Option<Vec<u32>>>,
+    /// The storage of a backend by group.
+    storage: [Vec<Page>; 3],
+    store: Store,
+    /// Pages that came back from the store.
+    imports: usize,
     sequences: Vec<Sequence>,
     peak_used_pages: [usize; 3],
 }
 
 impl World {
-    fn new(
-        num_pages: PageCounts,
-        state_slots: usize,
-        size: PageSize,
-        window: Option<usize>,
-    ) -> Self {
-        let pool = PagePool::with_window(num_pages, size, window).with_state_slots(state_slots);
+    fn new(num_pages: PageCounts, exports: Exports, size: PageSize, window: Option<usize>) -> Self {
+        let mut pool = PagePool::with_window(num_pages, size, window);
+        pool.set_exports(exports);
         Self {
             pool,
-            store: vec![None; state_slots],
+            store: Store::default(),
+            imports: 0,
             size,
             window,
             groups: &PageGroup::OF_TOKENS[..if window.is_some() { 2 } else { 1 }],
@@ -243,13 +260,21 @@ impl World {
                 // texts.
                 let tokens: Vec<u32> =
                     (0..*len_tokens as u32).map(|p| p / 24 * u32::from(*text)).collect();
-                let table = self.pool.match_prefix(&tokens[..len_tokens - 1]);
-                self.move_states();
+                let prefix = &tokens[..len_tokens - 1];
+                let (table, imports) = self.pool.match_prefix_in(prefix, Some(&self.store));
+                let contents: Vec<Page> =
+                    imports.iter().map(|import| self.store.0[&import.key].clone()).collect();
+                self.move_pages();
+                self.imports += imports.len();
+                for (import, page) in imports.iter().zip(contents) {
+                    self.storage[import.key.group.index()][import.to.index()] = page;
+                }
                 assert!(table.len_tokens() < tokens.len());
                 let matched = tokens[..table.len_tokens()].to_vec();
                 let dropped_tokens = self.first_seen(matched.len()).min(matched.len());
                 self.sequences.push(Sequence { table, tokens: matched, dropped_tokens });
-                self.check_states();
+                self.note_peaks();
+                self.check();
                 self.write(self.sequences.len() - 1, &tokens);
             }
             Operation::Grow { which, by_tokens, token } => {
@@ -331,8 +356,7 @@ impl World {
         match self.pool.grow(&mut sequence.table, tokens.len()) {
             Ok(copies) => {
                 assert!(needed.fits_in(available));
-                let moves = self.pool.take_state_moves();
-                move_states(moves, &mut self.storage, &mut self.store);
+                self.store.follow(self.pool.take_moves(), &self.storage);
                 for copy in copies {
                     let storage = &mut self.storage[copy.group.index()];
                     let contents = storage[copy.from.index()].clone();
@@ -363,19 +387,22 @@ impl World {
     fn checkpoint(&mut self, index: usize) {
         let Sequence { table, tokens, .. } = &self.sequences[index];
         self.pool.publish(table, tokens);
-        if self.pool.checkpoint(table, tokens) {
+        let is_kept = self.pool.checkpoint(table, tokens);
+        self.pool.export_checkpoint(tokens);
+        self.move_pages();
+        let Sequence { table: _, tokens, .. } = &self.sequences[index];
+        if is_kept {
             let again = self.pool.match_prefix(tokens);
-            assert_eq!(self.pool.take_state_moves(), []);
+            assert_eq!(self.pool.take_moves(), []);
             assert_eq!(again.len_tokens(), tokens.len());
             self.note_peaks();
             self.pool.release(again);
         }
     }
 
-    /// Copies states to the store and back.
-    fn move_states(&mut self) {
-        let moves = self.pool.take_state_moves();
-        move_states(moves, &mut self.storage, &mut self.store);
+    /// Copies pages to the store.
+    fn move_pages(&mut self) {
+        self.store.follow(self.pool.take_moves(), &self.storage);
     }
 
     /// Writes values after the last token of a sequence, as a draft does.
@@ -388,8 +415,9 @@ impl World {
         let before = pages(&sequence.table);
         let used = PageGroup::ALL.map(|group| self.pool.stats(group).used_pages);
         let refused = match self.pool.reserve(&mut sequence.table, len_tokens + by_tokens) {
-            Ok(reserved) => {
+            Ok(mut reserved) => {
                 assert!(needed.fits_in(available));
+                self.store.follow(reserved.take_moves(), &self.storage);
                 for copy in reserved.copies() {
                     assert_ne!(copy.group, PageGroup::State);
                     let storage = &mut self.storage[copy.group.index()];
@@ -454,7 +482,6 @@ impl World {
         assert_eq!((stats.used_pages, stats.unfilled_tokens), (held.len(), 0));
         assert_eq!(stats.free_pages + stats.used_pages + stats.idle_pages, stats.total_pages);
         assert!(stats.idle_pages <= stats.cached_pages);
-        assert!(stats.stored <= self.store.len() && stats.stored as u64 <= stats.stores);
     }
 
     fn check_group(&self, group: PageGroup) {

@@ -5,7 +5,7 @@
 use rf_kv::PageGroup::{Full, State, Window};
 use rf_kv::{
     CopyPage, CutCause, NotCut, OutOfPages, PageCounts, PageGroup, PageId, PagePool, PageSize,
-    PageTable, Prefix, StateMove,
+    PageTable, Prefix,
 };
 
 const SIZE: PageSize = PageSize::Tokens16;
@@ -487,80 +487,6 @@ fn a_prefix_is_found_up_to_its_last_checkpoint() {
         pool.release(table);
     }
     assert_eq!(pool.available_pages(), pool.num_pages());
-}
-
-#[test]
-fn states_without_a_page_go_to_the_store_and_come_back() {
-    let mut pool = recurrent(16, 1).with_state_slots(2);
-    let text = |start: u32| (start..start + 40).collect::<Vec<u32>>();
-    let stored = |moves: Vec<StateMove>| match moves[..] {
-        [StateMove::Store { from, slot }] => (from, slot.index()),
-        _ => panic!("{moves:?}"),
-    };
-    // A sequence keeps its states at 32 tokens and goes on in their page, the only one.
-    let keep = |pool: &mut PagePool, start: u32| {
-        let mut table = table(pool, 32);
-        pool.publish(&table, &text(start)[..32]);
-        assert!(pool.checkpoint(&table, &text(start)[..32]));
-        assert_eq!(pool.take_state_moves(), []);
-        assert_eq!(pool.grow(&mut table, 40), Ok(Vec::new()));
-        let moves = pool.take_state_moves();
-        pool.release(table);
-        stored(moves)
-    };
-    let page = PageId::new(0);
-    assert_eq!(keep(&mut pool, 100), (page, 0));
-    assert_eq!(keep(&mut pool, 200), (page, 1));
-    let matched = |pool: &mut PagePool, start: u32| {
-        let table = pool.match_prefix(&text(start));
-        let (len_tokens, moves) = (table.len_tokens(), pool.take_state_moves());
-        pool.release(table);
-        let slots = moves.into_iter().map(|each| match each {
-            StateMove::Load { slot, to } if to == page => slot.index(),
-            other => panic!("{other:?}"),
-        });
-        (len_tokens, slots.collect::<Vec<_>>())
-    };
-    assert_eq!(matched(&mut pool, 100), (32, vec![0]));
-    // The page has them now, until another sequence takes it: the store has them still.
-    assert_eq!(matched(&mut pool, 100), (32, vec![]));
-    assert_eq!(matched(&mut pool, 200), (32, vec![1]));
-    assert_eq!(matched(&mut pool, 100), (32, vec![0]));
-    // Those that were not used for longest make room.
-    assert_eq!(keep(&mut pool, 300), (page, 1));
-    assert_eq!(matched(&mut pool, 200), (0, vec![]));
-    assert_eq!(matched(&mut pool, 100), (32, vec![0]));
-    // A page that is in use is not taken for stored states.
-    let other = table(&mut pool, 1);
-    assert_eq!(matched(&mut pool, 300), (0, vec![]));
-    pool.release(other);
-    let stats = pool.stats(State);
-    assert_eq!((stats.stored, stats.stores, stats.loads), (2, 3, 4));
-    // States whose tokens have left the cache are forgotten.
-    let all = table(&mut pool, 16 * 16);
-    assert_eq!((pool.stats(State).stored, pool.take_state_moves()), (0, vec![]));
-    pool.release(all);
-}
-
-#[test]
-fn states_that_are_forgotten_leave_the_store() {
-    let mut pool = recurrent(16, 1).with_state_slots(1);
-    let tokens: Vec<u32> = (0..40).collect();
-    let keep = |pool: &mut PagePool| {
-        let mut table = table(pool, 32);
-        pool.publish(&table, &tokens[..32]);
-        assert!(pool.checkpoint(&table, &tokens[..32]));
-        pool.grow(&mut table, 40).unwrap();
-        pool.release(table);
-        pool.take_state_moves()
-    };
-    assert_eq!(keep(&mut pool).len(), 1);
-    pool.forget_checkpoint(&tokens[..32]);
-    assert!(pool.match_prefix(&tokens).is_empty());
-    let [StateMove::Store { slot, .. }] = keep(&mut pool)[..] else { panic!("nothing is stored") };
-    pool.forget_stored(slot);
-    assert!(pool.match_prefix(&tokens).is_empty());
-    assert_eq!(pool.stats(State).stored, 0);
 }
 
 #[test]

@@ -4,6 +4,7 @@ pub(crate) mod adapters;
 pub(crate) mod completion;
 pub(crate) mod load;
 pub(crate) mod models;
+pub(crate) mod slots;
 
 use std::sync::Arc;
 

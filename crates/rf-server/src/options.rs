@@ -44,6 +44,8 @@ pub struct ServerOptions {
     /// The URL of a collector that gets traces of requests by OTLP over HTTP, with the feature
     /// `otel`. Only a [`Server`](crate::Server) sends them.
     pub otlp_traces_endpoint: Option<String>,
+    /// The folder in which clients save and restore slots; `None`: nobody may.
+    pub slot_save_path: Option<PathBuf>,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// Memory for the models that are loaded on demand, in bytes of their memory plans. A model is
@@ -73,6 +75,7 @@ impl Default for ServerOptions {
             adapter_folder: None,
             kv_events: None,
             otlp_traces_endpoint: None,
+            slot_save_path: None,
             max_body_bytes: 32 << 20,
             memory_budget_bytes: None,
             keep_alive: KeepAlive::FOREVER,

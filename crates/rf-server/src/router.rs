@@ -189,7 +189,7 @@ fn anthropic_routes() -> Vec<Route> {
 }
 
 fn llama_cpp_routes() -> Vec<Route> {
-    use llama_cpp::{adapters, completion, load, models};
+    use llama_cpp::{adapters, completion, load, models, slots};
 
     let answer = |summary| {
         Operation::json::<completion::CompletionJson<'_>>(summary)
@@ -213,6 +213,8 @@ fn llama_cpp_routes() -> Vec<Route> {
     let scales = Operation::json::<models::Done>("Sets the scales of the adapters of a model")
         .takes::<Vec<AdapterScale>>();
     let slots = Operation::json::<Vec<load::Slot>>("The sequences that a loaded model can run");
+    let slot = Operation::json::<slots::SlotAnswer>("Saves, restores or erases a sequence")
+        .takes::<slots::SlotFields>();
     vec![
         Route::post("/completion", completion::completion, text.clone()),
         Route::post("/completions", completion::completion, text),
@@ -227,6 +229,7 @@ fn llama_cpp_routes() -> Vec<Route> {
         Route::post("/lora-adapters", adapters::set, scales.query(&["model"])),
         Route::get("/props", llama_cpp::props, props.query(&["model"])),
         Route::get("/slots", load::slots, slots.query(&["model", "fail_on_no_slot"])),
+        Route::post("/slots/{id}", slots::change, slot.query(&["action", "model"])),
     ]
 }
 

@@ -103,7 +103,7 @@ impl OpenDrafts {
             kv_tokens: None,
             sequences: 1,
             checkpoints: 0,
-            host_state_bytes: 0,
+            host_cache_bytes: 0,
             speculates: true,
             mtp: false,
             ..*options

@@ -61,6 +61,7 @@ mod adapters;
 mod answer;
 mod block_on;
 mod chat;
+mod default_loading;
 mod details;
 mod drafts;
 mod embedder;
@@ -91,7 +92,9 @@ pub use loader::{LoadedModel, Loader, OpenModel};
 pub use model::{DEMO_TEMPERATURE, Model};
 pub use rf_chat::{Message, Tool, ToolChoice};
 pub use rf_engine::sampling::SamplerConfig;
-pub use rf_engine::{Adapter, AdapterScales, GenerateOptions, Pooling, StopReason, Timings};
+pub use rf_engine::{
+    Adapter, AdapterScales, DiskCacheOptions, GenerateOptions, Pooling, StopReason, Timings,
+};
 pub use rf_grammar::Grammar;
 /// Errors of projectors.
 pub use rf_vision::Error as VisionError;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use rf_device::{DeviceOptions, LayerPlacement, Placement};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::SchedulerOptions;
-use rf_engine::{Activations, Engine, EngineOptions, Pooling, Speculation, SpeculationOptions};
+use rf_engine::{
+    Activations, DiskCacheOptions, Engine, EngineOptions, Pooling, Speculation, SpeculationOptions,
+};
 use rf_gguf::{Gguf, Value};
 use rf_graph::{Backend, KvType, MemoryNeed, Progress};
 use rf_vision::Projector;
@@ -47,6 +49,7 @@ pub struct Loader {
     drafts: Drafts,
     draft_lengths: SpeculationOptions,
     pub(crate) sizes: Sizes,
+    disk_cache: Option<DiskCacheOptions>,
     pub(crate) sampler: Option<SamplerConfig>,
     pub(crate) scheduler: SchedulerOptions,
 }
@@ -100,12 +103,13 @@ impl Loader {
                 kv_type: None,
                 kv_tokens: None,
                 sequences: None,
-                host_state_bytes: None,
+                host_cache_bytes: None,
                 shares_memory: false,
                 embeds: false,
                 pooling: None,
                 texts: None,
             },
+            disk_cache: None,
             sampler: None,
             scheduler,
         }
@@ -200,11 +204,20 @@ impl Loader {
         self
     }
 
-    /// Bytes of host memory for recurrent states that the device has no room for. Default: an
-    /// eighth of what is free, at most 8 GiB.
+    /// Bytes of host memory for pages and recurrent states of earlier prompts that the device has
+    /// no room for. Default: an eighth of what is free, at most 8 GiB, for models with recurrent
+    /// states on a GPU, and else 0.
     #[must_use]
-    pub fn host_state_bytes(mut self, bytes: u64) -> Self {
-        self.sizes.host_state_bytes = Some(bytes);
+    pub fn host_cache_bytes(mut self, bytes: u64) -> Self {
+        self.sizes.host_cache_bytes = Some(bytes);
+        self
+    }
+
+    /// Keeps pages and recurrent states of prompts in a folder, in which later processes find them,
+    /// too. Several models may share the folder. Default: none.
+    #[must_use]
+    pub fn disk_cache(mut self, options: DiskCacheOptions) -> Self {
+        self.disk_cache = Some(options);
         self
     }
 
@@ -379,33 +392,6 @@ impl Loader {
     }
 }
 
-/// Loading with default options.
-impl Model {
-    /// Loads a model with default options: a path, or `OWNER/REPO[:QUANT]` of the hub. See
-    /// [`Source`].
-    ///
-    /// # Errors
-    ///
-    /// If the model cannot be found, is not supported, or does not fit in memory.
-    pub fn load(source: impl Into<Source>) -> Result<Self, Error> {
-        Loader::new(source).load()
-    }
-
-    /// Loads the built-in demo model, which writes short stories.
-    ///
-    /// # Errors
-    ///
-    /// If this crate was built without the feature `demo-model`, or memory is short.
-    pub fn demo() -> Result<Self, Error> {
-        Loader::new(Source::Demo).load()
-    }
-
-    /// The options of loading a model.
-    pub fn loader(source: impl Into<Source>) -> Loader {
-        Loader::new(source)
-    }
-}
-
 impl OpenModel {
     /// The parsed file: metadata, configuration, tokenizer, chat template.
     pub fn model(&self) -> &Arc<rf_engine::Model> {
@@ -499,7 +485,8 @@ impl OpenModel {
             rf_device::LoadEvent::Warning(warning) => observe(LoadEvent::Warning(warning)),
             _ => {}
         })?;
-        let (engine, layers) = (loaded.engine, loaded.placement);
+        let (mut engine, layers) = (loaded.engine, loaded.placement);
+        self.open_disk_cache(&mut engine)?;
         let speculation = drafts.speculation(&engine, draft, layers.gpu.is_none())?;
         Ok(LoadedModel { engine, speculation, layers, vision, loader: self.loader.clone() })
     }
@@ -515,7 +502,8 @@ impl OpenModel {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<LoadedModel, Error> {
         let options = self.engine_options(None)?;
-        let engine = Engine::load(Arc::clone(&self.model), backend, options, progress)?;
+        let mut engine = Engine::load(Arc::clone(&self.model), backend, options, progress)?;
+        self.open_disk_cache(&mut engine)?;
         let speculation = match &self.drafts {
             drafts if drafts.has_model() || self.embeds() => None,
             drafts => drafts.speculation(&engine, None, true)?,
@@ -528,6 +516,15 @@ impl OpenModel {
             None => None,
         };
         Ok(LoadedModel { engine, speculation, layers, vision, loader: self.loader.clone() })
+    }
+
+    fn open_disk_cache(&self, engine: &mut Engine) -> Result<(), Error> {
+        match &self.loader.disk_cache {
+            Some(options) if self.loader.scheduler.prefix_cache && !self.embeds() => {
+                Ok(engine.set_disk_cache(options)?)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Loads the projector on the first GPU, or on the CPU if it has no kernels or no room there.

@@ -31,7 +31,7 @@ pub(crate) struct Sizes {
     pub(crate) kv_type: Option<KvType>,
     pub(crate) kv_tokens: Option<usize>,
     pub(crate) sequences: Option<usize>,
-    pub(crate) host_state_bytes: Option<u64>,
+    pub(crate) host_cache_bytes: Option<u64>,
     pub(crate) shares_memory: bool,
     pub(crate) embeds: bool,
     pub(crate) pooling: Option<Pooling>,
@@ -136,13 +136,13 @@ impl Sizes {
             0 => 0,
             most => states_that_fit(most)?,
         };
-        let host_state_bytes = match (self.host_state_bytes, placement) {
+        let host_cache_bytes = match (self.host_cache_bytes, placement) {
             _ if most_checkpoints == 0 => 0,
             (Some(bytes), _) => bytes,
-            (None, Some(placement)) => placement.host_state_bytes(model)?,
+            (None, Some(placement)) => placement.host_cache_bytes(model)?,
             (None, None) => 0,
         };
-        let options = EngineOptions { sequences, checkpoints, host_state_bytes, ..options };
+        let options = EngineOptions { sequences, checkpoints, host_cache_bytes, ..options };
         let options = with_drafts(options);
         let kv_tokens = match (self.kv_tokens, self.purpose, placement) {
             (Some(tokens), ..) => tokens,

@@ -7,6 +7,7 @@ mod made;
 mod manage;
 mod models;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,11 +133,20 @@ struct SchedulingArgs {
     /// allows; on a CPU at most eight contexts; with several models four contexts each]
     #[arg(long, value_name = "N")]
     kv_size: Option<usize>,
-    /// Use at most N MiB of host memory for recurrent states of earlier prompts that no longer fit
-    /// on the device (-cram) [default: an eighth of the free memory, at most 8192; 0 on a CPU,
-    /// whose states are in host memory anyway]
+    /// Use at most N MiB of host memory for pages and recurrent states of earlier prompts that no
+    /// longer fit in the KV cache (-cram) [default: an eighth of the free memory, at most 8192, for
+    /// models with recurrent layers on a GPU; else 0]
     #[arg(long, value_name = "N")]
     cache_ram: Option<u64>,
+    /// Keep pages and recurrent states of prompts in DIR, in which a restarted server finds them
+    #[arg(long, value_name = "DIR")]
+    cache_disk: Option<PathBuf>,
+    /// Use at most N MiB of the folder of --cache-disk
+    #[arg(long, value_name = "N", default_value_t = 16384)]
+    cache_disk_size: u64,
+    /// Save and restore slots in files of DIR (POST /slots/ID?action=save)
+    #[arg(long, value_name = "DIR")]
+    slot_save_path: Option<PathBuf>,
     /// Queue at most N requests; further requests are rejected with status 429
     #[arg(long, value_name = "N", default_value_t = SchedulerOptions::default().max_queued)]
     max_queued: usize,
@@ -177,6 +187,8 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         embeds: arguments.embedding,
         kv_size: arguments.scheduling.kv_size,
         cache_ram: arguments.scheduling.cache_ram,
+        cache_disk: arguments.scheduling.cache_disk.clone(),
+        cache_disk_bytes: arguments.scheduling.cache_disk_size.saturating_mul(1 << 20),
         scheduler: arguments.scheduling.options(),
         drafts: arguments.drafts.clone(),
         projector: arguments.projector.clone(),
@@ -264,6 +276,7 @@ impl ServeArgs {
             kv_events: self.fleet.kv_events(),
             otlp_traces_endpoint: self.fleet.otlp_traces_endpoint.clone(),
             keep_alive: self.models.keep_alive.unwrap_or_default(),
+            slot_save_path: self.scheduling.slot_save_path.clone(),
         })
     }
 }

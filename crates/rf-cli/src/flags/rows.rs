@@ -272,7 +272,7 @@ pub(super) const ROWS: &[FlagRow] = &[
         Refused("origins are given with --cors-origin; methods and headers follow")),
     row("serve", "--tools --tools-runtime --mcp-servers-config --mcp-servers-json -ag --agent -no-ag --no-agent --ui-mcp-proxy --webui-mcp-proxy --no-ui-mcp-proxy --no-webui-mcp-proxy",
         Refused("clients run tools: the server only passes calls on")),
-    row("serve", "--slot-save-path --no-slots -nocb --no-cont-batching",
+    row("serve", "--no-slots -nocb --no-cont-batching",
         Refused("leave it out: sequences are scheduled without slots")),
     row("serve", "--models-preset --models-max --models-autoload --no-models-autoload --tags",
         Refused("models are loaded on demand: bound their memory with --memory-budget")),

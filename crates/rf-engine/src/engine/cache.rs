@@ -1,11 +1,13 @@
 //! The KV cache of an engine: new sequences, pages and their statistics.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rf_kv::{CacheObserver, PageCounts, PageGroup, PagePool, PoolStats};
 
 use super::Engine;
 use super::stats::PrefixCacheStats;
+use super::tiers::DiskCacheOptions;
 use crate::adapters::AdapterScales;
 use crate::error::Error;
 use crate::session::{Session, lock};
@@ -37,51 +39,99 @@ impl Engine {
         Session::new(Arc::clone(&self.pool), adapters)
     }
 
+    /// Keeps pages of the prefix cache in a folder, in which a later engine of the same model and
+    /// settings finds them.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be created or read, or the thread that writes cannot be started.
+    pub fn set_disk_cache(&mut self, options: &DiskCacheOptions) -> Result<(), Error> {
+        self.tiers.open_disk(options, self.identity)?;
+        lock(&self.pool).set_exports(self.tiers.exports());
+        Ok(())
+    }
+
     /// A new sequence with the longest prefix of a prompt in the prefix cache, in full pages. The
-    /// last token is left out: its logits are not in the cache.
+    /// last token is left out: its logits are not in the cache. Pages that are not on the device
+    /// must be [read back](Self::read_back) first.
     pub(crate) fn session_with_prefix(
         &mut self,
         adapters: AdapterScales,
         prompt: &[u32],
     ) -> Session {
-        if self.keeps_states {
-            let mut session = self.session_with(adapters);
+        let mut session = self.session_with(adapters);
+        if self.keeps_states() {
             self.keep_states(&mut session, prompt);
-            return session;
+        } else {
+            self.take_prefix(&mut session, prompt);
         }
-        let prefix = &prompt[..prompt.len().saturating_sub(1)];
-        Session::from_prefix(Arc::clone(&self.pool), adapters, prefix)
+        session
     }
 
     /// Prepares the extension of a session to `prompt`, if the prefix cache keeps recurrent states:
-    /// an empty session takes over the longest prefix, whose states may come from host memory.
+    /// an empty session takes over the longest prefix, as
+    /// [`session_with_prefix`](Self::session_with_prefix) does.
     pub(crate) fn keep_states(&mut self, session: &mut Session, prompt: &[u32]) {
-        if !self.keeps_states {
+        if !self.keeps_states() {
             return;
         }
-        session.keep_states(prompt, self.page_tokens);
-        let moved = {
-            let pool = &mut lock(&self.pool);
-            self.host_states.follow(pool, self.executor.as_mut())
-        };
-        if let Err(error) = moved {
-            tracing::warn!(%error, "a prompt is computed from its start");
-            lock(&self.pool).forget_checkpoint(session.prefix_of(session.tokens()));
-            session.reset();
+        let known_tokens = lock(&self.pool).cached_tokens(session.prefix_of(prompt));
+        if session.is_empty() {
+            self.take_prefix(session, prompt);
         }
+        session.keep_states(prompt, self.page_tokens, known_tokens.max(session.len()));
+    }
+
+    fn take_prefix(&mut self, session: &mut Session, prompt: &[u32]) {
+        let prefix = &prompt[..prompt.len().saturating_sub(1)];
+        let imports = session.take_prefix(prefix, self.tiers.store());
+        session.imports = self.tiers.pending(imports);
+        self.export_pages();
+    }
+
+    /// Copies at most `most` of the pages that a session waits for to the device, and returns the
+    /// number of copied pages. A session that lacks one loses all its tokens.
+    pub(crate) fn read_back(&mut self, session: &mut Session, most: usize) -> usize {
+        let start = Instant::now();
+        let mut pages = 0;
+        while pages < most
+            && let Some(pending) = session.imports.last()
+        {
+            if self.tiers.load(pending, self.executor.as_mut()).is_err() {
+                session.reset();
+                break;
+            }
+            session.imports.pop();
+            pages += 1;
+            if session.imports.is_empty() {
+                session.end_imports(self.page_tokens);
+            }
+        }
+        self.tiers.note_imports(pages, start.elapsed());
+        pages
+    }
+
+    /// Copies pages that leave the prefix cache to the tiers outside of the device.
+    pub(crate) fn export_pages(&mut self) {
+        self.tiers.follow(&mut lock(&self.pool), self.executor.as_ref());
+    }
+
+    /// Returns true if the prefix cache keeps recurrent states.
+    fn keeps_states(&self) -> bool {
+        let fits_in_tiers =
+            self.tiers.has_disk() || self.tiers.host_budget_bytes() >= self.state_bytes;
+        self.state_bytes > 0 && (self.checkpoints > 0 || fits_in_tiers)
     }
 
     /// Statistics of the prefix cache.
     pub fn prefix_cache_stats(&self) -> PrefixCacheStats {
         let tokens = self.kv_stats();
-        let states = self.kv_stats_of(PageGroup::State);
         PrefixCacheStats {
             lookup_tokens: tokens.prefix_lookup_tokens,
             found_tokens: tokens.prefix_hit_tokens,
-            device_states: states.cached_pages,
-            host_states: states.stored,
-            host_state_bytes: self.host_states.bytes(),
-            host_state_loads: states.loads,
+            device_states: self.kv_stats_of(PageGroup::State).cached_pages,
+            host: self.tiers.host_stats(),
+            disk: self.tiers.disk_stats(),
         }
     }
 

@@ -63,6 +63,14 @@ impl RunOutput<'_> {
         }
     }
 
+    /// The number of elements so far.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Whole { len, .. } => *len,
+            Self::TopK { best, .. } => best.len(),
+        }
+    }
+
     /// Returns true if an element is NaN. Rows are read in chunks without branches, which takes a
     /// fraction of the time.
     pub(super) fn has_nan(&self) -> bool {

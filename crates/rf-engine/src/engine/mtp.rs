@@ -26,6 +26,7 @@ use rf_kv::PageGroup;
 use rf_model::MtpStage;
 
 use super::feed::{Feed, Pieces};
+use super::tiers::Tiers;
 use crate::error::Error;
 use crate::sampling::Sampler;
 use crate::session::{Session, lock};
@@ -90,7 +91,7 @@ impl Mtp {
     /// the cache lacks. Guesses none where the cache is full.
     pub(super) fn draft(
         &mut self,
-        executor: &mut dyn Executor,
+        (executor, tiers): (&mut dyn Executor, &mut Tiers),
         session: &mut Session,
         ids: &[u32],
         len: usize,
@@ -108,7 +109,8 @@ impl Mtp {
         let mut pool = lock(&pool);
         // The last drafted token is not computed.
         let end = past_tokens + ids.len() + len - 1;
-        let Ok(room) = pool.reserve(&mut session.table, end) else { return Ok(draft) };
+        let Ok(mut room) = pool.reserve(&mut session.table, end) else { return Ok(draft) };
+        tiers.execute(room.take_moves(), executor);
         executor.copy_pages(room.copies())?;
         self.output.resize(width + self.vocab_size, 0.0);
         let mut ids = ids.to_vec();

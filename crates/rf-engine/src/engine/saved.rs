@@ -126,6 +126,7 @@ impl Engine {
             pool.grow(&mut session.table, len_tokens)?;
             pool.drop_front(&mut session.table);
         }
+        self.tiers.follow(&mut pool, self.executor.as_ref());
         session.tokens = ids;
         for group in PageGroup::ALL {
             let pages = session.table.held_pages(group);

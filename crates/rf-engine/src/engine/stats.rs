@@ -10,10 +10,26 @@ pub struct PrefixCacheStats {
     pub found_tokens: u64,
     /// Recurrent states on the device, from which a sequence can begin.
     pub device_states: usize,
-    /// Recurrent states in host memory, from which a sequence can begin.
-    pub host_states: usize,
-    /// Bytes of host memory that hold states.
-    pub host_state_bytes: u64,
-    /// States that were copied back from host memory.
-    pub host_state_loads: u64,
+    /// Pages in host memory that the device has evicted.
+    pub host: TierStats,
+    /// Pages in the folder.
+    pub disk: TierStats,
+}
+
+/// Pages of the prefix cache outside of the device: in host memory, or in a folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierStats {
+    /// Pages, recurrent states included.
+    pub pages: usize,
+    /// Those of them that are recurrent states.
+    pub states: usize,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// Pages that were copied back to the device so far.
+    pub loads: u64,
+    /// Pages that were not written so far, because writing failed or too many waited.
+    pub dropped: u64,
+    /// Damaged files that were removed so far.
+    pub damaged: u64,
 }

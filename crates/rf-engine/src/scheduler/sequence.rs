@@ -72,6 +72,8 @@ pub(super) struct Sequence {
     pub(super) turn: u64,
     /// True until its request starts.
     pub(super) is_queued: bool,
+    /// The lowest number that no other running sequence had when it started.
+    pub(super) slot: usize,
     pub(super) choice: Choice,
     /// The prompt and the generated tokens. The session has computed the first ones.
     pub(super) tokens: Vec<u32>,
@@ -116,6 +118,7 @@ impl Sequence {
             group,
             turn: 0,
             is_queued: true,
+            slot: 0,
             choice,
             tokens,
             media: Arc::default(),
@@ -175,6 +178,9 @@ impl Sequence {
 
     /// Tokens that this step could compute besides those that are planned.
     pub(super) fn plannable_tokens(&self) -> usize {
+        if self.session.is_importing() {
+            return 0;
+        }
         // Every token of such a prompt has a row of logits.
         let most = if self.prompt_logprobs.is_some() { MAX_LOGIT_ROWS } else { usize::MAX };
         self.uncomputed_tokens().min(most).saturating_sub(self.planned_tokens)
@@ -234,7 +240,8 @@ impl Sequence {
     /// Returns true if the sequence has generated tokens and computes the newest one next, perhaps
     /// with some before it that are computed again.
     pub(super) fn decodes(&self) -> bool {
-        self.has_generated() && self.uncomputed_tokens() <= 1 + self.replayed_tokens
+        let waits = self.session.is_importing();
+        !waits && self.has_generated() && self.uncomputed_tokens() <= 1 + self.replayed_tokens
     }
 
     /// Plans a step with the uncomputed tokens and a draft.
@@ -298,6 +305,9 @@ impl Sequence {
         let text = if has_stopped { String::new() } else { self.choice.generation.finish() };
         let session = request.returns_session.then(|| {
             self.session.set_tentative(false);
+            if self.session.is_importing() {
+                self.session.reset();
+            }
             let (pool, adapters) = (&self.session.pool, self.session.adapters());
             let empty = Session::new(Arc::clone(pool), adapters.clone());
             Box::new(std::mem::replace(&mut self.session, empty))

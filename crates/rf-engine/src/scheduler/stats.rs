@@ -1,5 +1,6 @@
 //! Statistics of a scheduler.
 
+use crate::engine::TierStats;
 use crate::generation::StopReason;
 
 /// The state of a scheduler after its last step, and its counters since the start.
@@ -18,10 +19,10 @@ pub struct SchedulerStats {
     pub prefix_cache_queries: u64,
     /// Tokens of prompts found in the prefix cache.
     pub prefix_cache_hits: u64,
-    /// Recurrent states that the prefix cache has in host memory, for want of pages.
-    pub host_states: usize,
-    /// Recurrent states that were copied back from host memory.
-    pub host_state_loads: u64,
+    /// Pages of the prefix cache in host memory.
+    pub host: TierStats,
+    /// Pages of the prefix cache in a folder.
+    pub disk: TierStats,
     /// Preemptions of sequences.
     pub preemptions: u64,
     /// Tokens of the prompts of all requests that have started, cached ones included.

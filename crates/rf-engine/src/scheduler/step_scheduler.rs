@@ -7,8 +7,6 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use rf_kv::PageGroup;
-
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::scheduler::drafter::Drafter;
@@ -176,14 +174,14 @@ impl StepScheduler {
     /// The state of [`stats`](Self::stats) without the requests that have not started.
     fn stats_of_started(&self, engine: &Engine) -> SchedulerStats {
         let pool = engine.kv_stats();
-        let states = engine.kv_stats_of(PageGroup::State);
+        let tiers = engine.prefix_cache_stats();
         SchedulerStats {
             running: self.running.len(),
             waiting: self.waiting.num_preempted(),
             kv_pages_total: pool.total_pages,
             kv_pages_used: pool.used_pages,
-            host_states: states.stored,
-            host_state_loads: states.loads,
+            host: tiers.host,
+            disk: tiers.disk,
             ..self.stats
         }
     }
@@ -200,6 +198,8 @@ impl StepScheduler {
         self.settle(engine, observer);
         self.compute(engine, speculation, observer);
         self.settle(engine, observer);
+        // The states of sequences that have ended.
+        engine.export_pages();
     }
 
     /// Tokens in the cache of the first running sequence of a request.
@@ -296,7 +296,7 @@ impl StepScheduler {
                 // A window of a prompt has given back the pages that it has passed.
                 self.is_blocked &= !(engine.has_window_pages() && self.computes_prompts());
                 self.choose(computed, engine.page_tokens(), speculation, observer);
-                self.finish();
+                self.finish(engine);
             }
             Err(error) => {
                 let planned = self.running.iter().filter(|sequence| sequence.planned_tokens > 0);
@@ -371,7 +371,7 @@ impl StepScheduler {
     }
 
     /// Removes the sequences that have ended.
-    fn finish(&mut self) {
+    fn finish(&mut self, engine: &mut Engine) {
         let requests = &self.requests;
         let is_active = |id| requests.get(&id).is_some_and(|request| request.end.is_none());
         let has_ended =
@@ -381,6 +381,9 @@ impl StepScheduler {
             let id = sequence.rank.request;
             let Some(request) = self.requests.get_mut(&id) else { continue };
             let Some(reason) = sequence.end else { continue };
+            if self.options.prefix_cache {
+                engine.set_slot(sequence.slot, sequence.session.adapters(), &sequence.tokens);
+            }
             let event = sequence.finished(reason, request);
             request.unfinished_choices -= 1;
             if let Event::Finished { reason, .. } = &event {

@@ -15,14 +15,15 @@ const FEW: EngineOptions = EngineOptions {
     kv_tokens: Some(64 * 512),
     sequences: 1,
     checkpoints: 1,
-    host_state_bytes: 1 << 30,
+    host_cache_bytes: 1 << 30,
+    always_reads_back: true,
     ..ENGINE
 };
 
 /// Three conversations in turns, each of which the others drive out of the device. Returns the
 /// cached tokens of each turn, and the statistics of the states.
 fn turns(shape: &Shape, engine: Engine, drafts: Option<Speculation>) -> (Vec<usize>, u64) {
-    let plain = EngineOptions { checkpoints: 0, host_state_bytes: 0, mtp: false, ..FEW };
+    let plain = EngineOptions { checkpoints: 0, host_cache_bytes: 0, mtp: false, ..FEW };
     let mut alone_engine = shape.engine(2, plain);
     let scheduler = Scheduler::start_with_drafts(engine, drafts, SCHEDULER).unwrap();
     let handle = scheduler.handle();
@@ -41,7 +42,7 @@ fn turns(shape: &Shape, engine: Engine, drafts: Option<Speculation>) -> (Vec<usi
     }
     let stats = end(scheduler);
     assert_eq!(stats.prompt_tokens, (cached.iter().sum::<usize>() + computed) as u64);
-    (cached, stats.host_state_loads)
+    (cached, stats.host.loads)
 }
 
 /// The tokens that each turn finds: none at first, and then those up to the last page boundary of
@@ -62,7 +63,7 @@ fn a_turn_goes_on_from_states_that_only_host_memory_has() {
     // Without host memory, the others have driven it out. Without any pages for checkpoints, all
     // of them are in host memory.
     let engine = |options| QWEN35.engine(2, options);
-    let without = EngineOptions { host_state_bytes: 0, ..FEW };
+    let without = EngineOptions { host_cache_bytes: 0, ..FEW };
     assert_eq!(turns(&QWEN35, engine(without), None), (vec![0; 9], 0));
     let none = EngineOptions { checkpoints: 0, ..FEW };
     assert_eq!(turns(&QWEN35, engine(none), None), (FOUND.to_vec(), 6));
@@ -94,8 +95,8 @@ fn drafts_go_on_from_stored_states_too() {
 fn the_least_recently_used_states_make_room_within_the_budget() {
     let state_bytes = QWEN35.engine(1, ENGINE).memory().states_bytes / 64;
     // Two states fit, and a part of a third one.
-    let host_state_bytes = 2 * state_bytes + state_bytes / 2;
-    let options = EngineOptions { checkpoints: 0, host_state_bytes, ..FEW };
+    let host_cache_bytes = 2 * state_bytes + state_bytes / 2;
+    let options = EngineOptions { checkpoints: 0, host_cache_bytes, ..FEW };
     let mut engine = QWEN35.engine(2, options);
     let ask = |engine: &mut Engine, seed| {
         // The prompt ends at a page boundary but for one token, so that one state is kept.
@@ -103,10 +104,10 @@ fn the_least_recently_used_states_make_room_within_the_budget() {
     };
     assert_eq!([1, 2, 1, 2].map(|seed| ask(&mut engine, seed)), [0, 0, 96, 96]);
     assert_eq!([3, 2, 1].map(|seed| ask(&mut engine, seed)), [0, 96, 0]);
-    let stats = engine.prefix_cache_stats();
-    let bytes = stats.host_state_bytes;
-    assert_eq!((stats.host_states, stats.host_state_loads), (2, 3));
-    assert!(bytes <= host_state_bytes && bytes >= 2 * (state_bytes - 64), "{bytes}");
+    let stats = engine.prefix_cache_stats().host;
+    let bytes = stats.bytes;
+    assert_eq!((stats.states, stats.loads), (2, 3));
+    assert!(bytes <= host_cache_bytes && bytes >= 2 * (state_bytes - 64), "{bytes}");
 }
 
 #[test]
@@ -117,9 +118,6 @@ fn a_backend_that_reads_no_pages_has_no_host_states() {
     alone(&mut engine, &prompt(4, 40), &greedy(5));
     let second = alone(&mut engine, &text, &greedy(5));
     assert_eq!(first.ids, second.ids);
-    let stats = engine.prefix_cache_stats();
-    assert_eq!(
-        (second.timings.cached_tokens, stats.host_states, stats.host_state_bytes),
-        (0, 0, 0)
-    );
+    let stats = engine.prefix_cache_stats().host;
+    assert_eq!((second.timings.cached_tokens, stats.pages, stats.bytes), (0, 0, 0));
 }

@@ -20,4 +20,6 @@ mod recurrent;
 mod saved;
 mod support;
 mod tensor;
+mod tiers;
+mod tiers_killed;
 mod window;

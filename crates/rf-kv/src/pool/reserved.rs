@@ -1,6 +1,7 @@
 //! Room for values after the last token of a sequence.
 
 use super::{CopyPage, OutOfPages, PagePool};
+use crate::export::PageMove;
 use crate::page::PageCounts;
 use crate::table::PageTable;
 
@@ -17,6 +18,11 @@ impl Reserved<'_> {
     /// The table. It has as many tokens as before, and pages for more.
     pub fn table(&self) -> &PageTable {
         self.table
+    }
+
+    /// The copies to the store that the caller must execute first: [`PagePool::take_moves`].
+    pub fn take_moves(&mut self) -> Vec<PageMove> {
+        self.pool.take_moves()
     }
 
     /// The copies that the backend must execute before it writes.

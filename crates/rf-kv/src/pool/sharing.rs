@@ -1,10 +1,10 @@
-//! The prefix cache of a pool: publishing pages and states, and finding them.
+//! The prefix cache of a pool: publishing pages and states.
 
 use super::PagePool;
 use crate::observer::{CacheEvent, CacheObserver};
 use crate::page::{PageGroup, PageId};
 use crate::prefix::{Node, Prefix};
-use crate::table::{DROPPED, GroupTable, PageTable};
+use crate::table::PageTable;
 
 impl PagePool {
     /// Passes the changes of the prefix cache to an observer, instead of an earlier one.
@@ -51,9 +51,7 @@ impl PagePool {
         let prefix = prefix.into();
         let (cached_tokens, node) = self.find_chain(prefix);
         let is_cached = cached_tokens == prefix.tokens.len() && cached_tokens == table.len_tokens;
-        let has_state =
-            self.prefix.find_state(node).is_some() || self.prefix.has_stored_state(node);
-        if !is_cached || has_state {
+        if !is_cached || self.prefix.find_state(node).is_some() {
             return false;
         }
         // The page may still be cached for a node that was evicted.
@@ -62,7 +60,19 @@ impl PagePool {
         true
     }
 
-    /// Removes the states after a prefix from the prefix cache, if it has them.
+    /// Copies the cached states after a prefix to the store now, if it takes pages before they are
+    /// evicted ([`Exports::AtOnce`](crate::Exports::AtOnce)).
+    pub fn export_checkpoint<'a>(&mut self, prefix: impl Into<Prefix<'a>>) {
+        let prefix = prefix.into();
+        let (cached_tokens, node) = self.find_chain(prefix);
+        if cached_tokens == prefix.tokens.len()
+            && let Some(state) = self.prefix.find_state(node)
+        {
+            self.prefix.export(PageGroup::State, state);
+        }
+    }
+
+    /// Removes the states after a prefix from the prefix cache and the store, if they have them.
     pub fn forget_checkpoint<'a>(&mut self, prefix: impl Into<Prefix<'a>>) {
         let prefix = prefix.into();
         let (cached_tokens, node) = self.find_chain(prefix);
@@ -107,74 +117,5 @@ impl PagePool {
             });
         }
         node
-    }
-
-    /// A table with the longest cached part of a prefix, in full pages. With a sliding window, a
-    /// prefix also needs the window pages that its next token sees, and with recurrent states those
-    /// after its last token: cached, or stored outside of the pool if a page is available for them.
-    ///
-    /// Leave out the last token of a prompt, so that at least one token remains to compute logits
-    /// for.
-    pub fn match_prefix<'a>(&mut self, prefix: impl Into<Prefix<'a>>) -> PageTable {
-        let prefix = prefix.into();
-        let (mut pages, mut window_pages) = (Vec::new(), Vec::new());
-        let mut node = Node::ROOT;
-        // The longest prefix so far, and the start of the unbroken window pages at its end.
-        let (mut matched, mut unbroken) = (0, 0);
-        // The states of that prefix: a page, or else the node of stored ones.
-        let (mut state, mut stored) = (None, None);
-        let can_load = self.groups[PageGroup::State.index()].available() > 0;
-        for chunk in prefix.chunks(self.page_size.tokens()) {
-            let Some((page, found)) = self.prefix.find(node, &chunk) else {
-                break;
-            };
-            pages.push(page);
-            node = found;
-            let window_page = self.prefix.find_window(node);
-            window_pages.push(window_page.unwrap_or(DROPPED));
-            if window_page.is_none() {
-                unbroken = pages.len();
-            }
-            let first_page = self.first_window_page(pages.len() * self.page_size.tokens());
-            let has_window = self.window.is_none() || unbroken <= first_page;
-            let state_here = self.prefix.find_state(node);
-            let is_stored = state_here.is_none() && can_load && self.prefix.has_stored_state(node);
-            if has_window && (!self.has_states() || state_here.is_some() || is_stored) {
-                (matched, state) = (pages.len(), state_here);
-                stored = is_stored.then_some(node);
-            }
-        }
-        let len_tokens = matched * self.page_size.tokens();
-        let mut table = PageTable { len_tokens, ..PageTable::new() };
-        pages.truncate(matched);
-        table.group_mut(PageGroup::Full).pages = pages;
-        if self.window.is_some() {
-            let first_page = self.first_window_page(len_tokens).min(matched);
-            window_pages.truncate(matched);
-            window_pages[..first_page].fill(DROPPED);
-            *table.group_mut(PageGroup::Window) =
-                GroupTable { pages: window_pages, dropped_pages: first_page };
-        }
-        table.group_mut(PageGroup::State).pages.extend(state);
-        self.hold(&table);
-        if let Some(node) = stored {
-            let page = self.load_state(node);
-            table.group_mut(PageGroup::State).pages.extend(page);
-        }
-        let counted = &mut self.groups[PageGroup::Full.index()].counted;
-        counted.prefix_lookup_tokens += prefix.tokens.len() as u64;
-        counted.prefix_hit_tokens += len_tokens as u64;
-        table
-    }
-
-    /// Gives the stored states of a node a page, which is cached for it.
-    fn load_state(&mut self, node: Node) -> Option<PageId> {
-        let slot = self.prefix.stored.pin(node.id)?;
-        let page = self.allocate(PageGroup::State).ok();
-        self.prefix.stored.load(slot, page);
-        if let Some(page) = page {
-            self.prefix.insert_state(page, node);
-        }
-        page
     }
 }

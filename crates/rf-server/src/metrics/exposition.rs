@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use rocmforge::engine::TierStats;
 use rocmforge::engine::scheduler::SchedulerStats;
 
 use super::histogram::Histogram;
@@ -25,6 +26,25 @@ const COUNTERS: &[(&str, &str, Counter)] = &[
     ("spec_decode_num_draft_tokens_total", "Drafted tokens", |m| &m.drafted_tokens),
     ("spec_decode_num_accepted_tokens_total", "Drafted tokens that were generated", |m| {
         &m.accepted_tokens
+    }),
+];
+
+type OfTier = fn(&TierStats) -> f64;
+
+/// The pages of the prefix cache in each tier outside of the device.
+const TIERS: &[(&str, &str, &str, OfTier)] = &[
+    ("cache_tier_pages", "gauge", "Pages of the prefix cache outside of the device", |tier| {
+        tier.pages as f64
+    }),
+    ("cache_tier_bytes", "gauge", "Bytes of these pages", |tier| tier.bytes as f64),
+    ("cache_tier_hits_total", "counter", "Pages copied back to the device", |tier| {
+        tier.loads as f64
+    }),
+    ("cache_tier_dropped_total", "counter", "Pages that were not written", |tier| {
+        tier.dropped as f64
+    }),
+    ("cache_tier_damaged_total", "counter", "Damaged files that were removed", |tier| {
+        tier.damaged as f64
     }),
 ];
 
@@ -179,8 +199,14 @@ impl Exposition<'_> {
             one(model.stats.kv_pages_used as f64 / model.stats.kv_pages_total.max(1) as f64)
         });
         self.family("host_states", "gauge", "Recurrent states in host memory", |model| {
-            one(model.stats.host_states as f64)
+            one(model.stats.host.states as f64)
         });
+        for (name, kind, help, value) in TIERS {
+            self.family(name, kind, help, |model| {
+                let tiers = [("host", &model.stats.host), ("disk", &model.stats.disk)];
+                tiers.map(|(tier, stats)| (format!(",tier=\"{tier}\""), value(stats))).to_vec()
+            });
+        }
         self.family("num_preemptions_total", "counter", "Sequences put back to wait", |model| {
             let earlier = model.metrics.earlier_preemptions.load(Relaxed);
             one((earlier + model.stats.preemptions) as f64)

@@ -43,6 +43,7 @@ pub(crate) const ROUTES: &[(&str, &str)] = &[
     ("GET", "/lora-adapters"),
     ("POST", "/lora-adapters"),
     ("GET", "/slots"),
+    ("POST", "/slots/0"),
     ("POST", "/api/chat"),
     ("POST", "/api/generate"),
     ("POST", "/api/embed"),

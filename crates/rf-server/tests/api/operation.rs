@@ -71,6 +71,8 @@ fn metrics_count_what_happened() {
             ("num_requests_waiting", "", 0.0),
             ("kv_cache_usage_perc", "", 0.0),
             ("num_preemptions_total", "", 0.0),
+            ("cache_tier_pages", ",tier=\"host\"", 0.0),
+            ("cache_tier_hits_total", ",tier=\"disk\"", 0.0),
             ("prefix_cache_queries_total", "", 12.0),
             ("time_to_first_token_seconds_count", "", 3.0),
             ("time_to_first_token_seconds_bucket", ",le=\"+Inf\"", 3.0),

@@ -64,6 +64,10 @@ pub(super) struct ModelOptions {
     pub(super) aliases: Vec<String>,
     pub(super) keep_alive: Option<KeepAlive>,
     pub(super) is_preloaded: bool,
+    /// MiB of host memory for pages of earlier prompts.
+    pub(super) cache_ram: Option<u64>,
+    /// The folder for pages of earlier prompts.
+    pub(super) cache_disk: Option<PathBuf>,
     sampling: SamplingOptions,
 }
 
@@ -93,6 +97,8 @@ struct ModelToml {
     keep_alive: Option<KeepAlive>,
     #[serde(default)]
     preload: bool,
+    cache_ram: Option<u64>,
+    cache_disk: Option<PathBuf>,
     sampling: Option<Spanned<SamplingOptions>>,
 }
 
@@ -211,6 +217,8 @@ impl Place<'_> {
             aliases: model.aliases,
             keep_alive: model.keep_alive,
             is_preloaded: model.preload,
+            cache_ram: model.cache_ram,
+            cache_disk: model.cache_disk,
             sampling,
         })
     }
@@ -237,12 +245,15 @@ mod tests {
         let config = parse(
             "[models.a]\ncontext = 8192\ntemplate = \"chatml\"\ndrafts = \"off\"\n\
              aliases = [\"gpt-*\"]\nkeep-alive = \"10m\"\npreload = true\n\
+             cache-ram = 512\ncache-disk = \"pages\"\n\
              [models.a.sampling]\ntemperature = 0.25\ntop_k = 20\nrepeat_last_n = -1\n",
         );
         let options = config.unwrap().of("a");
         assert_eq!((options.context, options.drafts), (Some(8192), Some(Mode::Off)));
         assert_eq!((options.aliases.len(), options.is_preloaded), (1, true));
         assert_eq!(options.keep_alive, Some("10m".parse().unwrap()));
+        assert_eq!(options.cache_ram, Some(512));
+        assert_eq!(options.cache_disk.as_deref(), Some(Path::new("pages")));
         assert!(options.template.is_some());
         let base = SamplerConfig::default().with_top_p(0.5).with_top_k(7);
         let sampling = options.sampling(&base);

@@ -12,7 +12,7 @@ use rf_server::{
 use rocmforge::engine::scheduler::SchedulerOptions;
 use rocmforge::gguf::Gguf;
 use rocmforge::hub::{CachedModel, Hub, ModelName};
-use rocmforge::{Loader, Model, ModelDetails, SamplerConfig, SamplingDefaults};
+use rocmforge::{DiskCacheOptions, Loader, Model, ModelDetails, SamplerConfig, SamplingDefaults};
 
 use super::config::{ConfigFile, ModelOptions};
 use super::made::{Known, Made};
@@ -61,7 +61,7 @@ pub(super) struct ServedModelArgs {
     )]
     pub(super) keep_alive: Option<KeepAlive>,
     /// Take options of single models from FILE, in TOML: context, template, drafts, sampling,
-    /// aliases, keep-alive and preload
+    /// aliases, keep-alive, preload, cache-ram and cache-disk
     #[arg(long, value_name = "FILE", help_heading = "Several models")]
     models_config: Option<PathBuf>,
     /// Let nobody download, copy or remove models over HTTP. Else a server without -m and -hf lets
@@ -250,8 +250,11 @@ pub(super) struct Settings {
     pub(super) embeds: bool,
     /// Tokens of the KV cache.
     pub(super) kv_size: Option<usize>,
-    /// MiB of host memory for recurrent states.
+    /// MiB of host memory for pages of earlier prompts.
     pub(super) cache_ram: Option<u64>,
+    /// The folder for pages of earlier prompts, and its limit.
+    pub(super) cache_disk: Option<PathBuf>,
+    pub(super) cache_disk_bytes: u64,
     pub(super) scheduler: SchedulerOptions,
     pub(super) drafts: DraftArgs,
     pub(super) projector: ProjectorArgs,
@@ -388,7 +391,7 @@ impl Settings {
         let drafts = self.drafts.with_mode(options.drafts);
         let template = options.template.as_ref().or(made.template.as_ref());
         let template = template.unwrap_or(&self.template);
-        let loader = self.loader(file, context, &drafts, template)?;
+        let loader = self.loader(file, context, (&drafts, template), &options)?;
         let loader = adapters.iter().fold(loader, |loader, path| loader.lora(path, 0.0));
         let open = loading::open(loader)?;
         loading::warn_of_context(open.model(), context);
@@ -406,8 +409,8 @@ impl Settings {
         &self,
         file: &loading::ModelFile,
         context: Option<usize>,
-        drafts: &DraftArgs,
-        template: &TemplateChoice,
+        (drafts, template): (&DraftArgs, &TemplateChoice),
+        options: &ModelOptions,
     ) -> Result<Loader> {
         let mut loader = loading::sized(file.loader(), &self.compute, context)?
             .scheduler(self.scheduler)
@@ -420,8 +423,12 @@ impl Settings {
         if let Some(tokens) = self.kv_size {
             loader = loader.kv_tokens(tokens);
         }
-        if let Some(mib) = self.cache_ram {
-            loader = loader.host_state_bytes(mib.saturating_mul(1 << 20));
+        if let Some(mib) = options.cache_ram.or(self.cache_ram) {
+            loader = loader.host_cache_bytes(mib.saturating_mul(1 << 20));
+        }
+        if let Some(folder) = options.cache_disk.as_ref().or(self.cache_disk.as_ref()) {
+            let (folder, max_bytes) = (folder.clone(), self.cache_disk_bytes);
+            loader = loader.disk_cache(DiskCacheOptions { folder, max_bytes });
         }
         Ok(loader)
     }

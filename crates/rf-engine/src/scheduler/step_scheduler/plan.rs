@@ -29,7 +29,8 @@ impl StepScheduler {
         speculation: Option<&mut Speculation>,
         observer: &mut dyn Observer,
     ) {
-        let mut budget = self.plan_running();
+        let imported_tokens = self.import(engine);
+        let mut budget = self.plan_running(imported_tokens);
         let mut has_preempted = false;
         while !self.pages_planned().fits_in(engine.available_pages()) {
             has_preempted = true;
@@ -42,7 +43,7 @@ impl StepScheduler {
                 }
                 _ => drop(self.preempt_victim()),
             }
-            budget = self.plan_running();
+            budget = self.plan_running(imported_tokens);
         }
         if !has_preempted {
             self.admit(engine, &mut budget.in_order, Order::Turn, observer);
@@ -70,6 +71,31 @@ impl StepScheduler {
         }
     }
 
+    /// Copies pages back to the device for the sequences that wait for them. Returns as many tokens
+    /// as they would be in a step: copying a page takes less time than computing it, so that this
+    /// delays the others less than a prompt does.
+    fn import(&mut self, engine: &mut Engine) -> usize {
+        let page_tokens = engine.page_tokens();
+        let most = self.options.max_batched_tokens.div_ceil(page_tokens);
+        let mut left = most;
+        for sequence in &mut self.running {
+            if left == 0 || !sequence.session.is_importing() {
+                continue;
+            }
+            left -= engine.read_back(&mut sequence.session, left);
+            if sequence.session.is_empty() {
+                // A page was lost. The others may still be there.
+                let adapters = sequence.session.adapters().clone();
+                sequence.session = engine.session_with_prefix(adapters, &sequence.tokens);
+                let request = self.requests.get_mut(&sequence.rank.request);
+                if let Some(start) = request.and_then(|request| request.start.as_mut()) {
+                    start.cached_tokens = start.cached_tokens.min(sequence.session.len());
+                }
+            }
+        }
+        (most - left) * page_tokens
+    }
+
     /// Pages that the planned tokens take.
     fn pages_planned(&self) -> PageCounts {
         self.running.iter().map(Sequence::pages_planned).sum()
@@ -77,16 +103,18 @@ impl StepScheduler {
 
     /// Plans the tokens of sequences that decode, and half of the rest for running prompts in
     /// order.
-    fn plan_running(&mut self) -> Budget {
+    fn plan_running(&mut self, imported_tokens: usize) -> Budget {
         let (most_tokens, bos) =
             (self.limits.max_sequence_tokens(), self.limits.model.tokenizer().bos());
         let mut budget = self.options.max_batched_tokens;
         for sequence in &mut self.running {
             sequence.draft = None;
             sequence.shift(most_tokens, bos);
-            sequence.planned_tokens = usize::from(sequence.uncomputed_tokens() == 1);
+            let decodes = sequence.uncomputed_tokens() == 1 && !sequence.session.is_importing();
+            sequence.planned_tokens = usize::from(decodes);
             budget -= sequence.planned_tokens;
         }
+        let budget = budget.saturating_sub(imported_tokens);
         let shortest = budget / 2;
         let mut in_order = budget - shortest;
         for sequence in &mut self.running {
