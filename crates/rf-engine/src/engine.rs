@@ -4,6 +4,7 @@ mod cache;
 mod feed;
 mod mtp;
 mod saved;
+mod slot_text;
 mod slots;
 mod stats;
 mod tiers;
@@ -29,7 +30,7 @@ use crate::sampling::Sampler;
 use crate::session::{Session, lock};
 use feed::{Pieces, RunOutput};
 use mtp::Mtp;
-use slots::SlotText;
+use slot_text::SlotText;
 use tiers::Tiers;
 
 pub use feed::{Feed, Outputs};

@@ -1,23 +1,17 @@
 //! Slots: the newest sequences that a scheduler has served, which clients save and restore by
 //! number.
 //!
-//! Sequences share pages, so a slot holds none: it is a list of tokens, whose pages the prefix cache
-//! may have. Saving computes those that it lacks, and restoring adds pages to it. A saved slot ends
-//! at a page boundary, because a prefix in the cache does.
+//! Sequences share pages, so a slot holds none: it is a list of tokens, whose pages the prefix
+//! cache may have. Saving computes those that it lacks, and restoring adds pages to it. A saved
+//! slot ends at a page boundary, because a prefix in the cache does.
 
 use std::io::Write;
 
+use super::slot_text::SlotText;
 use super::{Engine, Feed, Outputs};
 use crate::adapters::AdapterScales;
 use crate::error::Error;
 use crate::session::{Session, lock};
-
-/// The sequence of a slot.
-#[derive(Debug, Default)]
-pub(super) struct SlotText {
-    adapters: AdapterScales,
-    tokens: Vec<u32>,
-}
 
 impl Engine {
     /// Notes the tokens of a sequence as those of a slot.

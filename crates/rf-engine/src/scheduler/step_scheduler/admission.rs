@@ -153,7 +153,7 @@ impl StepScheduler {
     /// Adds a sequence to those that run.
     pub(super) fn insert(&mut self, mut sequence: Sequence) {
         let is_free = |slot: &usize| self.running.iter().all(|other| other.slot != *slot);
-        sequence.slot = (0..).find(is_free).unwrap_or_default();
+        sequence.slot = (0..=self.running.len()).find(is_free).unwrap_or_default();
         let at = self.running.partition_point(|other| other.rank < sequence.rank);
         self.running.insert(at, sequence);
     }
