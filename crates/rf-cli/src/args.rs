@@ -582,9 +582,8 @@ mod tests {
         assert_eq!(value("a.b=float:1.5"), Ok(rocmforge::gguf::Value::F32(1.5)));
         assert_eq!(value("a.b=bool:true"), Ok(rocmforge::gguf::Value::Bool(true)));
         assert_eq!(value("a.b=str:x=y:z"), Ok(rocmforge::gguf::Value::String("x=y:z".into())));
-        for bad in ["", "a", "a=5", "a=int:x", "=int:5", "a=byte:5"] {
-            assert!(value(bad).is_err(), "{bad}");
-        }
+        let bad = ["", "a", "a=5", "a=int:x", "=int:5", "a=byte:5"];
+        assert!(bad.into_iter().all(|text| value(text).is_err()));
         for bad in ["", "7", "+1", "x+1", "7+", "7+x", "-7+1"] {
             assert!(logit_bias(bad).is_err(), "{bad}");
         }

@@ -9,7 +9,7 @@ use crate::terminal;
 pub(crate) fn line(engine: &Engine) -> Option<String> {
     let stats = engine.prefix_cache_stats();
     let (found, all) = (stats.found_tokens, stats.lookup_tokens);
-    let tiers: String = [("in host memory", stats.host), ("on disk", stats.disk)]
+    let tiers: Vec<String> = [("in host memory", stats.host), ("on disk", stats.disk)]
         .into_iter()
         .filter(|(_, tier)| tier.pages > 0)
         .map(|(place, tier)| {
@@ -17,6 +17,7 @@ pub(crate) fn line(engine: &Engine) -> Option<String> {
             format!("; {} pages {place} ({bytes}), {} copied back", tier.pages, tier.loads)
         })
         .collect();
+    let tiers = tiers.concat();
     let states = match engine.memory().states_bytes {
         0 => String::new(),
         _ => format!("; recurrent states: {} kept on the device", stats.device_states),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rf_quant::DType;
 
-use crate::edit::EditProblem;
+use crate::edit_problem::EditProblem;
 
 /// Why a model could not be converted, split, merged, edited or compared.
 #[derive(Debug, thiserror::Error)]

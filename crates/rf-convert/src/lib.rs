@@ -46,6 +46,7 @@ mod comparison;
 mod conversion;
 mod copying;
 mod edit;
+mod edit_problem;
 mod error;
 mod imatrix;
 mod mix;
@@ -56,7 +57,8 @@ mod split;
 
 pub use comparison::{Comparison, DataDifference, KeyDifference, TensorDifference};
 pub use conversion::{Conversion, TensorConversion, is_same_file};
-pub use edit::{Change, Changes, Edit, EditProblem};
+pub use edit::{Change, Changes, Edit};
+pub use edit_problem::EditProblem;
 pub use error::Error;
 pub use imatrix::Imatrix;
 pub use mix::Mix;

@@ -56,7 +56,7 @@ use profile::Profile;
 use program::DeviceProgram;
 use replay::KeptSteps;
 use results::Results;
-use rope::{OwnPositions, RopeTables};
+use rope::{OwnPositions, RopeTables, rope_of};
 use run::Runner;
 use step::{Shape, StepMemory, StepSizes};
 use top_k::TopK;
@@ -107,7 +107,7 @@ impl GpuExecutor {
         });
         let sizes = StepSizes::new(max_batch_tokens, max_output_rows, kv.num_pages);
         let step = StepMemory::new(context, sizes.with_inputs(widths))?;
-        let addresses = graph.ops().iter().map(|op| match record::rope_of(op) {
+        let addresses = graph.ops().iter().map(|op| match rope_of(op) {
             Some(rope) => ropes.address(context, rope),
             None => Ok(0),
         });

@@ -531,8 +531,7 @@ impl OpenModel {
     fn load_vision(&self, placement: &Placement) -> Result<Option<Arc<Vision>>, Error> {
         let Some(projector) = &self.projector else { return Ok(None) };
         let load = |backend: &dyn Backend| {
-            let vision = Vision::new(projector.clone(), backend, &mut |_| ())?;
-            Ok::<_, Error>(Some(Arc::new(vision)))
+            Vision::new(projector.clone(), backend, &mut |_| ()).map(|v| Some(Arc::new(v)))
         };
         if let Some(gpu) = placement.gpu().filter(|_| !self.loader.projector_on_cpu) {
             match load(&*gpu.backend) {
@@ -584,11 +583,10 @@ impl LoadedModel {
     /// If a limit of the scheduler is 0, or the thread cannot be started.
     pub fn start(self) -> Result<Model, Error> {
         let Loader { source, sampler, scheduler, .. } = self.loader;
-        let default = || {
-            if source == Source::Demo {
-                return SamplerConfig::default().with_temperature(DEMO_TEMPERATURE);
-            }
-            SamplingDefaults::of(self.engine.model().gguf()).fill_in(SamplerConfig::default())
+        let config = SamplerConfig::default();
+        let default = || match source {
+            Source::Demo => config.with_temperature(DEMO_TEMPERATURE),
+            _ => SamplingDefaults::of(self.engine.model().gguf()).fill_in(config),
         };
         let requests = (scheduler, sampler.unwrap_or_else(default));
         Model::new(self.engine, self.speculation, (self.layers, self.vision), requests)
@@ -596,7 +594,7 @@ impl LoadedModel {
 
     /// Memory of the model, of its draft model and of its projector, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        let vision = self.vision.as_ref().map_or(0, |vision| vision.memory_bytes());
-        memory_bytes(&self.engine, self.speculation.as_ref()) + vision
+        memory_bytes(&self.engine, self.speculation.as_ref())
+            + self.vision.as_ref().map_or(0, |vision| vision.memory_bytes())
     }
 }

@@ -1,4 +1,5 @@
-//! The package for Fedora, RHEL and openSUSE. `rpmbuild` finds the libraries that the program needs.
+//! The package for Fedora, RHEL and openSUSE. `rpmbuild` finds the libraries that the program
+//! needs.
 
 use std::{
     fs,

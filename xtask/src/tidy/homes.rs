@@ -40,10 +40,13 @@ const HOMES: &[Home] = &[
     home("rf-cli", "rf_convert", &[], "serves `quantize`"),
     home("rf-cli", "rf_gguf", &[], "`info` prints what a file holds"),
     home("rf-cli", "rf_kernels", &["GpuBackend", "objects", "selftest"], "`doctor` and `selftest`"),
+    home("rf-cli", "rf_model", &["ControlVector"], "`info` says whether it can be read"),
     home("rf-cli", "rf_profile", &[], "`profile`, `run -v` and `run --trace` print its reports"),
     home("rf-cli", "rf_quant", &["DType", "Error"], "values of options, cures for errors"),
     home("rf-cli", "rf_server", &[], "serves `serve`"),
+    home("rf-cli", "rf_testing", &["SplitMix64"], "random command lines of a test"),
     home("rf-cli", "rf_tokenizer", &[], "`tokenize` prints ids and text"),
+    home("rf-cli", "rf_vision", &["Projector"], "`info` says whether it can be read"),
     home("rf-bench", "rf_bench", &[], "its own library"),
     home(
         "rf-bench",

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use rf_gguf::{Array, StringArray, Value, ValueKind};
 use serde_json::Value as Json;
 
-use super::EditProblem;
+use crate::edit_problem::EditProblem;
 
 /// The value of a text. The type is that of the old value, or else named before the text.
 pub(super) fn parsed(old: Option<&Value>, text: &str) -> Result<Value, EditProblem> {

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::region::{Regions, left_operand};
+use super::region::Regions;
+use super::walk::left_operand;
 use crate::graph::Graph;
 use crate::op::{Op, Operand};
 use crate::program::Program;

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::region::{Columns, Region, Regions, Role};
+use super::region::Regions;
+use super::walk::{Columns, Region, Role};
 use crate::graph::Graph;
 use crate::kv::{KvLayer, KvLayout};
 use crate::op::{Epilogue, ExpertMatMul, Function, MatMul, Op, Operand, Projection, Prologue};

@@ -1,56 +1,12 @@
 //! The regions of a graph: which ops and values are divided, and how.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 
 use super::cut::Cut;
-use super::walk::{Uses, Walk};
+use super::walk::{Columns, Region, Role, Uses, Walk, left_operand};
 use crate::graph::Graph;
-use crate::op::{Epilogue, ExpertMatMul, MatMul, Op, Prologue};
+use crate::op::Op;
 use crate::value::ValueId;
-
-/// What an op of a region does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// It reads whole values and writes the columns of a part.
-    Source,
-    /// It reads and writes the columns of a part, or appends them to the cache.
-    Inner,
-    /// It reads the columns of a part and writes a summand.
-    Sum,
-}
-
-/// The divided columns of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Columns {
-    /// The value is so many matrices side by side, of which each is divided: slots of experts.
-    pub(super) repeat: usize,
-    pub(super) cut: Cut,
-}
-
-impl Columns {
-    /// The columns of each part within one of the repeated matrices.
-    pub(super) fn ranges(&self, width: usize) -> Vec<Range<usize>> {
-        self.cut.columns(width / self.repeat).collect()
-    }
-
-    /// The columns of a part within one of the repeated matrices.
-    pub(super) fn range(&self, width: usize, part: usize) -> Range<usize> {
-        self.ranges(width)[part].clone()
-    }
-}
-
-/// Ops that are divided together.
-pub(super) struct Region {
-    /// By the index of the op.
-    pub(super) ops: HashMap<usize, Role>,
-    /// Values that the parts have the columns of.
-    pub(super) values: HashMap<ValueId, Columns>,
-    /// Whole values of which the ops read the columns.
-    pub(super) slices: HashMap<ValueId, Columns>,
-    /// The layers of the KV cache that its attention reads, and the KV heads of the parts.
-    pub(super) kv_layers: HashMap<usize, Cut>,
-}
 
 /// All regions of a graph.
 #[derive(Default)]
@@ -175,23 +131,5 @@ impl Regions {
         self.ops = regions().flat_map(|(i, r)| r.ops.keys().map(move |op| (*op, i))).collect();
         self.values =
             regions().flat_map(|(i, r)| r.values.keys().map(move |id| (*id, i))).collect();
-    }
-}
-
-/// The left operand of a matmul that may end a region.
-pub(super) fn left_operand(op: &Op) -> Option<ValueId> {
-    match op {
-        Op::MatMul(MatMul {
-            prologue: Prologue::Plain(x),
-            projections,
-            residual: None,
-            epilogue: Epilogue::None,
-        }) if projections.len() == 1 => Some(*x),
-        Op::ExpertMatMul(ExpertMatMul { x, projections, glu: None, combine: None, .. })
-            if projections.len() == 1 =>
-        {
-            Some(*x)
-        }
-        _ => None,
     }
 }

@@ -1,12 +1,55 @@
 //! The walk from a value back to the matmuls that compute it from whole values.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::cut::Cut;
-use super::region::{Columns, Region, Role, left_operand};
 use crate::graph::Graph;
-use crate::op::{Attention, ExpertMatMul, MatMul, Op};
+use crate::op::{Attention, Epilogue, ExpertMatMul, MatMul, Op, Prologue};
 use crate::value::{ValueId, WeightId};
+
+/// What an op of a region does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It reads whole values and writes the columns of a part.
+    Source,
+    /// It reads and writes the columns of a part, or appends them to the cache.
+    Inner,
+    /// It reads the columns of a part and writes a summand.
+    Sum,
+}
+
+/// The divided columns of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Columns {
+    /// The value is so many matrices side by side, of which each is divided: slots of experts.
+    pub(super) repeat: usize,
+    pub(super) cut: Cut,
+}
+
+impl Columns {
+    /// The columns of each part within one of the repeated matrices.
+    pub(super) fn ranges(&self, width: usize) -> Vec<Range<usize>> {
+        self.cut.columns(width / self.repeat).collect()
+    }
+
+    /// The columns of a part within one of the repeated matrices.
+    pub(super) fn range(&self, width: usize, part: usize) -> Range<usize> {
+        self.ranges(width)[part].clone()
+    }
+}
+
+/// Ops that are divided together.
+pub(super) struct Region {
+    /// By the index of the op.
+    pub(super) ops: HashMap<usize, Role>,
+    /// Values that the parts have the columns of.
+    pub(super) values: HashMap<ValueId, Columns>,
+    /// Whole values of which the ops read the columns.
+    pub(super) slices: HashMap<ValueId, Columns>,
+    /// The layers of the KV cache that its attention reads, and the KV heads of the parts.
+    pub(super) kv_layers: HashMap<usize, Cut>,
+}
 
 /// Writers and readers of values by the index of the op.
 #[derive(Default)]
@@ -373,6 +416,24 @@ impl<'a> Walk<'a> {
 /// Returns true for the index of an op that hands a value to the caller.
 fn is_output_op(graph: &Graph) -> impl Fn(&usize) -> bool {
     |op| matches!(graph.ops[*op], Op::Output { .. })
+}
+
+/// The left operand of a matmul that may end a region.
+pub(super) fn left_operand(op: &Op) -> Option<ValueId> {
+    match op {
+        Op::MatMul(MatMul {
+            prologue: Prologue::Plain(x),
+            projections,
+            residual: None,
+            epilogue: Epilogue::None,
+        }) if projections.len() == 1 => Some(*x),
+        Op::ExpertMatMul(ExpertMatMul { x, projections, glu: None, combine: None, .. })
+            if projections.len() == 1 =>
+        {
+            Some(*x)
+        }
+        _ => None,
+    }
 }
 
 /// The weight of a matmul with one projection; of experts, the first one.

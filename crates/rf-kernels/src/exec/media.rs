@@ -52,8 +52,8 @@ pub(super) struct MediaRows {
 }
 
 impl MediaMemory {
-    /// `None` if no kernel has the program's attention in which the rows of a picture see each other
-    /// both ways, or reads its rows.
+    /// `None` if no kernel reads the rows of the program, or computes its attention in which they
+    /// see each other both ways.
     pub(super) fn of(graph: &Graph) -> Option<Self> {
         let (mut width, mut parts) = (VECTOR, 0);
         let mut embeds = false;
@@ -93,7 +93,7 @@ impl MediaMemory {
         self.memory.as_ref().map_or(0, DeviceBuffer::size_bytes)
     }
 
-    /// Returns true if the rows of a batch need more memory, for which the device has to be idle.
+    /// Returns true if there is memory for the rows of a batch. For more the device has to be idle.
     pub(super) fn has_room(&self, batch: &Batch<'_>) -> bool {
         self.floats(rows_of(batch)) <= self.memory.as_ref().map_or(0, DeviceBuffer::len)
     }

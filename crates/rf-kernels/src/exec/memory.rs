@@ -7,8 +7,7 @@ use rf_hip::{DeviceInfo, Platform};
 
 use super::analysis::GraphAnalysis;
 use super::padding::Padding;
-use super::record;
-use super::rope::{OwnPositions, RopeTables};
+use super::rope::{OwnPositions, RopeTables, rope_of};
 use super::step::StepSizes;
 use super::top_k::TopK;
 use super::weights::WeightPlan;
@@ -57,7 +56,7 @@ pub(crate) fn memory_need(
         + step.bytes()
         + TopK::bytes(graph.value(graph.output()).width, *max_output_rows)
         + kv_plan.spare_bytes()
-        + ropes.bytes_for(graph.ops().iter().filter_map(record::rope_of));
+        + ropes.bytes_for(graph.ops().iter().filter_map(rope_of));
     let held = MemoryUse {
         weights_bytes: WeightPlan::new(graph, weights).bytes() as u64,
         kv_bytes: kv_plan.bytes() as u64,

@@ -6,6 +6,7 @@
 //! first quantises its operand.
 
 pub(super) mod attention;
+mod embed;
 mod experts;
 mod heads;
 mod matmul;
@@ -23,9 +24,8 @@ use super::program::BatchProgram;
 use crate::error::Error;
 use crate::launch::LaunchList;
 use crate::params::{
-    Address, EmbedParams, GATED_NORM_GROUP, KvAppendParams, LatentAppendParams, LoadRowsParams,
-    MAX_SLOTS, NewHeads, PairParams, RopeAppendParams, RopeParams, RopeTable, RowMemory,
-    embed_rms_norm_threads, record_rms_norm, record_row_op,
+    GATED_NORM_GROUP, KvAppendParams, LatentAppendParams, MAX_SLOTS, NewHeads, RopeAppendParams,
+    RopeParams, RopeTable, RowMemory, record_rms_norm, record_row_op,
 };
 
 /// The fusions with kernels. Epilogues of one row are part of the matrix-vector kernels for
@@ -86,15 +86,7 @@ impl Recorder<'_> {
                 let media = if *takes_media { self.memory.media } else { MediaPlaces::default() };
                 self.embed((*table, *scale), media, norm.as_ref(), *out);
             }
-            Op::AddMedia { part, out, .. } => {
-                record_row_op(op, &self.memory, &mut self.launches);
-                for rows in self.memory.media.part(*part) {
-                    let to = self.row_address(*out, rows.first_token);
-                    let params =
-                        PairParams { a: to, b: rows.from, out: to, count: rows.floats as u64 };
-                    self.launches.push(params.add(), params);
-                }
-            }
+            Op::AddMedia { part, out, .. } => self.add_media(op, *part, *out),
             Op::MatMul(m) => return self.matmul(m),
             Op::Rope { x, rope, out } => self.rope(*x, rope, *out),
             Op::KvAppend { k, v: Some(v), layer } => {
@@ -139,74 +131,6 @@ impl Recorder<'_> {
             op => return Err(Error::Unsupported { what: op.name().into() }),
         }
         Ok(())
-    }
-
-    /// The address of a row of a value.
-    fn row_address(&self, id: ValueId, row: usize) -> Address {
-        self.memory.address(id) + (4 * row * self.memory.width(id)) as Address
-    }
-
-    /// Records [`Op::Embed`] with its fused norm, if any. Rows of pictures replace those of tokens
-    /// before the norm.
-    fn embed(
-        &mut self,
-        (table, scale): (WeightId, f32),
-        media: MediaPlaces<'_>,
-        norm: Option<&RowNorm>,
-        out: ValueId,
-    ) {
-        let place = *self.memory.weight(table);
-        let columns = self.memory.width(out) as u32;
-        let params = EmbedParams {
-            table: place.planes,
-            ids: self.memory.batch().ids,
-            x: self.memory.address(out),
-            scale,
-            columns,
-            rows: self.memory.rows(out) as u32,
-            last_id: place.rows as u32 - 1,
-            ..EmbedParams::default()
-        };
-        match norm {
-            Some(norm) if columns.is_multiple_of(4) && media.is_empty() => {
-                let params = EmbedParams {
-                    norm: self.memory.vector(norm.weight),
-                    out: self.memory.output(norm.out),
-                    eps: norm.eps,
-                    threads: embed_rms_norm_threads(columns),
-                    ..params
-                };
-                self.launches.push(params.embed_rms_norm(place.dtype), params);
-            }
-            norm => {
-                self.launches.push(params.embed(place.dtype), params);
-                for rows in media.part(0) {
-                    let to = self.row_address(out, rows.first_token);
-                    let pairs = rows.floats as u32 / 2;
-                    let params = LoadRowsParams { from: rows.from, to, pairs, reserved: 0 };
-                    self.launches.push(params.launch(), params);
-                }
-                if let Some(norm) = norm {
-                    self.row_norm(out, norm);
-                }
-            }
-        }
-    }
-
-    /// Records [`Op::EmbedPosition`]: an embedding whose ids are the positions.
-    fn embed_position(&mut self, table: WeightId, out: ValueId) {
-        let place = *self.memory.weight(table);
-        let params = EmbedParams {
-            table: place.planes,
-            ids: self.memory.positions(),
-            x: self.memory.address(out),
-            scale: 1.0,
-            columns: self.memory.width(out) as u32,
-            rows: self.memory.rows(out) as u32,
-            last_id: place.rows as u32 - 1,
-            ..EmbedParams::default()
-        };
-        self.launches.push(params.embed(place.dtype), params);
     }
 
     /// Records the norm of an epilogue as a separate launch.
@@ -270,17 +194,6 @@ impl Recorder<'_> {
     }
 }
 
-/// The RoPE attributes of an op; `None` for ops without RoPE.
-pub(super) fn rope_of(op: &Op) -> Option<&Rope> {
-    match op {
-        Op::Rope { rope, .. } => Some(rope),
-        Op::RopeAppend { heads, .. } | Op::Attention { append: Some(heads), .. } => {
-            Some(&heads.rope)
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,7 +202,7 @@ mod tests {
     use crate::exec::program::{DeviceProgram, ScratchAddresses};
     use crate::exec::step::Shape;
     use crate::exec::weights::WeightPlan;
-    use crate::params::{Batch, MatmulDevice};
+    use crate::params::{Address, Batch, MatmulDevice};
     use crate::tuning::Knob;
     use rf_graph::{DType, KvType, OperandFormat, Plan, Program, fuse};
     use rf_oracle::case::{Case, cases};

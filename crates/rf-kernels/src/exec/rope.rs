@@ -4,7 +4,6 @@ use rayon::prelude::*;
 use rf_graph::{Batch, Graph, Op, Position, Rope, text_position};
 use rf_hip::{Context, DeviceBuffer, Stream};
 
-use super::record;
 use crate::error::Error;
 use crate::params::Address;
 
@@ -38,7 +37,7 @@ pub(super) enum OwnPositions {
 
 impl OwnPositions {
     pub(super) fn of(graph: &Graph, max_batch_tokens: usize) -> Self {
-        let mut ropes = graph.ops().iter().filter_map(record::rope_of);
+        let mut ropes = graph.ops().iter().filter_map(rope_of);
         let reads_position =
             |op: &Op| matches!(op, Op::EmbedPosition { .. } | Op::ScaleByPosition { .. });
         match (ropes.any(|rope| rope.axes.is_some()), graph.ops().iter().any(reads_position)) {
@@ -164,4 +163,15 @@ fn row(rope: &Rope, position: Position) -> impl Iterator<Item = f32> {
         let coordinate = rope.coordinate(position, pair);
         <[f32; 2]>::from(rope.cos_sin(coordinate, pair))
     })
+}
+
+/// The RoPE attributes of an op; `None` for ops without RoPE.
+pub(super) fn rope_of(op: &Op) -> Option<&Rope> {
+    match op {
+        Op::Rope { rope, .. } => Some(rope),
+        Op::RopeAppend { heads, .. } | Op::Attention { append: Some(heads), .. } => {
+            Some(&heads.rope)
+        }
+        _ => None,
+    }
 }

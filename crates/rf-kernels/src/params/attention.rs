@@ -47,7 +47,7 @@ params! {
         /// Softcap on the scores; 0 for none.
         softcap: f32,
         /// A key is visible if query position − key position < window; 0: all keys up to the query
-        /// are. With the bit [`BOTH_WAYS`](Self::BOTH_WAYS) all keys of its span are, too, on that side.
+        /// are. With the bit [`BOTH_WAYS`](Self::BOTH_WAYS) so are all later keys of its span.
         window: u32,
         /// The bits of a position that select its chunk: a key is visible if it is in the query's
         /// chunk; 0 without chunks.

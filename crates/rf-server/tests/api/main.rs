@@ -29,6 +29,7 @@ mod render;
 mod replay;
 mod rerank;
 mod responses;
+mod slots;
 mod structured;
 mod tls;
 mod token_rules;

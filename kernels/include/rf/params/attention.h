@@ -37,7 +37,7 @@ struct RfAttentionParams {
     // Softcap on the scores; 0 for none.
     float softcap;
     // A key is visible if query position − key position < window; 0: all keys up to the query
-    // are. With the bit `BOTH_WAYS` all keys of its span are, too, on that side.
+    // are. With the bit `BOTH_WAYS` so are all later keys of its span.
     unsigned window;
     // The bits of a position that select its chunk: a key is visible if it is in the query's
     // chunk; 0 without chunks.

@@ -9,7 +9,7 @@ use rf_convert::{Comparison, DataDifference, KeyDifference, TensorDifference};
 use rf_gguf::{Gguf, TensorInfo, Value};
 use serde_json::json;
 
-use super::failure;
+use super::copied::failure;
 use crate::commands::info::metadata_json;
 use crate::failure::Differs;
 use crate::terminal;

@@ -8,7 +8,7 @@ use clap::Args;
 use rf_convert::{Change, Changes, Edit};
 use rf_gguf::Gguf;
 
-use super::{copied, failure};
+use super::copied::{copied, failure};
 use crate::commands::info::metadata_json;
 use crate::sources;
 use crate::terminal::{self, Palette};

@@ -8,7 +8,7 @@ use clap::Args;
 use rf_convert::{Limit, Split};
 use rf_gguf::Gguf;
 
-use super::{copied, failure, without_extension};
+use super::copied::{copied, failure, without_extension};
 use crate::terminal::{self, Palette};
 
 /// Arguments of `rf-cli gguf split`.

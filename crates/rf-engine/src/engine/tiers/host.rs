@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn pages_that_were_not_used_for_longest_make_room() {
         let mut tier = HostTier::new(100);
-        let mut insert = |tier: &mut HostTier, number, len| -> Vec<PageKey> {
+        let insert = |tier: &mut HostTier, number, len| -> Vec<PageKey> {
             let (key, bytes) = page(number, len);
             tier.insert(key, bytes).into_iter().map(|(key, _)| key).collect()
         };
