@@ -97,7 +97,9 @@ fn caches_of_layers(name: &str, count: usize) -> Vec<[usize; 2]> {
     match name {
         "model/lfm2" | "model/lfm2-q8_0" => vec![convolution, attention, convolution],
         "model/lfm2-without-attention" => vec![convolution; count],
-        "model/qwen3.5" | "model/qwen3-next" => vec![recurrence, recurrence, attention],
+        "model/qwen3.5" | "model/qwen3-next" | "model/kimi-linear" | "model/ling-3" => {
+            vec![recurrence, recurrence, attention]
+        }
         "model/falcon-h1" => vec![[1, 2]; count],
         "model/jamba" => vec![recurrence, attention],
         "model/nemotron-h" => vec![recurrence, [0, 0], attention, recurrence, [0, 0]],

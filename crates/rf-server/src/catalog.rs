@@ -251,10 +251,18 @@ impl Catalog {
             let mut inner = self.shared.lock();
             if let State::Loaded(loaded) = &mut inner.states[index] {
                 loaded.expires = Some(Instant::now());
+                // Those who use it now would set another time when they are done.
+                loaded.is_unwanted = true;
                 self.shared.changed.notify_all();
             }
         }
         Ok(slot.id().to_owned())
+    }
+
+    /// Returns true if a model is loaded.
+    pub(crate) fn is_loaded(&self, name: Option<&str>, kind: ModelKind) -> Result<bool, ApiError> {
+        let index = self.find(name, kind)?;
+        Ok(matches!(self.shared.lock().states[index], State::Loaded(_)))
     }
 
     fn keep_alive(&self, index: usize) -> KeepAlive {

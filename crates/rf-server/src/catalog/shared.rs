@@ -90,6 +90,8 @@ pub(super) struct Loaded {
     pub(super) last_used: Instant,
     /// When it is unloaded if nobody uses it.
     pub(super) expires: Option<Instant>,
+    /// It is unloaded after its last user, whatever time the users ask for.
+    pub(super) is_unwanted: bool,
 }
 
 /// A loaded model, shared by its users.
@@ -306,7 +308,14 @@ impl State {
 
 impl Loaded {
     pub(super) fn new(service: LoadedService, bytes: u64) -> Self {
-        Self { service, bytes, users: 0, last_used: Instant::now(), expires: None }
+        Self {
+            service,
+            bytes,
+            users: 0,
+            last_used: Instant::now(),
+            expires: None,
+            is_unwanted: false,
+        }
     }
 }
 
@@ -365,6 +374,7 @@ impl Leased {
         keep_alive: KeepAlive,
     ) -> Self {
         loaded.users += 1;
+        loaded.is_unwanted = false;
         let known = shared.slot(slot);
         Self {
             id: known.id().to_owned(),
@@ -387,7 +397,8 @@ impl Drop for Lease {
         if !is_permanent {
             // A duration beyond the clock is for ever.
             let expires = self.keep_alive.duration().and_then(|time| now.checked_add(time));
-            loaded.expires = if slot.is_there() { expires } else { Some(now) };
+            let is_wanted = slot.is_there() && !loaded.is_unwanted;
+            loaded.expires = if is_wanted { expires } else { Some(now) };
             self.shared.changed.notify_all();
         }
     }

@@ -47,6 +47,9 @@ pub(crate) async fn load(
     fields: Fields,
 ) -> Result<Json<Done>, ApiError> {
     let (name, kind) = fields.read::<NamedModel>()?.find(&app)?;
+    if app.catalog().is_loaded(Some(&name), kind)? {
+        return Ok(Json(Done::new()));
+    }
     tokio::spawn(async move {
         // The list of models has the reason of a failure.
         drop(app.catalog().acquire(Some(&name), kind, None).await);
