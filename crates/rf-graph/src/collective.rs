@@ -1,7 +1,7 @@
 //! Sums over the parts of a divided program.
 //!
 //! Each part runs on a thread of its own and comes to the same ops
-//! [`Op::AllReduce`](crate::Op::AllReduce) in the same order. There it passes its values to a
+//! [`Op::AllReduce`] in the same order. There it passes its values to a
 //! [`Collective`] and waits for those of the others. Every part sums them itself in the order of
 //! the parts, so all get the same bits. [`Rendezvous`] is the collective of parts in one process.
 //!

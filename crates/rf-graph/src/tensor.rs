@@ -5,9 +5,10 @@
 //! values, gate, up), goes on with ops that compute each column, head or gate by itself, and ends
 //! with matmuls whose input features are divided (the output of attention, down). A part has the
 //! rows and columns of the weights, the heads, the cache of its KV heads, and the columns of the
-//! values. What the last matmul computes is a summand of the output: [`Op::AllReduce`] sums over
-//! the parts, before the first op that is not linear, such as the addition to the residual. So a
-//! layer has two sums, one after attention and one after the feed-forward part with its experts.
+//! values. What the last matmul computes is a summand of the output:
+//! [`Op::AllReduce`](crate::Op::AllReduce) sums over the parts, before the first op that is not
+//! linear, such as the addition to the residual. So a layer has two sums, one after attention and
+//! one after the feed-forward part with its experts.
 //!
 //! The experts of a layer are divided alike: each part has some columns of every expert. The rows
 //! of the output matrix are divided too; its outputs are not summed but put side by side.
