@@ -33,10 +33,11 @@ pub(super) enum Platform {
 }
 
 impl Platform {
-    fn tag(self) -> String {
+    /// The systems on which the program starts. It needs this version of glibc or a newer one.
+    fn tag(self, program: &[u8]) -> String {
         match self {
             Self::Linux(machine) => {
-                let (major, minor) = binaries::MOST_GLIBC;
+                let (major, minor) = binaries::glibc_of(program).max(binaries::MOST_GLIBC);
                 format!("py3-none-manylinux_{major}_{minor}_{}", machine.name())
             }
             Self::Windows => "py3-none-win_amd64".to_owned(),
@@ -66,7 +67,7 @@ pub(super) fn stage(
     program: &Path,
 ) -> Result<PathBuf> {
     let version = version(release)?;
-    let tag = platform.tag();
+    let tag = platform.tag(&fs::read(program)?);
     let folder = empty(dist.join(format!("{NAME}-{version}-{tag}")))?;
     let about = folder.join(format!("{NAME}-{version}.dist-info"));
     let installed = folder.join(format!("{NAME}-{version}.data/scripts")).join(platform.program());
