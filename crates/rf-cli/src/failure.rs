@@ -98,7 +98,10 @@ fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {
     }
     if let Some(error) = cause.downcast_ref::<D>() {
         return match error {
-            D::LayersWithoutGpu { .. } | D::LayersDoNotFit(_) => true,
+            D::LayersWithoutGpu { .. }
+            | D::LayersDoNotFit(_)
+            | D::ShareCount { .. }
+            | D::UndividedParts => true,
             D::Backend(error) => is_bad_model(error),
             _ => false,
         };

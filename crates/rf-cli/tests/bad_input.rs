@@ -92,6 +92,24 @@ fn a_directory() {
 }
 
 #[test]
+fn a_folder_that_does_not_exist() {
+    let folder = TempDir::new().unwrap();
+    for flag in ["--lora-dir", "--slot-save-path"] {
+        let finished = finish(folder.path(), &["serve", flag, "no"]);
+        check(&finished, 2, &format!("{flag} no: there is no such folder"));
+    }
+}
+
+#[test]
+fn parts_of_the_cpu_without_tensor_parallelism() {
+    let folder = TempDir::new().unwrap();
+    let finished = finish(folder.path(), &["run", "--device", "cpu,cpu", "-n", "1", "x"]);
+    let message = "several parts of the CPU share a model only if each layer is divided: --device \
+                   cpu,cpu needs -sm tensor";
+    check(&finished, 2, message);
+}
+
+#[test]
 fn an_empty_file() {
     let folder = folder_with("empty.gguf", b"");
     let finished = finish(folder.path(), &["run", "-m", "empty.gguf", "Hello"]);

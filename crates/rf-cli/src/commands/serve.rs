@@ -276,7 +276,10 @@ impl ServeArgs {
             kv_events: self.fleet.kv_events(),
             otlp_traces_endpoint: self.fleet.otlp_traces_endpoint.clone(),
             keep_alive: self.models.keep_alive.unwrap_or_default(),
-            slot_save_path: self.scheduling.slot_save_path.clone(),
+            slot_save_path: fleet::existing_folder(
+                "--slot-save-path",
+                self.scheduling.slot_save_path.as_ref(),
+            )?,
         })
     }
 }

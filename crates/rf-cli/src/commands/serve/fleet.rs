@@ -33,7 +33,7 @@ pub(super) struct FleetArgs {
 }
 
 impl FleetArgs {
-    /// Where events of the prefix cache are published.
+    /// Returns the sockets that publish events of the prefix cache.
     pub(super) fn kv_events(&self) -> Option<KvEvents> {
         let endpoint = self.kv_events.as_ref()?;
         let topic = self.kv_events_topic.clone().unwrap_or_default();
@@ -41,13 +41,22 @@ impl FleetArgs {
         Some(KvEvents { replay_endpoint, topic, ..KvEvents::new(endpoint) })
     }
 
-    /// The folder of adapters, which must be there.
+    /// The folder of adapters.
+    ///
+    /// # Errors
+    ///
+    /// If it does not exist.
     pub(super) fn adapter_folder(&self) -> Result<Option<PathBuf>> {
-        match &self.lora_dir {
-            Some(folder) if !folder.is_dir() => {
-                Err(bad_input!("--lora-dir {}: there is no such folder", folder.display()))
-            }
-            folder => Ok(folder.clone()),
+        existing_folder("--lora-dir", self.lora_dir.as_ref())
+    }
+}
+
+/// Returns the folder of a flag, or an error if it does not exist.
+pub(super) fn existing_folder(flag: &str, folder: Option<&PathBuf>) -> Result<Option<PathBuf>> {
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            Err(bad_input!("{flag} {}: there is no such folder", folder.display()))
         }
+        folder => Ok(folder.cloned()),
     }
 }
