@@ -252,7 +252,7 @@ fn layers_beyond_those_of_the_metadata_are_an_error() {
     assert!(finished.stderr.contains("blk.6."), "{}", finished.stderr);
 }
 
-/// What bash completes at the end of a line.
+/// Completes the end of a line as bash does, and returns the candidates.
 fn completed(folder: &TempDir, line: &str) -> Vec<String> {
     let script = r#"
 source <(rf-cli completions bash)

@@ -56,7 +56,7 @@ impl<'a> Comparison<'a> {
     ///
     /// # Errors
     ///
-    /// When data cannot be dequantised.
+    /// If the data of a tensor cannot be dequantised.
     pub fn of(
         [a, b]: [&'a Gguf; 2],
         compares_data: bool,

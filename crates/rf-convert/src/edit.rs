@@ -52,7 +52,7 @@ impl<'a> Edit<'a> {
     ///
     /// # Errors
     ///
-    /// When the model has several files, a key cannot be changed as requested, or a tensor has an
+    /// If the model has several files, a key cannot be changed as requested, or a tensor has an
     /// unsupported type.
     pub fn plan(gguf: &'a Gguf, changes: &Changes) -> Result<Self, Error> {
         if gguf.paths().len() > 1 {
@@ -84,7 +84,7 @@ impl<'a> Edit<'a> {
     ///
     /// # Errors
     ///
-    /// When `output` exists or cannot be written, and when `progress` breaks.
+    /// If `output` exists or cannot be written, or `progress` breaks.
     pub fn write(
         &self,
         output: &Path,
@@ -99,7 +99,7 @@ impl<'a> Edit<'a> {
     ///
     /// # Errors
     ///
-    /// When the model was read from memory, a file cannot be written, or `progress` breaks. The
+    /// If the model was read from memory, a file cannot be written, or `progress` breaks. The
     /// file is then the old one, and there is no backup.
     pub fn write_in_place(
         &self,

@@ -1,6 +1,6 @@
-//! Why metadata cannot be changed.
+//! The reasons for which metadata cannot be changed.
 
-/// Why a key cannot be changed.
+/// The reason for which a key cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditProblem {

@@ -6,7 +6,7 @@ use rf_quant::DType;
 
 use crate::edit_problem::EditProblem;
 
-/// Why a model could not be converted, split, merged, edited or compared.
+/// An error of a conversion, split, merge, edit or comparison of models.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -105,7 +105,7 @@ pub enum Error {
     Edit {
         /// The key.
         key: String,
-        /// Why not.
+        /// The reason.
         problem: EditProblem,
     },
     /// The backup of a file that is edited could not be made.

@@ -68,7 +68,7 @@ impl Imatrix {
     ///
     /// # Errors
     ///
-    /// When it is no importance matrix.
+    /// If the file is not an importance matrix.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, Error> {
         let path = gguf.paths().first().cloned().unwrap_or_default();
         Self::of_tensors(gguf).map_err(|problem| Error::NotImatrix { path, problem })

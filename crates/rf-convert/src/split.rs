@@ -16,7 +16,7 @@ const ALIGNMENT_KEY: &str = "general.alignment";
 /// The most that a part of a split model has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Tensors.
+    /// A number of tensors per part.
     Tensors(usize),
     /// Bytes of tensor data, with the padding of each tensor. A larger tensor is alone in its part.
     Bytes(u64),
@@ -46,7 +46,7 @@ impl<'a> Split<'a> {
     ///
     /// # Errors
     ///
-    /// When a file of the split model exists, when it would have too many, or when a tensor has an
+    /// If a file of the split model exists, the model would have too many files, or a tensor has an
     /// unsupported type.
     pub fn plan(
         gguf: &'a Gguf,
@@ -68,7 +68,7 @@ impl<'a> Split<'a> {
             check_is_new(&path)?;
             let mut writer = GgufWriter::new();
             for (key, value) in gguf.metadata().iter() {
-                // The alignment of a part is that of its own metadata.
+                // A reader takes the alignment of a part from the metadata of that part.
                 let is_kept = !key.starts_with(SPLIT_KEYS) && (index == 0 || key == ALIGNMENT_KEY);
                 if is_kept {
                     writer.add(key, value.clone())?;
@@ -120,8 +120,8 @@ impl<'a> Split<'a> {
 ///
 /// # Errors
 ///
-/// When the model is one file, when `output` exists or cannot be written, when a tensor has an
-/// unsupported type, and when `progress` breaks.
+/// If the model is one file, `output` exists or cannot be written, a tensor has an unsupported type,
+/// or `progress` breaks.
 pub fn merge(
     gguf: &Gguf,
     output: &Path,

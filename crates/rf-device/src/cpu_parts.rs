@@ -24,7 +24,7 @@ impl CpuParts {
         Ok(Self { cpus, shares })
     }
 
-    /// All parts as one backend; `None` without parts.
+    /// Returns one backend that runs all parts; `None` if there are no parts.
     pub(crate) fn as_one(&self) -> Option<TensorBackend<'_>> {
         let parts = self.cpus.iter().zip(&self.shares);
         let parts: Vec<_> = parts.map(|(cpu, share)| (cpu as &dyn Backend, *share)).collect();

@@ -131,7 +131,8 @@ pub struct LayerPlacement {
     pub cpu_expert_layers: usize,
     /// Layers of the model, without the output.
     pub num_layers: usize,
-    /// What of each layer is divided over the devices, and what is whole on each of them.
+    /// A description of the matrices that are divided over the devices, and of those that each
+    /// device has whole. `None` if the devices do not compute layers together.
     pub division: Option<String>,
 }
 
@@ -316,8 +317,8 @@ impl Placement {
         run(&cpu, placement)
     }
 
-    /// What of each layer of a model is divided over the devices; `None` if they do not compute
-    /// layers together.
+    /// Describes the matrices of a model that are divided over the devices; `None` if the devices do
+    /// not compute layers together.
     pub(crate) fn division(
         &self,
         model: &Model,

@@ -1,6 +1,6 @@
 //! Sums over the parts of a divided program.
 //!
-//! Each part runs on a thread of its own and comes to the same ops
+//! Each part runs on a separate thread and reaches the same ops
 //! [`Op::AllReduce`] in the same order. There it passes its values to a
 //! [`Collective`] and waits for those of the others. Every part sums them itself in the order of
 //! the parts, so all get the same bits. [`Rendezvous`] is the collective of parts in one process.
@@ -40,13 +40,13 @@ pub struct Member {
     pub part: usize,
 }
 
-/// What an executor needs for its ops [`Op::AllReduce`]: the way to the other parts, and buffers
-/// for the values that it passes to them.
+/// The state of an executor for its ops [`Op::AllReduce`]: the connection to the other parts, and
+/// buffers for the values that it passes to them.
 #[derive(Debug)]
 pub struct Reduction {
     member: Option<Member>,
-    /// Of successive ops. Other parts may still read the values of an op when the next one begins,
-    /// but not when the one after that does.
+    /// The values of the last two ops. Other parts may still read the values of an op when the next
+    /// one begins, but not when the one after that begins.
     buffers: [Arc<Vec<f32>>; 2],
     bytes: u64,
 }
@@ -91,7 +91,7 @@ impl Reduction {
     ///
     /// # Errors
     ///
-    /// As [`Collective::gather`], and if the executor has not joined others.
+    /// The errors of [`Collective::gather`], and an error if the executor has not joined others.
     pub fn gather(&mut self, values: &[f32]) -> Result<Summands, BackendError> {
         let Some(member) = &self.member else {
             let what = "a part of a model without the others".to_owned();

@@ -46,9 +46,9 @@ use region::Regions;
 pub struct Divided {
     /// The programs, each with its weights and its KV heads. They have the same stages.
     pub parts: Vec<Program>,
-    /// For each stage, its outputs.
+    /// The outputs of each stage.
     pub stages: Vec<Vec<PartOutput>>,
-    /// What is divided.
+    /// The matrices that are divided, and those that are not.
     pub division: Division,
 }
 

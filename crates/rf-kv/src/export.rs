@@ -49,16 +49,16 @@ pub struct PageKey {
     pub chain: ChainKey,
 }
 
-/// When pages of the prefix cache go to the store.
+/// The events at which pages of the prefix cache are copied to the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exports {
-    /// Never: there is no store.
+    /// Pages are never copied, because there is no store.
     #[default]
     Off,
-    /// When the prefix cache evicts them.
+    /// Pages are copied when the prefix cache evicts them.
     OnEviction,
-    /// When they enter the prefix cache, and again when it evicts them. States enter only by
-    /// [`PagePool::export_checkpoint`](crate::PagePool::export_checkpoint).
+    /// Pages are copied when they enter the prefix cache, and again when it evicts them. States
+    /// are copied only by [`PagePool::export_checkpoint`](crate::PagePool::export_checkpoint).
     AtOnce,
 }
 
@@ -75,7 +75,7 @@ pub enum PageMove {
         /// True if the pool no longer has the contents.
         is_evicted: bool,
     },
-    /// Remove a page from the store: nobody will look for it.
+    /// Remove a page from the store, because no prefix can reach it any more.
     Forget(PageKey),
 }
 
@@ -88,7 +88,7 @@ pub struct PageImport {
     pub to: PageId,
 }
 
-/// What a pool asks a store when it looks for a prefix.
+/// The queries of a pool to a store when it looks for a prefix.
 pub trait PageStore {
     /// Returns true if the store has a page.
     fn contains(&self, key: PageKey) -> bool;

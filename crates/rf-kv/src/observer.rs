@@ -1,4 +1,4 @@
-//! What others learn of the prefix cache.
+//! Events of the prefix cache, for observers outside of this crate.
 
 use std::fmt;
 

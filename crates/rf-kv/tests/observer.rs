@@ -1,4 +1,4 @@
-//! What an observer learns of the prefix cache.
+//! The events that an observer of the prefix cache receives.
 
 use std::sync::mpsc::channel;
 

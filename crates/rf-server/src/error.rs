@@ -31,7 +31,7 @@ pub enum Error {
     /// An option needs a feature of this crate that was off when it was built.
     #[error("{option} is not part of this build: build it with the feature `{feature}`")]
     NotBuilt {
-        /// What was asked for.
+        /// The option.
         option: &'static str,
         /// The feature.
         feature: &'static str,

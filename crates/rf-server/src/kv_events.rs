@@ -29,7 +29,7 @@ pub(crate) use publisher::Publisher;
 #[cfg(feature = "kv-events")]
 pub(crate) use queue::EventQueue;
 
-/// Where the events of the prefix cache are published. Addresses have the form of vLLM, such as
+/// The sockets that publish events of the prefix cache. Addresses have the form of vLLM, such as
 /// `tcp://*:5557`.
 #[derive(Clone, Debug)]
 pub struct KvEvents {

@@ -39,7 +39,7 @@ pub struct ServerOptions {
     /// The folder whose adapters (LoRA) clients may load by name, if they may manage models;
     /// `None`: they may load none.
     pub adapter_folder: Option<PathBuf>,
-    /// Where the blocks of the prefix cache are published, with the feature `kv-events`.
+    /// The sockets that publish events of the prefix cache. Needs the feature `kv-events`.
     pub kv_events: Option<KvEvents>,
     /// The URL of a collector that gets traces of requests by OTLP over HTTP, with the feature
     /// `otel`. Only a [`Server`](crate::Server) sends them.

@@ -207,7 +207,7 @@ impl App {
         self.kv_events.as_ref()
     }
 
-    /// What makes traces of requests, if a collector gets them.
+    /// The source of spans; `None` if there is no collector.
     pub(crate) fn tracer(&self) -> Option<&Tracer> {
         self.tracer.as_ref()
     }

@@ -42,7 +42,7 @@ pub(crate) struct PromptPhases {
     pub(crate) finish_reason: &'static str,
 }
 
-/// What is known of a request at its end.
+/// The facts about a request that are known at its end.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "otel"), expect(dead_code, reason = "only spans have it"))]
 pub(crate) struct RequestEnd<'a> {

@@ -19,7 +19,7 @@ RF_DEVICE float capped(const RfAttentionParams &p, float score) {
     return p.softcap > 0.0f ? tanh(score) * (p.softcap * LOG2_E) : score;
 }
 
-// The last key visible to a query: that of its own position, or the last one of its span.
+// The last key visible to a query: the key of its position, or the last key of its span.
 RF_DEVICE u32 last_seen(const RfAttentionParams &p, const RfSpan &span, u32 position) {
     return p.window & RF_BOTH_WAYS ? span.past_tokens + span.num_tokens - 1 : position;
 }

@@ -1,5 +1,6 @@
 // Downloads of models by the server.
 import { post } from "./api";
+import { pieces } from "./pieces";
 
 /** A line of the answer to a download, in Ollama's form. */
 export interface PullLine {
@@ -25,19 +26,16 @@ export class LineParser {
 export async function pull(model: string, progress: (line: PullLine) => void): Promise<void> {
   const response = await post("api/pull", { model });
   if (!response.body) throw new Error("The answer has no content.");
-  const reader = response.body.getReader();
-  const decoder = new TextDecoder();
   const parser = new LineParser();
   let isDone = false;
-  for (;;) {
-    const { done, value } = await reader.read();
-    const piece = done ? `${decoder.decode()}\n` : decoder.decode(value, { stream: true });
+  const take = (piece: string): void => {
     for (const line of parser.push(piece)) {
       if (line.error) throw new Error(typeof line.error === "string" ? line.error : line.error.message);
       isDone ||= line.status === "success";
       progress(line);
     }
-    if (done) break;
-  }
+  };
+  for await (const piece of pieces(response.body)) take(piece);
+  take("\n");
   if (!isDone) throw new Error("The connection ended before the download.");
 }

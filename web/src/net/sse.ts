@@ -1,3 +1,5 @@
+import { pieces } from "./pieces";
+
 /** Joins the pieces of a stream of server-sent events to their data. */
 export class EventParser {
   private rest = "";
@@ -24,11 +26,6 @@ export class EventParser {
 /** Yields the data of the events of a response. */
 export async function* events(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const parser = new EventParser();
-  const decoder = new TextDecoder();
-  const reader = body.getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    yield* parser.push(done ? `${decoder.decode()}\n\n` : decoder.decode(value, { stream: true }));
-    if (done) return;
-  }
+  for await (const piece of pieces(body)) yield* parser.push(piece);
+  yield* parser.push("\n\n");
 }

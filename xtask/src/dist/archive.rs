@@ -38,9 +38,7 @@ pub(super) fn zip(release: &Release, folder: &Path) -> Result<PathBuf> {
 /// Packs what is in a folder as `FOLDER.whl`.
 pub(super) fn wheel(release: &Release, folder: &Path) -> Result<PathBuf> {
     settle(release, folder)?;
-    let mut names = names(folder, Path::new(""))?;
-    names.retain(|name| folder.join(name).is_file());
-    zip_names(folder, &names, with_suffix(folder, ".whl"))
+    zip_names(folder, &files(folder)?, with_suffix(folder, ".whl"))
 }
 
 fn zip_names(folder: &Path, names: &[OsString], zip: PathBuf) -> Result<PathBuf> {
@@ -110,6 +108,13 @@ pub(super) fn names(folder: &Path, name: &Path) -> Result<Vec<OsString>> {
     let mut names = Vec::new();
     list(folder, name, &mut names)?;
     names.sort();
+    Ok(names)
+}
+
+/// The files in a folder, by their sorted paths within it.
+pub(super) fn files(folder: &Path) -> Result<Vec<OsString>> {
+    let mut names = names(folder, Path::new(""))?;
+    names.retain(|name| folder.join(name).is_file());
     Ok(names)
 }
 

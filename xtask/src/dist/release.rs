@@ -60,7 +60,7 @@ pub(super) const PROGRAM: &str = "rf-cli";
 /// The name of the packages, and the second name of the program.
 pub(super) const NAME: &str = "rocmforge";
 
-/// What the program does, as packages say it.
+/// The summary of the program in packages.
 pub(super) const SUMMARY: &str = "Runs GGUF language models on AMD GPUs and on any CPU";
 
 /// The facts that all files of a release have in common.

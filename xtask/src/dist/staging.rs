@@ -21,7 +21,7 @@ use super::{
 const SERVICE: &str = "packaging/rocmforge.service";
 const SERVICE_PROGRAMS: &str = "/usr/local/bin/";
 
-/// What the folders for Linux are made of.
+/// The inputs of the folders for Linux.
 pub(super) struct Linux<'a> {
     pub(super) machine: Machine,
     pub(super) program: &'a Path,

@@ -4,7 +4,6 @@
 //! The format: <https://packaging.python.org/en/latest/specifications/binary-distribution-format/>.
 
 use std::{
-    ffi::OsString,
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -118,7 +117,7 @@ fn metadata(release: &Release, version: &str, readme: &str) -> String {
 /// A line for each file: its path, checksum and size. The list itself has neither.
 fn record_of(folder: &Path, record: &str) -> Result<String> {
     let mut lines = Vec::new();
-    for name in files(folder)? {
+    for name in archive::files(folder)? {
         let path = folder.join(&name);
         let name = name.to_str().context("a name that is not UTF-8")?;
         let sum = archive::sha256(&path)?;
@@ -131,11 +130,4 @@ fn record_of(folder: &Path, record: &str) -> Result<String> {
     }
     lines.push(format!("{record},,\n"));
     Ok(lines.concat())
-}
-
-/// The files of a folder, by their paths within it.
-fn files(folder: &Path) -> Result<Vec<OsString>> {
-    let mut names = archive::names(folder, Path::new(""))?;
-    names.retain(|name| folder.join(name).is_file());
-    Ok(names)
 }

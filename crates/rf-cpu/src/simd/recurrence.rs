@@ -33,7 +33,7 @@ pub(crate) struct DeltaTile<'a, const CHANNELS: bool> {
     pub(crate) eps: f32,
     /// The factor of the head's gates.
     pub(crate) decay: f32,
-    /// Of the gates of all heads.
+    /// The biases of the gates of all heads.
     pub(crate) decay_bias: &'a [f32],
     pub(crate) tokens: Range<usize>,
     pub(crate) qkv: Rows<'a>,

@@ -22,9 +22,9 @@ pub struct PrefixCacheStats {
 pub struct TierStats {
     /// Pages, recurrent states included.
     pub pages: usize,
-    /// Those of them that are recurrent states.
+    /// The number of these pages that are recurrent states.
     pub states: usize,
-    /// Bytes that they take.
+    /// Size of all pages.
     pub bytes: u64,
     /// Pages that were copied back to the device so far.
     pub loads: u64,

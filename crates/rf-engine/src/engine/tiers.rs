@@ -35,7 +35,8 @@ use host::HostTier;
 #[derive(Debug)]
 pub(crate) struct PendingImport {
     import: PageImport,
-    /// The contents, if they are in host memory, which other pages must not evict meanwhile.
+    /// The contents, if they are in host memory. The reference keeps them when other pages evict
+    /// the entry.
     bytes: Option<Arc<[u8]>>,
 }
 
@@ -71,7 +72,7 @@ impl Tiers {
         Ok(())
     }
 
-    /// When the pool has to pass pages on.
+    /// Returns the events at which the pool copies pages to the tiers.
     pub(super) fn exports(&self) -> Exports {
         match &self.disk {
             Some(_) => Exports::AtOnce,
@@ -150,7 +151,7 @@ impl Tiers {
     ///
     /// # Errors
     ///
-    /// If the page has gone, is damaged or does not fit. No tier has it then.
+    /// If the page was removed, is damaged or does not fit. It is then in no tier.
     pub(super) fn load(
         &mut self,
         pending: &PendingImport,

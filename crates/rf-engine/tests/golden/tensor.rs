@@ -64,7 +64,7 @@ fn golden_models_of_every_architecture_match_on_two_and_four_parts() {
     }
 }
 
-/// The block is a stage of its own, and another one outputs the logits.
+/// The block for further tokens is one stage, and another stage outputs the logits.
 #[test]
 fn blocks_for_further_tokens_match_on_two_parts() {
     let cpus = cpus(2);

@@ -28,8 +28,8 @@ impl<'a> TensorBackend<'a> {
     /// Divides programs over backends in proportion to their shares. Those with a share of 0 have
     /// no part. `None` if no share is above 0.
     ///
-    /// The backends run at the same time, so each must have threads of its own or a device of its
-    /// own: a backend that is there twice waits for itself.
+    /// The backends run at the same time, so no two may share threads or a device. A backend that
+    /// occurs twice would wait for itself.
     pub fn new(backends: &[(&'a dyn Backend, f32)]) -> Option<Self> {
         let used = backends.iter().filter(|(_, share)| *share > 0.0);
         let (backends, shares): (Vec<_>, Vec<_>) = used.copied().unzip();
@@ -41,7 +41,7 @@ impl<'a> TensorBackend<'a> {
         })
     }
 
-    /// Backends that allocate from the same memory, as those of a CPU do.
+    /// States that the backends allocate from the same memory, as those of a CPU do.
     #[must_use]
     pub fn with_shared_memory(self) -> Self {
         Self { shares_memory: true, ..self }
@@ -53,7 +53,7 @@ impl<'a> TensorBackend<'a> {
         Self { limit, ..self }
     }
 
-    /// What of a program is divided.
+    /// Returns the matrices of a program that are divided, and those that are not.
     pub fn division(&self, program: &Program) -> Division {
         divide(program, &self.shares).division
     }

@@ -1,4 +1,4 @@
-//! What is divided, for people.
+//! The report on the matrices that are divided.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::value::WeightId;
 use crate::weight::Weight;
 
-/// What of a program is divided over parts, and what is whole on each of them.
+/// The matrices of a program that are divided over parts, and those that each part has whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Division {
     /// Number of parts.
@@ -29,7 +29,7 @@ pub struct Division {
 /// Matrices that every part has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WholeWeights {
-    /// Why they are not divided.
+    /// The reason for which they are not divided.
     pub reason: String,
     /// Names of the tensors, with `*` for numbers of layers.
     pub tensors: Vec<String>,

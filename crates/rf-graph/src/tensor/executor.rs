@@ -19,7 +19,7 @@ use crate::program::Program;
 use crate::telemetry::{BackendExecutionSummary, Telemetry, Timeline};
 use crate::value::RowKind;
 
-/// The parts of a program, each on a thread of its own.
+/// The parts of a program, each on a separate thread.
 pub(super) struct TensorExecutor {
     workers: Vec<Worker>,
     replies: Receiver<Reply>,
@@ -30,7 +30,7 @@ pub(super) struct TensorExecutor {
     buffers_bytes: u64,
     /// The longest time from the end of a step on one part to its end on all others.
     limit: Duration,
-    /// True if a part has not come back from a step.
+    /// True if a part did not finish a step.
     is_lost: bool,
 }
 

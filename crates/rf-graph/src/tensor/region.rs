@@ -15,7 +15,7 @@ pub(super) struct Regions {
     /// The index of the region of each op and value.
     ops: HashMap<usize, usize>,
     values: HashMap<ValueId, usize>,
-    /// Why matmuls are not divided, by the index of the op.
+    /// The reasons for which matmuls are not divided, by the index of the op.
     reasons: HashMap<usize, String>,
     /// The same for matmuls that begin and end no region.
     weak_reasons: HashMap<usize, String>,
@@ -64,7 +64,7 @@ impl Regions {
         self.all.iter().find_map(|region| region.kv_layers.get(&layer))
     }
 
-    /// Why a matmul is not divided, if that is known.
+    /// Returns the reason for which a matmul is not divided, if it is known.
     pub(super) fn reason(&self, op: usize) -> Option<&str> {
         self.reasons.get(&op).or(self.weak_reasons.get(&op)).map(String::as_str)
     }

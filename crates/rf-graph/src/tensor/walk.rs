@@ -8,7 +8,7 @@ use crate::graph::Graph;
 use crate::op::{Attention, Epilogue, ExpertMatMul, MatMul, Op, Prologue};
 use crate::value::{ValueId, WeightId};
 
-/// What an op of a region does.
+/// The role of an op in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// It reads whole values and writes the columns of a part.
@@ -41,9 +41,9 @@ impl Columns {
 
 /// Ops that are divided together.
 pub(super) struct Region {
-    /// By the index of the op.
+    /// The roles of the ops, by the index of the op.
     pub(super) ops: HashMap<usize, Role>,
-    /// Values that the parts have the columns of.
+    /// Values whose columns are divided over the parts.
     pub(super) values: HashMap<ValueId, Columns>,
     /// Whole values of which the ops read the columns.
     pub(super) slices: HashMap<ValueId, Columns>,
@@ -83,8 +83,9 @@ impl Uses {
     }
 }
 
-/// Queries and what follows attention, or keys and values: a KV head may be on several parts.
-/// Without attention, all values are on the side of queries.
+/// The side of attention that a value is on: queries and everything after attention, or keys and
+/// values. The sides differ because several parts may have the same KV head. In a region without
+/// attention all values are on the side of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Query,

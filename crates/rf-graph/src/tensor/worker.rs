@@ -112,7 +112,7 @@ pub(super) enum PartRows {
 }
 
 impl PartRows {
-    /// Whole rows; none of candidates.
+    /// Returns the whole rows; empty if the worker computed candidates.
     pub(super) fn whole(&self) -> &[f32] {
         match self {
             Self::Whole(rows) => rows,

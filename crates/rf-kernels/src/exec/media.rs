@@ -25,7 +25,7 @@ pub(super) struct MediaMemory {
 
 /// A span of a batch that has rows instead of tokens.
 pub(super) struct MediaSpan {
-    /// The place among the spans of the batch.
+    /// The index of the span in the batch.
     pub(super) index: usize,
     /// Number of rows.
     pub(super) rows: usize,
@@ -43,7 +43,7 @@ pub(super) struct MediaPlaces<'a> {
 /// Consecutive rows of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MediaRows {
-    /// Where they are.
+    /// The address of the first row.
     pub(super) from: Address,
     /// The row of the value to which they belong.
     pub(super) first_token: usize,

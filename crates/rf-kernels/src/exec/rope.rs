@@ -24,14 +24,15 @@ pub(super) struct RopeTables {
     own_positions: OwnPositions,
 }
 
-/// What a program does with positions that are not places in the cache.
+/// The treatment of positions that are not places in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnPositions {
-    /// Rows of the tables: every op takes the first coordinate.
+    /// They are rows of the tables, because every op takes the first coordinate.
     Rows,
-    /// Coordinates that are not those of text have rows of their own, of which there are so many.
+    /// Positions that are not those of text have separate rows. The field is the number of these
+    /// rows.
     Tokens(usize),
-    /// No kernel.
+    /// They are refused, because there is no kernel for them.
     Refused,
 }
 

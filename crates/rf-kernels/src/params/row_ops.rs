@@ -122,7 +122,7 @@ pub(crate) fn record_row_op(op: &Op, memory: &impl RowMemory, launches: &mut Lau
             };
             launches.push(params.launch(), params);
         }
-        // Rows of media are added by launches of their own.
+        // Separate launches add the rows of media.
         Op::AddMedia { x, out, .. } => {
             let params = CopyRowsParams::of(*x, *out, memory);
             launches.push(params.launch(), params);

@@ -21,11 +21,11 @@ pub(super) struct SlotAdapters(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Those that the model is loaded with.
+    /// The adapters of the loaded model.
     current: Vec<NamedAdapter>,
-    /// Those that the next load tries.
+    /// The adapters that the next load tries.
     changed: Option<Vec<NamedAdapter>>,
-    /// Why the last change was not possible.
+    /// The reason for which the last change failed.
     failure: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl SlotAdapters {
         is_changed
     }
 
-    /// Why the last change was not possible, once.
+    /// Takes the reason for which the last change failed.
     pub(super) fn take_failure(&self) -> Option<String> {
         self.lock().failure.take()
     }

@@ -31,7 +31,7 @@ pub(super) struct Shared {
     pub(super) changed: Condvar,
 }
 
-/// What is done with a model that was loaded.
+/// A function that is called with each model that was loaded.
 pub(crate) type LoadHook = Arc<dyn Fn(&Generator) + Send + Sync>;
 
 /// A model, loaded or not.

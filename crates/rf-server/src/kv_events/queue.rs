@@ -28,7 +28,7 @@ pub(crate) enum Event {
     Cleared,
 }
 
-/// What tells blocks of sequences with adapters from others.
+/// The label of blocks whose sequences use an adapter.
 #[derive(Debug, PartialEq)]
 pub(crate) struct AdapterLabel {
     pub(super) id: u32,

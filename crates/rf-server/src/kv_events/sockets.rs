@@ -47,7 +47,7 @@ pub(super) async fn serve_replay(
     .await;
 }
 
-/// Serves each connection in a task of its own.
+/// Serves each connection in a separate task.
 async fn accept<F>(listener: &TcpListener, serve: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = Result<()>> + Send + 'static,

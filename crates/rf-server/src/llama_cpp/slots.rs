@@ -35,31 +35,31 @@ pub(crate) struct SlotFields {
     model: Option<String>,
 }
 
-/// What was done with a slot.
+/// The result of an action on a slot.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum SlotAnswer {
     Saved {
         id_slot: usize,
         filename: String,
-        /// Tokens.
+        /// Number of tokens in the file.
         n_saved: usize,
-        /// Bytes.
+        /// Bytes that were written.
         n_written: usize,
         timings: SaveTimings,
     },
     Restored {
         id_slot: usize,
         filename: String,
-        /// Tokens.
+        /// Number of tokens in the file.
         n_restored: usize,
-        /// Bytes.
+        /// Bytes that were read.
         n_read: usize,
         timings: RestoreTimings,
     },
     Erased {
         id_slot: usize,
-        /// Tokens.
+        /// Number of tokens that the slot had.
         n_erased: usize,
     },
 }

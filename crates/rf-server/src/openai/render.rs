@@ -48,7 +48,7 @@ struct RenderedSampling {
     seed: Option<u64>,
     stop: Vec<String>,
     ignore_eos: bool,
-    /// At most what the context has room for.
+    /// The limit of the request, or the remaining context if that is smaller.
     max_tokens: usize,
 }
 

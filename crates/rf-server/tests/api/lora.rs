@@ -11,7 +11,7 @@ use rocmforge::gguf::Gguf;
 use rocmforge::{Adapter, ModelDetails};
 use serde_json::{Value, json};
 
-/// A model with an adapter of its own, which is on.
+/// A model that is always loaded with one adapter, which is on.
 struct Loader {
     model: PathBuf,
     own: PathBuf,

@@ -1,4 +1,4 @@
-//! What the commands on files have in common: copies with progress, and their errors.
+//! Copies with progress, and the errors of copies, for all commands on files.
 
 use std::ops::ControlFlow;
 use std::path::Path;

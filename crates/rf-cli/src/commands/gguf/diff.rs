@@ -26,10 +26,10 @@ Examples:
   rf-cli gguf diff model-F16.gguf model-Q8_0.gguf
   rf-cli gguf diff --json --no-data a.gguf b.gguf")]
 pub(crate) struct DiffArgs {
-    /// Compare this model
+    /// Compare the model A
     #[arg(value_name = "A")]
     a: PathBuf,
-    /// With this model
+    /// Compare it with the model B
     #[arg(value_name = "B")]
     b: PathBuf,
     /// Compare metadata, types and shapes only

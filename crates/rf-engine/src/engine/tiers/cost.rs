@@ -15,7 +15,7 @@ pub(super) struct ImportCost {
     measures: bool,
     per_page: Option<f64>,
     per_token: Option<f64>,
-    /// When pages were read back last.
+    /// The time at which pages were last read back.
     imported: Option<Instant>,
 }
 

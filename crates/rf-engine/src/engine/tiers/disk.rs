@@ -1,9 +1,8 @@
 //! Pages in the files of a folder.
 //!
-//! Each computation has a folder of its own below that of the user, named after its identity, with
-//! a file per page. A thread writes and removes files. If it falls behind, pages are dropped. A
-//! file is written under another name and renamed, so that a name never stands for a part of a
-//! page.
+//! Each computation has a subfolder in the folder of the user, named after its identity, with a file
+//! per page. A thread writes and removes files. If its queue is full, pages are dropped. A file is
+//! written under a temporary name and renamed, so that a file with a final name is complete.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -26,8 +25,8 @@ const MOST_QUEUED_BYTES: u64 = 256 << 20;
 const UNFINISHED: &str = "tmp";
 /// The age of a file that is still being written if a process was killed.
 const ABANDONED: Duration = Duration::from_hours(1);
-/// The share of the limit that is freed at a time, because finding the oldest files reads the whole
-/// folder.
+/// The fraction of the limit that is freed at a time: one sixteenth. Finding the oldest files reads
+/// the whole folder, so it should be rare.
 const FREED_SHARE: u64 = 16;
 
 /// A folder for pages of the prefix cache.
