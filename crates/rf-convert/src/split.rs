@@ -120,8 +120,8 @@ impl<'a> Split<'a> {
 ///
 /// # Errors
 ///
-/// If the model is one file, `output` exists or cannot be written, a tensor has an unsupported type,
-/// or `progress` breaks.
+/// If the model is one file, `output` exists or cannot be written, a tensor has an unsupported
+/// type, or `progress` breaks.
 pub fn merge(
     gguf: &Gguf,
     output: &Path,

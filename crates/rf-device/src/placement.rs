@@ -317,8 +317,8 @@ impl Placement {
         run(&cpu, placement)
     }
 
-    /// Describes the matrices of a model that are divided over the devices; `None` if the devices do
-    /// not compute layers together.
+    /// Describes the matrices of a model that are divided over the devices; `None` if the devices
+    /// do not compute layers together.
     pub(crate) fn division(
         &self,
         model: &Model,

@@ -180,8 +180,8 @@ fn pages(table: &PageTable) -> [Vec<PageId>; 3] {
     PageGroup::ALL.map(|group| table.pages(group).to_vec())
 }
 
-/// The contents of a page: for each slot all tokens up to and including the token of the slot, because
-/// its keys and values depend on them. A page of states uses one slot.
+/// The contents of a page: for each slot all tokens up to and including the token of the slot,
+/// because its keys and values depend on them. A page of states uses one slot.
 type Page = Vec<Option<Vec<u32>>>;
 
 /// The pages outside of the pool.
