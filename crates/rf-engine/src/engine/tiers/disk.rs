@@ -2,7 +2,8 @@
 //!
 //! Each computation has a subfolder in the folder of the user, named after its identity, with a
 //! file per page. A thread writes and removes files. If its queue is full, pages are dropped. A
-//! file is written under a temporary name and renamed, so that a file with a final name is complete.
+//! file is written under a temporary name and renamed, so that a file with a final name is
+//! complete.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
