@@ -5,6 +5,7 @@
 mod program;
 
 use std::fs;
+use std::path::Path;
 
 use program::{demo_model, finish, finish_with_input, rf_cli, transcripts};
 use serde_json::Value;
@@ -20,7 +21,8 @@ fn model(file: &str) -> String {
 /// A reranker with a vocabulary of word pieces, whose texts begin and end with marks. The golden
 /// models share a byte-level vocabulary without marks.
 fn wordpiece() -> String {
-    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/wordpiece_rank.gguf").to_owned()
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/wordpiece_rank.gguf");
+    rf_testing::plain_or_unpacked(&path).to_str().unwrap().to_owned()
 }
 
 /// The ids of a golden model, and the stored embedding or score.

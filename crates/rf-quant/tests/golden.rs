@@ -133,7 +133,8 @@ impl GoldenSet {
 }
 
 fn read(path: &Path) -> Vec<u8> {
-    fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    fs::read(rf_testing::plain_or_unpacked(path))
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {

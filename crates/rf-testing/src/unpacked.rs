@@ -15,7 +15,7 @@ pub fn packed_text(path: &Path) -> String {
 }
 
 /// The file if there is one, or the content of the compressed file with its name and `.gz`.
-pub(crate) fn plain_or_unpacked(path: &Path) -> PathBuf {
+pub fn plain_or_unpacked(path: &Path) -> PathBuf {
     if path.is_file() { path.to_owned() } else { unpacked(&path.with_added_extension("gz")) }
 }
 

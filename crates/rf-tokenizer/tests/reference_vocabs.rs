@@ -10,7 +10,7 @@ use serde_json::Value;
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn wordpiece_matches_the_tokenizers_library() {
-    let json = fixtures::json(include_str!("data/wordpiece.json"));
+    let json = fixtures::json("wordpiece.json");
     for (key, lowercase) in [("uncased", true), ("cased", false)] {
         let config = VocabConfig { lowercase: Some(lowercase), ..fixtures::wordpiece() };
         let tokenizer = Tokenizer::new(config).unwrap();
@@ -33,7 +33,7 @@ fn wordpiece_decodes_words_with_single_spaces() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn unigram_matches_the_sentencepiece_library() {
-    let json = fixtures::json(include_str!("data/unigram.json"));
+    let json = fixtures::json("unigram.json");
     for (key, prefix, merge) in
         [("merged", true, true), ("bare", false, true), ("kept", true, false)]
     {
@@ -61,7 +61,7 @@ fn unigram_ends_its_prompts() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn gemma_4_matches_the_tokenizers_library() {
-    let json = fixtures::json(include_str!("data/gemma4.json"));
+    let json = fixtures::json("gemma4.json");
     let tokenizer = Tokenizer::new(fixtures::gemma4()).unwrap();
     compare("ids", &tokenizer, EncodeOptions::PLAIN, &json);
     for case in json["cases"].as_array().unwrap() {
