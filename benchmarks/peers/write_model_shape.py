@@ -49,6 +49,11 @@ SHAPES = {
         "arch": "llama", "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128, "vocab": 128256,
         "context": 131072, "eps": 1e-5, "rope": 500000.0, "ff": 14336,
     },
+    # meta-llama/Meta-Llama-3-70B
+    "llama3-70b": {
+        "arch": "llama", "layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "head_dim": 128, "vocab": 128256,
+        "context": 131072, "eps": 1e-5, "rope": 500000.0, "ff": 28672,
+    },
     # The shape of Qwen/Qwen2-1.5B without its biases.
     "qwen2-1.5b": {
         "arch": "llama", "layers": 28, "hidden": 1536, "heads": 12, "kv_heads": 2, "head_dim": 128, "vocab": 151936,

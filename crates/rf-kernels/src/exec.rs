@@ -29,6 +29,7 @@ mod rope;
 mod run;
 mod split_memory;
 mod step;
+mod sums;
 mod top_k;
 mod weights;
 mod work;
@@ -36,8 +37,8 @@ mod work;
 use std::sync::Arc;
 
 use rf_graph::{
-    BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, MemoryUse, Output,
-    OutputRows, Plan, Program, Progress, Span, Telemetry, Timeline,
+    BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Member, MemoryUse,
+    Output, OutputRows, Plan, Program, Progress, Span, Telemetry, Timeline,
 };
 use rf_hip::Stream;
 use rf_kv::{CopyPage, PageGroup, PageId};
@@ -59,6 +60,7 @@ use results::Results;
 use rope::{OwnPositions, RopeTables, rope_of};
 use run::Runner;
 use step::{Shape, StepMemory, StepSizes};
+use sums::Sums;
 use top_k::TopK;
 use weights::{WeightPlan, Weights};
 use work::Work;
@@ -145,6 +147,7 @@ impl GpuExecutor {
             step,
             results,
             hand_overs: HandOvers::default(),
+            sums: Sums::default(),
             top_k,
             work,
             padding,
@@ -254,6 +257,14 @@ impl Executor for GpuExecutor {
         // Without rows there is nothing to select.
         let rows = if rows.is_empty() { OutputRows::Whole(&mut []) } else { rows };
         Ok(self.runner.run(&batch, handed, stage, rows)?)
+    }
+
+    /// The part runs without captured graphs, because between two sums it would have a graph of a
+    /// few launches only.
+    fn join(&mut self, member: Member) -> Result<(), BackendError> {
+        self.runner.sums.join(member);
+        self.runner.graphs = None;
+        Ok(())
     }
 
     fn max_top_k(&self) -> usize {
