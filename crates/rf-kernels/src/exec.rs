@@ -99,6 +99,7 @@ impl GpuExecutor {
         let padding = Padding::new(&graph, &kv, &limits);
 
         let (context, stream) = (gpu.context(), Stream::new(gpu.context())?);
+        let sums = Sums::new(context, &graph, max_batch_tokens)?;
         // Load the weights last, so that no weight is read if an allocation fails.
         let work = Work::new(&stream, &analysis, &plan, max_batch_tokens)?;
         let kv_memory = KvMemory::new(&stream, kv_plan)?;
@@ -147,7 +148,7 @@ impl GpuExecutor {
             step,
             results,
             hand_overs: HandOvers::default(),
-            sums: Sums::default(),
+            sums,
             top_k,
             work,
             padding,
@@ -317,6 +318,7 @@ impl Executor for GpuExecutor {
     fn memory(&self) -> MemoryUse {
         let buffers = self.runner.work.held_bytes()
             + self.runner.step.bytes()
+            + self.runner.sums.bytes()
             + self.runner.media.as_ref().map_or(0, MediaMemory::bytes)
             + self.runner.top_k.held_bytes()
             + self.runner.ropes.bytes()

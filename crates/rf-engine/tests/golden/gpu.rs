@@ -101,14 +101,15 @@ fn golden_models_match_on_two_gpus_together() {
     check_golden_models(&as_one(&gpus), golden_models(), |name| names.contains(&name));
 }
 
-/// Chunks of more than 64 tokens are queued, single tokens are padded or kept.
+/// Chunks of more than 64 tokens are queued, and their sums are large enough for device memory.
+/// Single tokens are padded or kept.
 #[test]
 fn two_gpus_together_give_the_same_bits_each_time() {
     let Some(gpus) = two_gpus() else { return };
     let backend = as_one(&gpus);
     let options = EngineOptions {
         context_tokens: Some(256),
-        batch_tokens: 65,
+        batch_tokens: 100,
         kv_tokens: Some(3 * 256),
         sequences: 3,
         ..EngineOptions::default()

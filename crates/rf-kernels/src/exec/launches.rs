@@ -55,8 +55,6 @@ pub(super) struct SumPlace {
     pub(super) out: Address,
     /// Number of values.
     pub(super) floats: usize,
-    /// Number of values in the largest batch.
-    pub(super) most_floats: usize,
 }
 
 /// The result of a step in host memory.
@@ -167,13 +165,11 @@ impl StepPlaces<'_> {
         let ops = stage.clone().zip(&self.program.graph.ops()[stage]);
         let sums = ops.filter_map(|(i, op)| {
             let Op::AllReduce { x, out } = op else { return None };
-            let width = program.width(*x);
             Some(SumPlace {
                 at: launches.len_before(i),
                 x: program.address(*x),
                 out: program.address(*out),
-                floats: program.rows(*x) * width,
-                most_floats: self.step.sizes().max_tokens * width,
+                floats: program.rows(*x) * program.width(*x),
             })
         });
         sums.collect()
