@@ -123,13 +123,13 @@ impl Reduction {
             None => *buffer = Arc::new(values.to_vec()),
         }
         let summands = member.collective.gather(member.part, Arc::clone(buffer) as _)?;
-        summands.into_iter().map(in_host_memory).collect()
+        summands.iter().map(in_host_memory).collect()
     }
 }
 
 /// The values of a part in host memory: the buffer of the part if they are there, otherwise a copy.
-fn in_host_memory(values: Arc<dyn QueuedRows>) -> Result<Arc<Vec<f32>>, BackendError> {
-    let any: Arc<dyn Any + Send + Sync> = Arc::<dyn QueuedRows>::clone(&values);
+fn in_host_memory(values: &Arc<dyn QueuedRows>) -> Result<Arc<Vec<f32>>, BackendError> {
+    let any: Arc<dyn Any + Send + Sync> = Arc::<dyn QueuedRows>::clone(values);
     match any.downcast() {
         Ok(values) => Ok(values),
         Err(_) => Ok(Arc::new(values.wait()?.to_vec())),
