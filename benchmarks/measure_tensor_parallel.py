@@ -21,7 +21,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 GOLDEN_TESTS = [
     "gpu::golden_models_of_every_architecture_match_on_two_gpus_together",
-    "gpu::two_gpus_together_give_the_same_bits_each_time",
+    "gpu::two_gpus_together_give_the_same_bits_each_time_and_what_one_gives",
     "gpu::a_gpu_that_fails_ends_the_step_of_both",
 ]
 # The tests of `rf-cli bench`: prefill, decode, and decode of several sequences.

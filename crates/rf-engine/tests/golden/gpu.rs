@@ -104,7 +104,7 @@ fn golden_models_match_on_two_gpus_together() {
 /// Chunks of more than 64 tokens are queued, and their sums are large enough for device memory.
 /// Single tokens are padded or kept.
 #[test]
-fn two_gpus_together_give_the_same_bits_each_time() {
+fn two_gpus_together_give_the_same_bits_each_time_and_what_one_gives() {
     let Some(gpus) = two_gpus() else { return };
     let backend = as_one(&gpus);
     let options = EngineOptions {
@@ -114,9 +114,9 @@ fn two_gpus_together_give_the_same_bits_each_time() {
         sequences: 3,
         ..EngineOptions::default()
     };
-    let run = |is_profiled: bool| {
-        let need = Model::open(&demo_model()).unwrap().memory_need(&backend, &options).unwrap();
-        let mut engine = load(&demo_model(), &backend, options);
+    let run = |backend: &dyn Backend, is_profiled: bool| {
+        let need = Model::open(&demo_model()).unwrap().memory_need(backend, &options).unwrap();
+        let mut engine = load(&demo_model(), backend, options);
         assert_eq!(engine.memory(), need.held);
         assert!(!is_profiled || engine.profile(true));
         let prompt: Vec<u32> = (0..140).map(|i| (3 + 31 * i * i + 7 * i) % 500).collect();
@@ -138,13 +138,21 @@ fn two_gpus_together_give_the_same_bits_each_time() {
             .iter()
             .map(|part| part.ops.get("all_reduce").map_or(0, |op| op.count))
             .collect();
-        (logits.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), sums)
+        (logits, sums)
     };
-    let (expected, _): (_, Vec<u64>) = run(false);
-    assert!(run(false).0 == expected);
-    let (profiled, sums) = run(true);
-    assert!(profiled == expected);
+    let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let (expected, _): (_, Vec<u64>) = run(&backend, false);
+    assert!(bits(&run(&backend, false).0) == bits(&expected));
+    let (profiled, sums) = run(&backend, true);
+    assert!(bits(&profiled) == bits(&expected));
     assert!(sums.len() == 2 && sums[0] == sums[1] && sums[0] > 0, "{sums:?}");
+
+    let (alone, _) = run(&gpus[0], false);
+    let square = |x: f32| f64::from(x) * f64::from(x);
+    let distance: f64 = alone.iter().zip(&expected).map(|(a, b)| square(a - b)).sum();
+    let relative = distance / alone.iter().copied().map(square).sum::<f64>();
+    eprintln!("two devices: {relative:.1e}");
+    assert!(alone.len() == expected.len() && relative < 1e-3, "{relative}");
 }
 
 #[test]
