@@ -115,7 +115,7 @@ fn two_gpus_together_give_the_same_bits_each_time_and_what_one_gives() {
         ..EngineOptions::default()
     };
     let run = |backend: &dyn Backend, is_profiled: bool| {
-        let need = Model::open(&demo_model()).unwrap().memory_need(backend, &options).unwrap();
+        let need = Model::open(demo_model()).unwrap().memory_need(backend, &options).unwrap();
         let mut engine = load(&demo_model(), backend, options);
         assert_eq!(engine.memory(), need.held);
         assert!(!is_profiled || engine.profile(true));
