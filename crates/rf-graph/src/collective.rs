@@ -1,18 +1,24 @@
 //! Sums over the parts of a divided program.
 //!
-//! Each part runs on a separate thread and reaches the same ops
-//! [`Op::AllReduce`] in the same order. There it passes its values to a
-//! [`Collective`] and waits for those of the others. Every part sums them itself in the order of
-//! the parts, so all get the same bits. [`Rendezvous`] is the collective of parts in one process.
+//! Each part runs on a separate thread and reaches the same ops [`Op::AllReduce`] in the same
+//! order. There it passes its values to a [`Collective`] and waits for those of the others. Every
+//! part sums them itself in the order of the parts, so all get the same bits. [`Rendezvous`] is the
+//! collective of parts in one process.
+//!
+//! The values need not be computed yet ([`QueuedRows`]): a part on a device passes them on as soon
+//! as it has queued the launches that compute them. Parts on devices of one runtime let these wait
+//! for each other. All others wait for the values themselves.
 //!
 //! A wait is bounded, and a part that fails ends the waits of all others with an error.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::BackendError;
+use crate::input::QueuedRows;
 use crate::op::Op;
 use crate::program::Program;
 use crate::value::RowKind;
@@ -25,10 +31,20 @@ pub trait Collective: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// If another part failed, passes another number of values, or does not come in time.
-    fn gather(&self, part: usize, values: Arc<Vec<f32>>) -> Result<Summands, BackendError>;
+    fn gather(
+        &self,
+        part: usize,
+        values: Arc<dyn QueuedRows>,
+    ) -> Result<QueuedSummands, BackendError>;
+
+    /// The longest time for which a part waits for the others.
+    fn limit(&self) -> Duration;
 }
 
-/// The values of each part, in the order of the parts.
+/// The values of each part, in the order of the parts. They may not be computed yet.
+pub type QueuedSummands = Vec<Arc<dyn QueuedRows>>;
+
+/// The values of each part in host memory, in the order of the parts.
 pub type Summands = Vec<Arc<Vec<f32>>>;
 
 /// A part of a divided program and its way to the others.
@@ -40,8 +56,8 @@ pub struct Member {
     pub part: usize,
 }
 
-/// The state of an executor for its ops [`Op::AllReduce`]: the connection to the other parts, and
-/// buffers for the values that it passes to them.
+/// The state of an executor in host memory for its ops [`Op::AllReduce`]: the connection to the
+/// other parts, and buffers for the values that it passes to them.
 #[derive(Debug)]
 pub struct Reduction {
     member: Option<Member>,
@@ -106,7 +122,17 @@ impl Reduction {
             }
             None => *buffer = Arc::new(values.to_vec()),
         }
-        member.collective.gather(member.part, Arc::clone(buffer))
+        let summands = member.collective.gather(member.part, Arc::clone(buffer) as _)?;
+        summands.iter().map(in_host_memory).collect()
+    }
+}
+
+/// The values of a part in host memory: the buffer of the part if they are there, otherwise a copy.
+fn in_host_memory(values: &Arc<dyn QueuedRows>) -> Result<Arc<Vec<f32>>, BackendError> {
+    let any: Arc<dyn Any + Send + Sync> = Arc::<dyn QueuedRows>::clone(values);
+    match any.downcast() {
+        Ok(values) => Ok(values),
+        Err(_) => Ok(Arc::new(values.wait()?.to_vec())),
     }
 }
 
@@ -125,9 +151,9 @@ pub struct Rendezvous {
 #[derive(Debug, Default)]
 struct State {
     /// The values of those who came to the next meeting.
-    arrived: Vec<Option<Arc<Vec<f32>>>>,
+    arrived: Vec<Option<Arc<dyn QueuedRows>>>,
     /// The values of the last meeting.
-    met: Summands,
+    met: QueuedSummands,
     failure: Option<Failure>,
 }
 
@@ -185,14 +211,23 @@ impl Rendezvous {
 }
 
 impl Collective for Rendezvous {
-    fn gather(&self, part: usize, values: Arc<Vec<f32>>) -> Result<Summands, BackendError> {
+    fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    fn gather(
+        &self,
+        part: usize,
+        values: Arc<dyn QueuedRows>,
+    ) -> Result<QueuedSummands, BackendError> {
         let start = Instant::now();
         let mut state = self.state();
         if let Some(failure) = &state.failure {
             return Err(failure.error());
         }
-        if let Some(other) = state.arrived.iter().flatten().find(|x| x.len() != values.len()) {
-            let what = format!("parts sum {} and {} values", other.len(), values.len());
+        let (floats, others) = (values.floats(), state.arrived.iter().flatten());
+        if let Some(other) = others.map(|x| x.floats()).find(|other| *other != floats) {
+            let what = format!("parts sum {other} and {floats} values");
             return Err(self.fail(state, what));
         }
         state.arrived[part] = Some(values);
@@ -259,7 +294,7 @@ mod tests {
                         let own = Arc::new(vec![(10 * step + part) as f32; 2]);
                         let all = meeting.gather(part, own).unwrap();
                         let expected = [0, 1, 2].map(|part| (10 * step + part) as f32);
-                        assert!(all.iter().zip(expected).all(|(x, y)| **x == [y, y]));
+                        assert!(all.iter().zip(expected).all(|(x, y)| x.wait().unwrap() == [y, y]));
                     }
                 });
             }
@@ -281,8 +316,10 @@ mod tests {
         thread::scope(|scope| {
             let first = scope.spawn(|| meeting.gather(0, Arc::new(vec![1.0])));
             let second = meeting.gather(1, Arc::new(vec![2.0])).unwrap();
-            assert_eq!(first.join().unwrap().unwrap(), second);
-            assert_eq!([&**second[0], &**second[1]], [[1.0], [2.0]]);
+            for summands in [first.join().unwrap().unwrap(), second] {
+                let values = summands.iter().map(|values| values.wait().unwrap());
+                assert!(values.eq([[1.0], [2.0]]));
+            }
         });
     }
 

@@ -32,6 +32,17 @@ pub trait QueuedRows: Any + Debug + Send + Sync {
     fn wait(&self) -> Result<&[f32], BackendError>;
 }
 
+/// Values that are computed.
+impl QueuedRows for Vec<f32> {
+    fn floats(&self) -> usize {
+        self.len()
+    }
+
+    fn wait(&self) -> Result<&[f32], BackendError> {
+        Ok(self)
+    }
+}
+
 impl<'a> Input<'a> {
     /// The number of values.
     pub fn floats(self) -> usize {

@@ -59,7 +59,7 @@ mod weight;
 
 pub use backend::{Backend, Executor, Progress};
 pub use batch::{Batch, BatchLimits, Media, Span};
-pub use collective::{Collective, Member, Reduction, Rendezvous, Summands};
+pub use collective::{Collective, Member, QueuedSummands, Reduction, Rendezvous, Summands};
 pub use cost::Costs;
 pub use error::BackendError;
 pub use fuse::{Fusions, WeightRule, fuse};

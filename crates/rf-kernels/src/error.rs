@@ -47,6 +47,9 @@ pub enum Error {
          (--graphs off)"
     )]
     Stale,
+    /// Another part of a divided program failed or did not come to a sum.
+    #[error(transparent)]
+    OtherPart(BackendError),
     /// A weight is damaged.
     #[error(transparent)]
     Weight(#[from] NonFiniteWeight),
@@ -57,6 +60,7 @@ impl From<Error> for BackendError {
         match error {
             Error::Unsupported { what } => Self::Unsupported { backend: "GPU", what },
             Error::Weight(error) => error.into(),
+            Error::OtherPart(error) => error,
             Error::Runtime(error) if error.is_out_of_memory() => {
                 Self::OutOfMemory { what: "device memory", bytes: 0 }
             }

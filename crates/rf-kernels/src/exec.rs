@@ -29,6 +29,7 @@ mod rope;
 mod run;
 mod split_memory;
 mod step;
+mod sums;
 mod top_k;
 mod weights;
 mod work;
@@ -36,8 +37,8 @@ mod work;
 use std::sync::Arc;
 
 use rf_graph::{
-    BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, MemoryUse, Output,
-    OutputRows, Plan, Program, Progress, Span, Telemetry, Timeline,
+    BackendError, BackendExecutionSummary, Batch, BatchLimits, Costs, Executor, Member, MemoryUse,
+    Output, OutputRows, Plan, Program, Progress, Span, Telemetry, Timeline,
 };
 use rf_hip::Stream;
 use rf_kv::{CopyPage, PageGroup, PageId};
@@ -59,6 +60,7 @@ use results::Results;
 use rope::{OwnPositions, RopeTables, rope_of};
 use run::Runner;
 use step::{Shape, StepMemory, StepSizes};
+use sums::Sums;
 use top_k::TopK;
 use weights::{WeightPlan, Weights};
 use work::Work;
@@ -97,6 +99,7 @@ impl GpuExecutor {
         let padding = Padding::new(&graph, &kv, &limits);
 
         let (context, stream) = (gpu.context(), Stream::new(gpu.context())?);
+        let sums = Sums::new(context, &graph, max_batch_tokens)?;
         // Load the weights last, so that no weight is read if an allocation fails.
         let work = Work::new(&stream, &analysis, &plan, max_batch_tokens)?;
         let kv_memory = KvMemory::new(&stream, kv_plan)?;
@@ -145,6 +148,7 @@ impl GpuExecutor {
             step,
             results,
             hand_overs: HandOvers::default(),
+            sums,
             top_k,
             work,
             padding,
@@ -256,6 +260,14 @@ impl Executor for GpuExecutor {
         Ok(self.runner.run(&batch, handed, stage, rows)?)
     }
 
+    /// The part runs without captured graphs, because between two sums it would have a graph of a
+    /// few launches only.
+    fn join(&mut self, member: Member) -> Result<(), BackendError> {
+        self.runner.sums.join(member);
+        self.runner.graphs = None;
+        Ok(())
+    }
+
     fn max_top_k(&self) -> usize {
         let graph = &self.runner.program.graph;
         top_k::max_top_k(graph.value(graph.output()).width)
@@ -306,6 +318,7 @@ impl Executor for GpuExecutor {
     fn memory(&self) -> MemoryUse {
         let buffers = self.runner.work.held_bytes()
             + self.runner.step.bytes()
+            + self.runner.sums.bytes()
             + self.runner.media.as_ref().map_or(0, MediaMemory::bytes)
             + self.runner.top_k.held_bytes()
             + self.runner.ropes.bytes()

@@ -192,6 +192,11 @@ impl LaunchList {
         self.launches.len()
     }
 
+    /// Number of launches of earlier ops than one.
+    pub(crate) fn len_before(&self, op: usize) -> usize {
+        self.launches.partition_point(|(of, ..)| *of < op)
+    }
+
     /// The op and the kernel of each launch.
     #[cfg(test)]
     pub(crate) fn kernels(&self) -> impl Iterator<Item = (usize, &'static str)> {
@@ -283,21 +288,24 @@ impl Recording {
     }
 
     /// Queues all launches with an event before each and one after the last, so the number of
-    /// events is one more than that of launches. `queued` receives the duration of each launch
-    /// call.
+    /// events is one more than that of launches. `before` queues other work before the event with
+    /// this number. `queued` receives the duration of each launch call.
     pub(crate) fn queue_between(
         &self,
         stream: &Stream,
         events: &[Event],
+        before: &mut dyn FnMut(usize) -> Result<(), Error>,
         queued: &mut dyn FnMut(Range<Instant>),
     ) -> Result<(), Error> {
-        for (launch, event) in self.launches.iter().zip(events) {
+        for (i, (launch, event)) in self.launches.iter().zip(events).enumerate() {
+            before(i)?;
             stream.record(event)?;
             let start = Instant::now();
             launch.params.queue(stream, launch)?;
             queued(start..Instant::now());
         }
         if let Some(last) = events.get(self.launches.len()) {
+            before(self.launches.len())?;
             stream.record(last)?;
         }
         Ok(())

@@ -1,11 +1,16 @@
 //! The golden models on the GPU of this machine, if it has one.
 
+use std::time::Duration;
+
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::{EngineOptions, Feed, Outputs, Session};
+use rf_engine::{EngineOptions, Feed, Model, Outputs, Session};
+use rf_graph::tensor::TensorBackend;
 use rf_graph::{Backend, HybridBackend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
+use rf_testing::engine::cpu;
 use rf_testing::{
-    GoldenModel, demo_model, golden_folder, golden_models, golden_models_in, shared, skip,
+    GoldenModel, StubBackend, demo_model, golden_folder, golden_models, golden_models_in, shared,
+    skip,
 };
 
 use crate::models::{
@@ -23,6 +28,18 @@ fn gpu() -> Option<GpuBackend> {
         }
         Err(error) => {
             skip!("{error}");
+            None
+        }
+    }
+}
+
+/// Two GPUs, if this machine has them.
+fn two_gpus() -> Option<[GpuBackend; 2]> {
+    let first = gpu()?;
+    match GpuBackend::new(GpuOptions { ordinal: Some(1), ..GpuOptions::default() }) {
+        Ok(second) => Some([first, second]),
+        Err(error) => {
+            skip!("one device ({error})");
             None
         }
     }
@@ -57,25 +74,124 @@ fn the_demo_model_writes_on_the_gpu_what_the_cpu_expects() {
 /// A dense model, one whose later layers read the caches of earlier ones, one with latents.
 #[test]
 fn golden_models_match_on_two_gpus() {
-    let Some(first) = gpu() else { return };
-    let second = match GpuBackend::new(GpuOptions { ordinal: Some(1), ..GpuOptions::default() }) {
-        Ok(second) => second,
-        Err(error) => return skip!("one device ({error})"),
-    };
+    let Some([first, second]) = two_gpus() else { return };
     let both = HybridBackend::dealt(&[(&first, 1.0), (&second, 1.0)]).unwrap();
     let names = ["smollm3", "gemma4_e4b", "deepseek2_groups"];
     check_golden_models(&both, golden_models(), |name| names.contains(&name));
+}
+
+/// The devices compute every layer together.
+fn as_one(gpus: &[GpuBackend]) -> TensorBackend<'_> {
+    let parts: Vec<(&dyn Backend, f32)> = gpus.iter().map(|gpu| (gpu as _, 1.0)).collect();
+    TensorBackend::new(&parts).unwrap().with_limit(Duration::from_mins(10))
+}
+
+#[test]
+fn golden_models_of_every_architecture_match_on_two_gpus_together() {
+    let Some(gpus) = two_gpus() else { return };
+    check_golden_models(&as_one(&gpus), golden_models(), |_| true);
+}
+
+/// A dense model, a mixture of experts with a block for further tokens, one whose later layers read
+/// the caches of earlier ones, a recurrent one, one with latents.
+#[test]
+fn golden_models_match_on_two_gpus_together() {
+    let Some(gpus) = two_gpus() else { return };
+    let names = ["smollm3", "glm4moe", "gemma4_e4b", "mamba2", "deepseek2_groups"];
+    check_golden_models(&as_one(&gpus), golden_models(), |name| names.contains(&name));
+}
+
+/// Chunks of more than 64 tokens are queued, and their sums are large enough for device memory.
+/// Single tokens are padded or kept.
+#[test]
+fn two_gpus_together_give_the_same_bits_each_time_and_what_one_gives() {
+    let Some(gpus) = two_gpus() else { return };
+    let backend = as_one(&gpus);
+    let options = EngineOptions {
+        context_tokens: Some(256),
+        batch_tokens: 100,
+        kv_tokens: Some(3 * 256),
+        sequences: 3,
+        ..EngineOptions::default()
+    };
+    let run = |backend: &dyn Backend, is_profiled: bool| {
+        let need = Model::open(demo_model()).unwrap().memory_need(backend, &options).unwrap();
+        let mut engine = load(&demo_model(), backend, options);
+        assert_eq!(engine.memory(), need.held);
+        assert!(!is_profiled || engine.profile(true));
+        let prompt: Vec<u32> = (0..140).map(|i| (3 + 31 * i * i + 7 * i) % 500).collect();
+        let (mut a, mut b, mut c) = (engine.session(), engine.session(), engine.session());
+        let mut logits = Vec::new();
+        for session in [&mut a, &mut b, &mut c] {
+            let feed = Feed { session, ids: &prompt, outputs: Outputs::Last };
+            logits.extend(engine.forward(&mut [feed]).unwrap());
+        }
+        for step in 0..4 {
+            let ids = [[step], [step + 1], [step + 2]];
+            let sessions = [&mut a, &mut b, &mut c].into_iter();
+            let feeds = sessions.zip(&ids);
+            let feeds = feeds.map(|(session, ids)| Feed { session, ids, outputs: Outputs::All });
+            logits.extend(engine.forward(&mut feeds.collect::<Vec<_>>()).unwrap());
+        }
+        let sums = engine
+            .summaries()
+            .iter()
+            .map(|part| part.ops.get("all_reduce").map_or(0, |op| op.count))
+            .collect();
+        (logits, sums)
+    };
+    let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let (expected, _): (_, Vec<u64>) = run(&backend, false);
+    assert!(bits(&run(&backend, false).0) == bits(&expected));
+    let (profiled, sums) = run(&backend, true);
+    assert!(bits(&profiled) == bits(&expected));
+    assert!(sums.len() == 2 && sums[0] == sums[1] && sums[0] > 0, "{sums:?}");
+
+    let (alone, _) = run(&gpus[0], false);
+    let square = |x: f32| f64::from(x) * f64::from(x);
+    let distance: f64 = alone.iter().zip(&expected).map(|(a, b)| square(a - b)).sum();
+    let relative = distance / alone.iter().copied().map(square).sum::<f64>();
+    eprintln!("two devices: {relative:.1e}");
+    assert!(alone.len() == expected.len() && relative < 1e-3, "{relative}");
+}
+
+#[test]
+fn a_gpu_that_fails_ends_the_step_of_both() {
+    let Some([first, second]) = two_gpus() else { return };
+    let second = StubBackend::new(second, "GPU", u64::MAX).with_steps(1);
+    let parts: [(&dyn Backend, f32); 2] = [(&first, 1.0), (&second, 1.0)];
+    let backend = TensorBackend::new(&parts).unwrap().with_limit(Duration::from_mins(10));
+    let mut engine = load(&demo_model(), &backend, EngineOptions::default());
+    let mut session = engine.session();
+    let mut forward = |id| {
+        let feed = Feed { session: &mut session, ids: &[id], outputs: Outputs::Last };
+        engine.forward(&mut [feed])
+    };
+    assert!(forward(1).is_ok());
+    for _ in 0..2 {
+        assert_eq!(forward(2).unwrap_err().to_string(), "the device is lost");
+    }
+}
+
+/// The CPU waits for the values of the GPU, but not the GPU for those of the CPU.
+#[test]
+fn a_sum_over_a_gpu_and_a_cpu_is_refused() {
+    let Some(gpu) = gpu() else { return };
+    let cpu = cpu(1);
+    let parts: [(&dyn Backend, f32); 2] = [(&gpu, 1.0), (&cpu, 1.0)];
+    let backend = TensorBackend::new(&parts).unwrap().with_limit(Duration::from_mins(10));
+    let mut engine = load(&demo_model(), &backend, EngineOptions::default());
+    let mut session = engine.session();
+    let feed = Feed { session: &mut session, ids: &[1], outputs: Outputs::Last };
+    let error = engine.forward(&mut [feed]).unwrap_err().to_string();
+    assert!(error.contains("devices of different kinds"), "{error}");
 }
 
 /// Chunks of more than 64 tokens are queued on all devices at once.
 #[test]
 fn long_prompts_on_two_gpus_give_what_one_gives() {
     const CHUNK: usize = 65;
-    let Some(first) = gpu() else { return };
-    let second = match GpuBackend::new(GpuOptions { ordinal: Some(1), ..GpuOptions::default() }) {
-        Ok(second) => second,
-        Err(error) => return skip!("one device ({error})"),
-    };
+    let Some([first, second]) = two_gpus() else { return };
     let options = EngineOptions {
         context_tokens: Some(4 * CHUNK),
         batch_tokens: CHUNK,

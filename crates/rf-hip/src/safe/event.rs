@@ -66,7 +66,8 @@ impl Event {
         self.handle
     }
 
-    pub(crate) fn context(&self) -> &Context {
+    /// The context of the event.
+    pub fn context(&self) -> &Context {
         &self.context
     }
 }

@@ -1,7 +1,6 @@
 //! The launches of a step: inputs, ops, and results.
 
-use rf_graph::{Graph, Stage, ValueId};
-use rf_hip::Stream;
+use rf_graph::{Graph, Op, Stage, ValueId};
 use rf_kv::PageGroup;
 
 use super::media::MediaPlaces;
@@ -40,7 +39,22 @@ pub(super) struct StepLaunches {
     pub(super) output: Recording,
     /// Ends of the parts of `ops` that are separate graphs, except the last part.
     pub(super) cuts: Vec<usize>,
+    /// The sums over the parts of a divided program, in order.
+    pub(super) sums: Vec<SumPlace>,
     pub(super) result: ResultPlan,
+}
+
+/// The place of an [`Op::AllReduce`] in a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SumPlace {
+    /// Number of launches of ops before it.
+    pub(super) at: usize,
+    /// The summand of this part.
+    pub(super) x: Address,
+    /// The sum.
+    pub(super) out: Address,
+    /// Number of values.
+    pub(super) floats: usize,
 }
 
 /// The result of a step in host memory.
@@ -64,10 +78,6 @@ pub(super) enum ResultKind {
 }
 
 impl StepLaunches {
-    pub(super) fn queue(&self, stream: &Stream) -> Result<(), rf_hip::Error> {
-        [&self.input, &self.ops, &self.output].into_iter().try_for_each(|part| part.queue(stream))
-    }
-
     /// Number of launches.
     pub(super) fn len(&self) -> usize {
         self.input.len() + self.ops.len() + self.output.len()
@@ -133,6 +143,7 @@ impl StepPlaces<'_> {
             ops.insert(end - 1, PassStampParams::launch(), params);
         }
 
+        let sums = self.sums(&program, &ops);
         let tuning = &self.program.analysis.matmul_device.tuning;
         let mut output = LaunchList::default();
         let stamp = self.step.stamp(cuts.len());
@@ -143,8 +154,25 @@ impl StepPlaces<'_> {
             ops: Recording::load_tuned(self.gpu, tuning, ops)?.starting_in_order(),
             output: Recording::load(self.gpu, output)?,
             cuts,
+            sums,
             result,
         })
+    }
+
+    /// The places of the sums between launches of ops.
+    fn sums(&self, program: &BatchProgram<'_>, launches: &LaunchList) -> Vec<SumPlace> {
+        let stage = self.stage.ops.clone();
+        let ops = stage.clone().zip(&self.program.graph.ops()[stage]);
+        let sums = ops.filter_map(|(i, op)| {
+            let Op::AllReduce { x, out } = op else { return None };
+            Some(SumPlace {
+                at: launches.len_before(i),
+                x: program.address(*x),
+                out: program.address(*out),
+                floats: program.rows(*x) * program.width(*x),
+            })
+        });
+        sums.collect()
     }
 
     fn record_result(

@@ -9,6 +9,7 @@ use super::analysis::GraphAnalysis;
 use super::padding::Padding;
 use super::rope::{OwnPositions, RopeTables, rope_of};
 use super::step::StepSizes;
+use super::sums::Sums;
 use super::top_k::TopK;
 use super::weights::WeightPlan;
 use super::work::Work;
@@ -54,6 +55,7 @@ pub(crate) fn memory_need(
     let step = StepSizes::new(*max_batch_tokens, *max_output_rows, kv.num_pages);
     let buffers = Work::bytes(&analysis, &plan, *max_batch_tokens)
         + step.bytes()
+        + Sums::bytes_for(graph, *max_batch_tokens)
         + TopK::bytes(graph.value(graph.output()).width, *max_output_rows)
         + kv_plan.spare_bytes()
         + ropes.bytes_for(graph.ops().iter().filter_map(rope_of));

@@ -14,6 +14,7 @@ use rf_graph::{
 };
 use rf_hip::{Event, Stream};
 
+use super::launches::{StepLaunches, SumPlace};
 use crate::error::Error;
 use crate::launch::Recording;
 
@@ -22,6 +23,8 @@ pub(super) struct Profile {
     summary: BackendExecutionSummary,
     /// One event before each launch and one after the last.
     events: Vec<Event>,
+    /// One event before each sum over parts.
+    sum_events: Vec<Event>,
     copies: Copies,
     timeline: Option<Record>,
 }
@@ -52,7 +55,13 @@ impl Profile {
     /// An empty profile of a backend.
     pub(super) fn new(backend: String) -> Self {
         let summary = BackendExecutionSummary { backend, ..BackendExecutionSummary::default() };
-        Self { summary, events: Vec::new(), copies: Copies::default(), timeline: None }
+        Self {
+            summary,
+            events: Vec::new(),
+            sum_events: Vec::new(),
+            copies: Copies::default(),
+            timeline: None,
+        }
     }
 
     pub(super) fn summary(&self) -> BackendExecutionSummary {
@@ -126,16 +135,34 @@ impl Profile {
         self.copies.mark(3, stream)
     }
 
-    /// Queues a recording with an event between launches.
-    pub(super) fn queue(&mut self, recording: &Recording, stream: &Stream) -> Result<(), Error> {
+    /// Queues the launches of ops with an event between them, and before each sum. `queue_sum`
+    /// queues a sum.
+    pub(super) fn queue(
+        &mut self,
+        launches: &StepLaunches,
+        stream: &Stream,
+        queue_sum: &mut dyn FnMut(&SumPlace) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let recording = &launches.ops;
         while self.events.len() <= recording.len() {
             self.events.push(Event::new(stream.context(), true)?);
         }
+        while self.sum_events.len() < launches.sums.len() {
+            self.sum_events.push(Event::new(stream.context(), true)?);
+        }
+        let mut sums = launches.sums.iter().zip(&self.sum_events).peekable();
+        let mut queue_sums = |at| {
+            while let Some((sum, event)) = sums.next_if(|(sum, _)| sum.at == at) {
+                stream.record(event)?;
+                queue_sum(sum)?;
+            }
+            Ok(())
+        };
         let mut queued = self.timeline.as_mut().map(|record| &mut record.queued);
         if let Some(queued) = &mut queued {
             queued.clear();
         }
-        recording.queue_between(stream, &self.events, &mut |time| {
+        recording.queue_between(stream, &self.events, &mut queue_sums, &mut |time| {
             if let Some(queued) = &mut queued {
                 queued.push(time);
             }
@@ -146,15 +173,18 @@ impl Profile {
     /// are consecutive.
     pub(super) fn finish(
         &mut self,
-        recording: &Recording,
+        launches: &StepLaunches,
         (graph, costs): (&Graph, &Costs),
         (batch, is_last): (&Batch<'_>, bool),
         started: Instant,
     ) -> Result<(), Error> {
+        let recording = &launches.ops;
+        let pauses = self.add_sums(launches)?;
         let mut times = Vec::with_capacity(recording.len());
         let mut last = None;
-        for ((op, _), between) in recording.ops().zip(self.events.windows(2)) {
-            let time = elapsed(&between[0], &between[1])?;
+        let between = self.events.windows(2).zip(&pauses[1..]);
+        for ((op, _), (between, pause)) in recording.ops().zip(between) {
+            let time = elapsed(&between[0], &between[1])?.saturating_sub(*pause);
             times.push(time);
             let (op_of_graph, is_new) = (&graph.ops()[op], last != Some(op));
             let name = op_of_graph.name();
@@ -169,7 +199,7 @@ impl Profile {
             if has_room {
                 let launched = self.copies.since_start(first)?;
                 let batch = self.summary.batches;
-                let lag = record.add(batch, recording, (graph, costs), launched, &times);
+                let lag = record.add(batch, recording, (graph, costs), launched, (&times, &pauses));
                 self.copies.add_to(record, batch, lag)?;
             } else {
                 record.dropped_batches += 1;
@@ -182,6 +212,21 @@ impl Profile {
         }
         self.summary.input_bytes += batch.input_bytes();
         Ok(())
+    }
+
+    /// Adds the times of sums. Returns those between launches: before each, and after the last.
+    fn add_sums(&mut self, launches: &StepLaunches) -> Result<Vec<Duration>, Error> {
+        let mut pauses = vec![Duration::ZERO; launches.ops.len() + 1];
+        for (i, sum) in launches.sums.iter().enumerate() {
+            let end = match launches.sums.get(i + 1) {
+                Some(next) if next.at == sum.at => &self.sum_events[i + 1],
+                _ => &self.events[sum.at],
+            };
+            let time = elapsed(&self.sum_events[i], end)?;
+            self.summary.add_op("all_reduce", 1, time);
+            pauses[sum.at] += time;
+        }
+        Ok(pauses)
     }
 }
 
@@ -232,17 +277,19 @@ impl Record {
         recording: &Recording,
         (graph, costs): (&Graph, &Costs),
         launched: Option<Instant>,
-        times: &[Duration],
+        (times, pauses): (&[Duration], &[Duration]),
     ) -> Duration {
         let Some(mut start) = launched else { return Duration::ZERO };
         let mut unshifted = start;
         let mut lag = Duration::ZERO;
-        for (queued, time) in self.queued.iter().zip(times) {
+        let times = times.iter().zip(&pauses[1..]);
+        for (queued, (time, pause)) in self.queued.iter().zip(times.clone()) {
             lag = lag.max(queued.start.saturating_duration_since(unshifted));
-            unshifted += *time;
+            unshifted += *time + *pause;
         }
         start += lag;
-        for (((op, kernel), time), queued) in recording.ops().zip(times).zip(&self.queued) {
+        for (((op, kernel), (time, pause)), queued) in recording.ops().zip(times).zip(&self.queued)
+        {
             let op = &graph.ops()[op];
             let detail: Arc<str> = costs.detail(op).into();
             let event = |name, start, duration, detail| TimelineEvent {
@@ -256,7 +303,7 @@ impl Record {
             let call = queued.end - queued.start;
             self.launches.push(event(kernel, queued.start, call, Arc::clone(&detail)));
             self.ops.push(event(op.name(), start, *time, detail));
-            start += *time;
+            start += *time + *pause;
         }
         lag
     }

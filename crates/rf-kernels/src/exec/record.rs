@@ -80,8 +80,9 @@ enum Slots {
 impl Recorder<'_> {
     fn record(&mut self, op: &Op) -> Result<(), Error> {
         match op {
-            // The input is uploaded with the batch, and the output is copied after it.
-            Op::Input { .. } | Op::Output { .. } => {}
+            // The input is uploaded with the batch, the output is copied after it, and sums over
+            // parts are between the launches (`SumPlace`).
+            Op::Input { .. } | Op::Output { .. } | Op::AllReduce { .. } => {}
             Op::Embed { table, scale, takes_media, norm, out } => {
                 let media = if *takes_media { self.memory.media } else { MediaPlaces::default() };
                 self.embed((*table, *scale), media, norm.as_ref(), *out);

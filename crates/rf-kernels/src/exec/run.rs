@@ -17,6 +17,7 @@ use super::replay::{Entry, KeptSteps};
 use super::results::Results;
 use super::rope::RopeTables;
 use super::step::{BLOCKS, Shape, StepMemory};
+use super::sums::Sums;
 use super::top_k::TopK;
 use super::work::Work;
 use crate::error::Error;
@@ -49,6 +50,8 @@ pub(super) struct Runner {
     pub(super) step: StepMemory,
     pub(super) results: Results,
     pub(super) hand_overs: HandOvers,
+    /// The connection to the other parts of a divided program.
+    pub(super) sums: Sums,
     pub(super) top_k: TopK,
     pub(super) work: Work,
     pub(super) padding: Padding,
@@ -212,12 +215,18 @@ impl Runner {
 
     /// Waits for all steps and checks those that nobody has checked.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
-        self.step.await_handed()?;
+        self.await_others()?;
         self.stream.synchronize()?;
         for (block, stamp) in self.step.take_unchecked().into_iter().enumerate() {
             self.check_stamp(block, stamp)?;
         }
         Ok(())
+    }
+
+    /// Waits for the work of other devices for which this one waits.
+    fn await_others(&self) -> Result<(), Error> {
+        self.step.await_handed()?;
+        self.sums.wait(&self.stream)
     }
 
     /// Checks a step without outputs, which nobody waited for. Steps after it have read the cache
@@ -284,7 +293,7 @@ impl Runner {
             self.stream.wait(rows.written())?;
             self.step.hold(launches.block, rows);
         }
-        launches.queue(&self.stream)?;
+        self.queue(&launches)?;
         Ok((launches, stamp))
     }
 
@@ -308,8 +317,22 @@ impl Runner {
         batch: &Batch<'_>,
     ) -> Result<u32, Error> {
         let (stamp, _) = self.write_inputs(launches.block, key, batch)?;
-        launches.queue(&self.stream)?;
+        self.queue(launches)?;
         Ok(stamp)
+    }
+
+    /// Queues the launches of a step and its sums.
+    fn queue(&mut self, launches: &StepLaunches) -> Result<(), Error> {
+        let Self { gpu, stream, sums, .. } = self;
+        launches.input.queue(stream)?;
+        let mut start = 0;
+        for sum in &launches.sums {
+            launches.ops.queue_range(start..sum.at, stream)?;
+            sums.queue(gpu, stream, sum)?;
+            start = sum.at;
+        }
+        launches.ops.queue_range(start..launches.ops.len(), stream)?;
+        Ok(launches.output.queue(stream)?)
     }
 
     /// Runs a step whose launches are kept: as graphs from the third use on.
@@ -430,7 +453,7 @@ impl Runner {
     ) -> Result<bool, Error> {
         let is_copied = matches!(launches.result.kind, ResultKind::CopiedRows) && !out.is_empty();
         if let (true, OutputRows::Whole(rows)) = (is_copied, &mut *out) {
-            self.step.await_handed()?;
+            self.await_others()?;
             self.copy_rows(key, rows)?;
         }
         self.finish()?;
@@ -497,12 +520,11 @@ impl Runner {
     ) -> Result<(), Error> {
         let launches = self.record(key, 0, false)?;
         let (stamp, bytes) = self.write_inputs(launches.block, key, all)?;
-        let stream = &self.stream;
-        let Some(profile) = &mut self.profile else { return Ok(()) };
+        let Self { gpu, stream, sums, profile: Some(profile), .. } = self else { return Ok(()) };
         profile.start(stream)?;
         launches.input.queue(stream)?;
         profile.uploaded(stream, bytes)?;
-        profile.queue(&launches.ops, stream)?;
+        profile.queue(&launches, stream, &mut |sum| sums.queue(gpu, stream, sum))?;
         let read_bytes = match &*out {
             OutputRows::Whole(rows) => size_of_val(&**rows),
             OutputRows::TopK { best, .. } => size_of_val(&**best),
@@ -512,6 +534,6 @@ impl Runner {
         let is_last = key.stage + 1 == self.stages.len();
         let Some(profile) = &mut self.profile else { return Ok(()) };
         let program = (&self.program.graph, &self.costs);
-        profile.finish(&launches.ops, program, (batch, is_last), started)
+        profile.finish(&launches, program, (batch, is_last), started)
     }
 }

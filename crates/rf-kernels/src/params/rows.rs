@@ -2,7 +2,7 @@
 //! `kernels/include/rf/params/rows.h`.
 
 use super::table::params;
-use super::{Activations, Halves, Launch};
+use super::{Activations, Address, Halves, Launch};
 
 /// Columns that a lane loads at a time.
 pub(super) const VECTOR: u32 = 4;
@@ -289,6 +289,13 @@ impl MapParams {
 }
 
 impl CopyRowsParams {
+    /// Parameters that copy values one to one.
+    pub(crate) fn of_floats(x: Address, out: Address, floats: usize) -> Self {
+        let columns = floats as u32;
+        let (x_columns, group, part) = (columns, columns, columns);
+        Self { x, out, x_columns, group, part, columns, rows: 1, ..Self::default() }
+    }
+
     /// The launch.
     pub(crate) fn launch(&self) -> Launch {
         by_row("copy_rows_f32", self.columns, self.rows)
