@@ -1,5 +1,5 @@
-// Latent attention over a cache of q4_0 or q5_0: attention_latent_packed_d<head_dim>, for head sizes
-// up to <head_dim>. Grid and work: rf/latent.h.
+// Latent attention over a cache of q4_0 or q5_0: attention_latent_packed_d<head_dim>, for head
+// sizes up to <head_dim>. Grid and work: rf/latent.h.
 #include "rf/latent.h"
 
 using namespace rf;

@@ -150,8 +150,8 @@ RF_DEVICE void turn_heads(Chunks<PARTS> (&x)[HEADS], const ChunkPlaces<LANES, PA
 // wave.
 RF_DEVICE void store_packed(const RfKvCache &cache, const float (&x)[KV_CHUNK], bool inside, bool writes, u32 chunk,
                             const KvPlace &to) {
-    // Not from 0 on: then clang 19 compares the magnitude of the second element with the first one's
-    // value.
+    // Not from 0 on: then clang 19 compares the magnitude of the second element with the first
+    // element itself.
     float largest = x[0];
 #pragma unroll
     for (u32 i = 1; i < KV_CHUNK; i++) largest = __builtin_fabsf(x[i]) > __builtin_fabsf(largest) ? x[i] : largest;

@@ -78,12 +78,12 @@ params! {
 }
 
 /// Kernels of attention by [`KvCache::kernel_type`].
-pub(super) const CACHE_KERNELS: usize = 5;
+pub(crate) const CACHE_KERNELS: usize = 5;
 
 impl KvCache {
     /// The kernels of attention that read the cache: those of its type, or those of elements of
     /// less than a byte.
-    pub(super) fn kernel_type(&self) -> usize {
+    pub(crate) fn kernel_type(&self) -> usize {
         (self.kv_type as usize).min(CACHE_KERNELS - 1)
     }
 }
