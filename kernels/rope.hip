@@ -33,34 +33,27 @@ RF_DEVICE void kv_append(const RfKvAppendParams &p) {
     bool is_key = head_index() < heads;
     u32 kv_head = is_key ? head_index() : head_index() - heads;
     auto head = Head<STEPS>::read((is_key ? p.k : p.v) + ((u64)token * heads + kv_head) * head_dim, head_dim);
-    if (is_key) {
-        head.template append<KvHalf::Key>(p.batch, p.cache, token, kv_head);
-    } else {
-        head.template append<KvHalf::Value>(p.batch, p.cache, token, kv_head);
-    }
+    head.append(p.batch, p.cache, token, kv_head, is_key);
 }
 
 template <u32 STEPS>
 RF_DEVICE void rope_append(const RfRopeAppendParams &p, float (&exchange)[MAX_HEAD_DIM]) {
     u32 kv_heads = p.cache.num_kv_heads, head_dim = p.cache.head_dim, token = group_y();
-    if (head_index() >= p.num_heads + kv_heads) {
-        u32 kv_head = head_index() - p.num_heads - kv_heads;
-        auto head = Head<STEPS>::read(p.heads.v + ((u64)token * kv_heads + kv_head) * head_dim, head_dim);
-        head.template append<KvHalf::Value>(p.batch, p.cache, token, kv_head);
-        return;
-    }
-
-    bool is_query = head_index() < p.num_heads;
-    u32 kv_head = head_index() - p.num_heads;
+    u32 keys = p.num_heads, values = keys + kv_heads;
+    bool is_query = head_index() < keys, is_value = head_index() >= values;
+    u32 kv_head = head_index() - (is_value ? values : keys);
     u64 row = is_query ? (u64)token * p.num_heads + head_index() : (u64)token * kv_heads + kv_head;
-    const float *norm = is_query ? p.heads.q_norm : p.heads.k_norm;
-    auto head = Head<STEPS>::read((is_query ? p.q : p.heads.k) + row * head_dim, head_dim);
-    if (norm) head.norm(norm, p.heads.eps);
-    head.rotate(p.heads.rope, p.rows[token], exchange);
+    const float *from = is_query ? p.q : is_value ? p.heads.v : p.heads.k;
+    auto head = Head<STEPS>::read(from + row * head_dim, head_dim);
+    if (!is_value) {
+        const float *norm = is_query ? p.heads.q_norm : p.heads.k_norm;
+        if (norm) head.norm(norm, p.heads.eps);
+        head.rotate(p.heads.rope, p.rows[token], exchange);
+    }
     if (is_query) {
         head.write(p.q_out + row * head_dim);
     } else {
-        head.template append<KvHalf::Key>(p.batch, p.cache, token, kv_head);
+        head.append(p.batch, p.cache, token, kv_head, !is_value);
     }
 }
 
@@ -102,20 +95,19 @@ RF_DEVICE void rope_append_chunks(const RfRopeAppendParams &p) {
         }
         if (any_lane(is_query)) {
             float *row = p.q_out + ((u64)token * p.num_heads + head) * head_dim;
-            store_chunks<RF_KV_F32>(own, places, is_query, reinterpret_cast<u8 *>(row), nullptr);
+            store_chunks<RF_KV_F32>(own, places, is_query, cache, {reinterpret_cast<u8 *>(row), nullptr, nullptr});
         }
         bool appends = is_key || is_value;
         if (!any_lane(appends)) continue;
         u32 kv_head = is_key ? head - keys : head - values;
-        u8 *row = page + (is_key ? kv_row_offset<KvHalf::Key>(cache, kv_head, slot)
-                                 : kv_row_offset<KvHalf::Value>(cache, kv_head, slot));
-        auto scales = reinterpret_cast<f16 *>(page + (is_key ? kv_scale_offset<KvHalf::Key>(cache, kv_head, slot)
-                                                             : kv_scale_offset<KvHalf::Value>(cache, kv_head, slot)));
+        auto place = is_key ? KvPlace::in_page<KvHalf::Key>(cache, page, kv_head, slot)
+                            : KvPlace::in_page<KvHalf::Value>(cache, page, kv_head, slot);
         switch (cache.kv_type) {
-        case RF_KV_F32: store_chunks<RF_KV_F32>(own, places, appends, row, scales); break;
-        case RF_KV_F16: store_chunks<RF_KV_F16>(own, places, appends, row, scales); break;
-        case RF_KV_FP8: store_chunks<RF_KV_FP8>(own, places, appends, row, scales); break;
-        default: store_chunks<RF_KV_Q8_0>(own, places, appends, row, scales);
+        case RF_KV_F32: store_chunks<RF_KV_F32>(own, places, appends, cache, place); break;
+        case RF_KV_F16: store_chunks<RF_KV_F16>(own, places, appends, cache, place); break;
+        case RF_KV_FP8: store_chunks<RF_KV_FP8>(own, places, appends, cache, place); break;
+        case RF_KV_Q8_0: store_chunks<RF_KV_Q8_0>(own, places, appends, cache, place); break;
+        default: store_chunks<KV_PACKED>(own, places, appends, cache, place);
         }
     }
 }
@@ -161,11 +153,25 @@ RF_KERNEL(HEAD_THREADS) latent_append_f32(RfLatentAppendParams p) {
     if (group >= kv_groups(p.cache)) return;
     u32 first = group * KV_GROUP, rest = head_dim - first, position = p.batch.positions[token];
     auto part = Head<1>::read(p.k + (u64)token * head_dim + first, rest < KV_GROUP ? rest : KV_GROUP);
+    if (u32 len = p.cache.transform_len; len > 1) {
+        if (len > WAVE) {
+            // The groups of a transform are added.
+            u32 block = first & ~(len - 1), own = (first - block) / WAVE;
+            const float *from = p.k + (u64)token * head_dim + block + lane();
+            float sum = 0.0f;
+            for (u32 i = 0; i < len / WAVE; i++) sum = fma(from[i * WAVE], hadamard_sign(i, own), sum);
+            part.x[0] = sum;
+        }
+        part.transform(len);
+    }
     const u32 *table = p.batch.pages + p.batch.spans[p.batch.span_of[token]].first_page;
     u8 *page = kv_page_of(p.cache, table, position);
     u32 slot = kv_slot(p.cache, position);
-    u8 *row = page + kv_row_offset<KvHalf::Key>(p.cache, 0, slot) + first * kv_element_bytes(p.cache.kv_type);
-    part.store(p.cache.kv_type, row, reinterpret_cast<f16 *>(page + kv_scale_offset<KvHalf::Key>(p.cache, 0, slot)) + group);
+    auto place = KvPlace::in_page<KvHalf::Key>(p.cache, page, 0, slot);
+    place.elements += kv_bytes(p.cache.kv_type, first);
+    place.fifth_bits += first / KV_CHUNK;
+    place.scales += group;
+    part.store(p.cache, place);
 }
 
 // Norms, RoPE and cache write in one kernel: heads of queries, of keys, of values. Reads 4

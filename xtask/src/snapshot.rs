@@ -20,8 +20,8 @@ use serde::Deserialize;
 /// margin is for changes elsewhere that shift inlining and register allocation.
 const MAX_GROWTH_PERCENT: u64 = 2;
 
-/// A format of the KV cache that is no format of weights.
-const FP8: &str = "fp8";
+/// Formats of the KV cache that are no formats of weights.
+const CACHES: [&str; 2] = ["fp8", "packed"];
 
 /// Measurements under one compiler.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -256,7 +256,7 @@ pub(crate) fn template(name: &str) -> Option<(String, &str)> {
         return Some((format!("{workload}, * tokens"), tokens));
     }
     let formats: Vec<String> = DType::ALL.iter().map(|dtype| dtype.name().to_lowercase()).collect();
-    let formats = || formats.iter().map(String::as_str).chain([FP8]);
+    let formats = || formats.iter().map(String::as_str).chain(CACHES);
     name.match_indices('_').find_map(|(at, _)| {
         let rest = &name[at + 1..];
         let starts =

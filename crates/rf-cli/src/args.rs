@@ -124,7 +124,7 @@ pub(crate) struct ComputeArgs {
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub(crate) ubatch_size: usize,
     #[arg(
-        help = "Store the KV cache as f32, f16, q8_0, fp8 (E4M3, without scales), q5_0 or q4_0 (the last two on a CPU only) [default: f16]"
+        help = "Store the KV cache as f32, f16, q8_0, fp8 (E4M3, without scales), q5_0 or q4_0 [default: f16]"
     )]
     #[arg(long, value_name = "TYPE", value_parser = kv_type)]
     cache_type: Option<KvType>,

@@ -197,6 +197,7 @@ impl Knob {
                 KvType::F16 => Some("attention_decode_f16_d128_g1"),
                 KvType::Q8_0 => Some("attention_decode_q8_0_d128_g1"),
                 KvType::Fp8 => Some("attention_decode_fp8_d128_g1"),
+                KvType::Q4_0 | KvType::Q5_0 => Some("attention_decode_packed_d128_g1"),
                 _ => None,
             },
             _ => None,

@@ -168,9 +168,7 @@ fn check(
             Forms::Ends => case.check_forms(&backend, &ends),
             Forms::All => case.check(&backend),
         });
-        let is_refused = REFUSED.iter().any(|name| case.name().starts_with(name))
-            || matches!(case.format(), Some(OperandFormat::Cache(KvType::Q4_0 | KvType::Q5_0)))
-            || case.name() == "model/llama-kv-q4_0";
+        let is_refused = REFUSED.iter().any(|name| case.name().starts_with(name));
         match checked {
             Ok(Outcome::Skipped(_)) if is_refused => {}
             Ok(Outcome::Passed { .. }) if is_refused => {

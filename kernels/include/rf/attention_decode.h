@@ -134,7 +134,7 @@ struct DecodeWave {
         for (u32 u = 0; u < STEPS; u++) {
 #pragma unroll
             for (u32 part = 0; part < PARTS; part++) {
-                auto k = Row::values(keys.raw[u][part]);
+                auto k = Row::values(keys.raw[u][part], p.cache);
                 float scale = Row::SCALED ? f16_value(keys.scale[u][part]) : 1.0f;
 #pragma unroll
                 for (u32 h = 0; h < HEADS; h++) {
@@ -174,7 +174,7 @@ struct DecodeWave {
             constexpr u32 u = decltype(step)::value;
             for_each<PARTS>([&](auto number) {
                 constexpr u32 part = decltype(number)::value;
-                auto v = Row::values(values.raw[u][part]);
+                auto v = Row::values(values.raw[u][part], p.cache);
                 float scale = Row::SCALED ? f16_value(values.scale[u][part]) : 1.0f;
                 for_each<HEADS>([&](auto head) {
                     constexpr u32 h = decltype(head)::value, i = u * HEADS + h;
@@ -283,15 +283,17 @@ struct DecodeWave {
     }
 
     // Sums over the parallel keys; afterwards every lane holds the complete sums of its chunks.
-    RF_DEVICE_MEMBER static void finish(State &s) {
+    RF_DEVICE_MEMBER static void finish(State &s, const RfKvCache &cache) {
+        float factor = Row::FACTOR * transform_factor<TYPE>(cache);
         for (u32 r = 0; r < REGISTERS; r++) s.l[r] = over_keys(s.l[r], [](float a, float b) { return a + b; });
         for (u32 h = 0; h < HEADS; h++) {
             for (u32 j = 0; j < PARTS * KV_CHUNK; j++) {
                 float v = s.o[h][j];
                 if constexpr (LANES <= 8) v += xor_lane<8>(v);
                 if constexpr (LANES <= 16) v += xor_lane<16>(v);
-                s.o[h][j] = v * Row::FACTOR;
+                s.o[h][j] = v * factor;
             }
+            if constexpr (Row::TRANSFORMED) hadamard<KV_CHUNK, LANES>(s.o[h], cache.transform_len);
         }
     }
 };
@@ -397,7 +399,7 @@ RF_DEVICE void append_token(const RfAttentionParams &p, const ChunkPlaces<LANES,
                             const ChunkTurns<PARTS> &turns, const u32 *table, u32 token, u32 position, u32 first,
                             u32 heads) {
     RfKvCache cache = p.cache;
-    cache.kv_type = TYPE;
+    if constexpr (TYPE != KV_PACKED) cache.kv_type = TYPE;
     u32 slot = kv_slot(cache, position);
     u8 *page = kv_page_of(cache, table, position);
     for (u32 i = wave(); i < 2 * heads; i += DECODE_WAVES) {
@@ -408,11 +410,9 @@ RF_DEVICE void append_token(const RfAttentionParams &p, const ChunkPlaces<LANES,
         Chunks<PARTS> x[1];
         read_chunks<PARTS>(x[0], row, places.chunk);
         if (is_key) turn_heads(x, places, turns, p.heads.k_norm, p.heads.eps, cache.head_dim);
-        u32 offset = is_key ? kv_row_offset<KvHalf::Key>(cache, kv_head, slot)
-                            : kv_row_offset<KvHalf::Value>(cache, kv_head, slot);
-        u32 scales = is_key ? kv_scale_offset<KvHalf::Key>(cache, kv_head, slot)
-                            : kv_scale_offset<KvHalf::Value>(cache, kv_head, slot);
-        store_chunks<TYPE>(x[0], places, lane() < LANES, page + offset, reinterpret_cast<f16 *>(page + scales));
+        auto place = is_key ? KvPlace::in_page<KvHalf::Key>(cache, page, kv_head, slot)
+                            : KvPlace::in_page<KvHalf::Value>(cache, page, kv_head, slot);
+        store_chunks<TYPE>(x[0], places, lane() < LANES, cache, place);
     }
 }
 
@@ -441,7 +441,7 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
 
     auto places = ChunkPlaces<LANES, PARTS>::of(head_dim);
     Wave w = {p, p.batch.pages + span.first_page, first_kv_head, lane() / LANES, places};
-    float factor = query_factor(p) * KvRow<TYPE>::FACTOR;
+    float factor = query_factor(p) * KvRow<TYPE>::FACTOR * transform_factor<TYPE>(p.cache);
 
     // Groups of HEADS heads are distributed over the waves, with several waves for different keys
     // of a group.
@@ -482,6 +482,7 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
             }
 #pragma unroll
             for (u32 h = 0; h < HEADS; h++) {
+                if constexpr (KvRow<TYPE>::TRANSFORMED) hadamard<KV_CHUNK, LANES>(q[h], p.cache.transform_len);
 #pragma unroll
                 for (u32 i = 0; i < PARTS * KV_CHUNK; i++) {
                     q[h][i] = places.inside[i / KV_CHUNK] ? q[h][i] * factor : 0.0f;
@@ -489,7 +490,7 @@ RF_DEVICE void attention_decode(const RfAttentionParams &p) {
             }
             typename Wave::State s;
             w.run(s, start, q, range, wave() % slices, slices);
-            Wave::finish(s);
+            Wave::finish(s, p.cache);
             // Waves after the last head exchange results that no wave reads.
             for_each<HEADS>([&](auto head) {
                 constexpr u32 h = decltype(head)::value, r = sum_register<Wave::SUMS, LANES>(h);

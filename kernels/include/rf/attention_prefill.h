@@ -86,12 +86,15 @@ struct PrefillWave {
         }
     }
 
+    // The vectors of a row that a lane has.
+    static constexpr u32 PARTS = (DIM + 127) / 128;
+
     // Loads queries, TOGETHER rows at a time: one by one, each would take a latency of memory. The
     // largest magnitude of a row determines a power of two by which it is scaled; `factors` revert
     // the scaling and scale dot products to scores.
     RF_DEVICE_MEMBER static void load_queries(const RfAttentionParams &p, u32 head, u32 first_token, u32 tokens, u8 *x,
                                               float *factors) {
-        constexpr u32 TOGETHER = 8, PARTS = (DIM + 127) / 128;
+        constexpr u32 TOGETHER = 8;
         u32 vectors = p.cache.head_dim / VECTOR;
 #pragma unroll 1
         for (u32 first = 0; first < TILE; first += TOGETHER) {
@@ -107,6 +110,7 @@ struct PrefillWave {
 #pragma unroll
             for (u32 r = 0; r < TOGETHER; r++) {
                 u32 row = first + r;
+                if constexpr (Tile::Row::TRANSFORMED) hadamard_row(v[r], p.cache.transform_len);
                 float largest = 0.0f;
 #pragma unroll
                 for (u32 i = 0; i < PARTS; i++) {
@@ -121,7 +125,8 @@ struct PrefillWave {
                     if (column < DIM) Engine::template store_x<DIM>(x, row, column, v[r][i] * up);
                 }
                 float down = __builtin_bit_cast(float, (exponent - QUERY_EXPONENT) << 23);
-                if (lane() == 0) factors[row] = down * query_factor(p) * Tile::Row::FACTOR;
+                float factor = query_factor(p) * Tile::Row::FACTOR * transform_factor<TYPE>(p.cache);
+                if (lane() == 0) factors[row] = down * factor;
             }
         }
     }
@@ -353,12 +358,12 @@ struct PrefillWave {
         constexpr u32 STRIDE = DIM + 4, AT_ONCE = TILE / 2;
         static_assert(AT_ONCE * STRIDE * sizeof(float) <= X_BYTES);
         float *rows = reinterpret_cast<float *>(x);
-        float scale[ROWS];
+        float scale[ROWS], factor = Tile::Row::FACTOR * transform_factor<TYPE>(p.cache);
 #pragma unroll
         for (u32 r = 0; r < ROWS; r++) {
             float sum = Engine::over_lanes(l[t][r], [](float a, float b) { return a + b; });
             // The weights are 2^WEIGHT_SHIFT times those relative to `m`.
-            scale[r] = normalisation(p, head, m[t][r] - WEIGHT_SHIFT, sum) * Tile::Row::FACTOR;
+            scale[r] = normalisation(p, head, m[t][r] - WEIGHT_SHIFT, sum) * factor;
         }
         u32 vectors = p.cache.head_dim / VECTOR, columns = p.num_heads * p.cache.head_dim;
 #pragma unroll
@@ -375,12 +380,18 @@ struct PrefillWave {
             }
             wave_barrier();
             for (u32 row = half * AT_ONCE; row < tokens && row < (half + 1) * AT_ONCE; row++) {
-                for (u32 first = 0; first < vectors; first += WAVE) {
-                    u32 vector = first + lane();
-                    bool inside = vector < vectors;
-                    const float *from = rows + row % AT_ONCE * STRIDE + (inside ? vector : 0) * VECTOR;
-                    f32x4 v = *reinterpret_cast<const f32x4 *>(from);
-                    store_operand(p.out, first_token + row, columns, head * vectors + vector, inside, v);
+                f32x4 v[PARTS];
+#pragma unroll
+                for (u32 i = 0; i < PARTS; i++) {
+                    u32 vector = i * WAVE + lane();
+                    const float *from = rows + row % AT_ONCE * STRIDE + (vector < vectors ? vector : 0) * VECTOR;
+                    v[i] = *reinterpret_cast<const f32x4 *>(from);
+                }
+                if constexpr (Tile::Row::TRANSFORMED) hadamard_row(v, p.cache.transform_len);
+#pragma unroll
+                for (u32 i = 0; i < PARTS && i * WAVE < vectors; i++) {
+                    u32 vector = i * WAVE + lane();
+                    store_operand(p.out, first_token + row, columns, head * vectors + vector, vector < vectors, v[i]);
                 }
             }
         }

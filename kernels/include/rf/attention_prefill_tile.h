@@ -107,14 +107,15 @@ struct PrefillTile {
         copy_async_commit();
     }
 
-    // The values of a chunk, with their scale unless SCALES_SUMS; zero in chunks beyond the head.
+    // The values of a chunk, with their scale unless SCALES_SUMS. Chunks beyond the head have codes
+    // of 0, with a finite value: their queries are zero, and their sums are not read.
     RF_DEVICE_MEMBER typename Row::Values values(const Raw &r, u32 i, u32 first) const {
         typedef u32 Words __attribute__((ext_vector_type(sizeof(typename Row::Raw) / 4)));
         Words words = __builtin_bit_cast(Words, r.raw[i]);
         bool inside = chunk(first + i) < chunks;
 #pragma unroll
         for (u32 j = 0; j < sizeof(words) / 4; j++) words[j] = inside ? words[j] : 0;
-        auto v = Row::values(__builtin_bit_cast(typename Row::Raw, words));
+        auto v = Row::values(__builtin_bit_cast(typename Row::Raw, words), p.cache);
         if constexpr (Row::SCALED && !SCALES_SUMS) v *= __builtin_bit_cast(f16, r.scale[i]);
         return v;
     }

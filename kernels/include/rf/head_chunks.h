@@ -146,17 +146,62 @@ RF_DEVICE void turn_heads(Chunks<PARTS> (&x)[HEADS], const ChunkPlaces<LANES, PA
     }
 }
 
-// Stores a head in a row of the cache, where `writes` is set; `scales` are those of q8_0. For all
-// lanes of a wave.
+// Quantises a chunk to four or five bits; four lanes have the chunks of a group. For all lanes of a
+// wave.
+RF_DEVICE void store_packed(const RfKvCache &cache, const float (&x)[KV_CHUNK], bool inside, bool writes, u32 chunk,
+                            const KvPlace &to) {
+    // Not from 0 on: then clang 19 compares the magnitude of the second element with the first
+    // element itself.
+    float largest = x[0];
+#pragma unroll
+    for (u32 i = 1; i < KV_CHUNK; i++) largest = __builtin_fabsf(x[i]) > __builtin_fabsf(largest) ? x[i] : largest;
+    largest = inside ? largest : 0.0f;
+    // Of equal magnitudes the first one gives the sign.
+    auto first = [&](float other, u32 mask) {
+        float own = __builtin_fabsf(largest), across = __builtin_fabsf(other);
+        return across > own || (across == own && lane() & mask) ? other : largest;
+    };
+    largest = first(xor_lane<1>(largest), 1);
+    largest = first(xor_lane<2>(largest), 2);
+    float scale = packed_scale(cache, largest);
+    u32 nibbles = 0, bits = 0;
+#pragma unroll
+    for (u32 i = 0; i < KV_CHUNK; i++) {
+        u32 code = packed_code(cache, x[i], scale);
+        nibbles |= (code & 15) << 4 * packed_place(i);
+        bits |= code >> 4 << packed_place(i);
+    }
+    if (!inside || !writes) return;
+    reinterpret_cast<u32 *>(to.elements)[chunk] = nibbles;
+    if (kv_has_fifth_bits(cache)) to.fifth_bits[chunk] = (u8)bits;
+    if (chunk % (KV_GROUP / KV_CHUNK) == 0) to.scales[chunk / (KV_GROUP / KV_CHUNK)] = (f16)scale;
+}
+
+// Stores a head in a row of the cache, where `writes` is set. For all lanes of a wave.
 template <RfKvType TYPE, u32 LANES, u32 PARTS>
-RF_DEVICE void store_chunks(const Chunks<PARTS> &x, const ChunkPlaces<LANES, PARTS> &places, bool writes, u8 *row,
-                            f16 *scales) {
+RF_DEVICE void store_chunks(const Chunks<PARTS> &x, const ChunkPlaces<LANES, PARTS> &places, bool writes,
+                            const RfKvCache &cache, const KvPlace &place) {
+    if constexpr (TYPE == KV_PACKED) {
+        Chunks<PARTS> y;
+#pragma unroll
+        for (u32 i = 0; i < PARTS * KV_CHUNK; i++) y[i] = x[i];
+        hadamard<KV_CHUNK, LANES>(y, cache.transform_len);
+        float factor = transform_factor<TYPE>(cache);
+#pragma unroll
+        for (u32 part = 0; part < PARTS; part++) {
+            float own[KV_CHUNK];
+#pragma unroll
+            for (u32 i = 0; i < KV_CHUNK; i++) own[i] = y[part * KV_CHUNK + i] * factor;
+            store_packed(cache, own, places.inside[part], writes, places.chunk[part], place);
+        }
+        return;
+    }
 #pragma unroll
     for (u32 part = 0; part < PARTS; part++) {
         const float *own = x + part * KV_CHUNK;
         u32 chunk = places.chunk[part];
         bool inside = places.inside[part] && writes;
-        u8 *to = row + chunk * (KV_CHUNK * KvRow<TYPE>::BYTES);
+        u8 *to = place.elements + chunk * kv_bytes(TYPE, KV_CHUNK);
         if constexpr (TYPE == RF_KV_F32) {
             if (inside) reinterpret_cast<f32x4 *>(to)[0] = f32x4{own[0], own[1], own[2], own[3]};
             if (inside) reinterpret_cast<f32x4 *>(to)[1] = f32x4{own[4], own[5], own[6], own[7]};
@@ -174,7 +219,7 @@ RF_DEVICE void store_chunks(const Chunks<PARTS> &x, const ChunkPlaces<LANES, PAR
                 for (u32 i = 0; i < KV_CHUNK; i++) largest = __builtin_fmaxf(largest, __builtin_fabsf(own[i]));
                 scale = q8_0_scale(wave_max<GROUP_LANES>(places.inside[part] ? largest : 0.0f));
                 inverse = 1.0f / scale;
-                if (inside && chunk % GROUP_LANES == 0) scales[chunk / GROUP_LANES] = (f16)scale;
+                if (inside && chunk % GROUP_LANES == 0) place.scales[chunk / GROUP_LANES] = (f16)scale;
             }
             u32x2 codes = {0, 0};
 #pragma unroll

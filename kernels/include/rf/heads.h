@@ -5,7 +5,9 @@
 
 #include "rf/estimate.h"
 #include "rf/fp8.h"
+#include "rf/hadamard.h"
 #include "rf/kv.h"
+#include "rf/lanes.h"
 #include "rf/params/rope.h"
 
 namespace rf {
@@ -77,8 +79,18 @@ struct Head {
         }
     }
 
-    // Stores the head in the format of a cache, elements in order; `scales` are those of q8_0.
-    RF_DEVICE_MEMBER void store(u32 type, u8 *row, f16 *scales) const {
+    // Applies the Hadamard transform to each `len` elements.
+    RF_DEVICE_MEMBER void transform(u32 len) {
+        hadamard<1, WAVE>(x, len);
+        float factor = hadamard_factor(len);
+#pragma unroll
+        for (u32 i = 0; i < STEPS; i++) x[i] *= factor;
+    }
+
+    // Stores the head in the format of a cache, elements in order.
+    RF_DEVICE_MEMBER void store(const RfKvCache &cache, const KvPlace &to) const {
+        u32 type = cache.kv_type;
+        u8 *row = to.elements;
         if (type == RF_KV_F32) {
             write(reinterpret_cast<float *>(row));
         } else if (type == RF_KV_F16) {
@@ -93,23 +105,30 @@ struct Head {
                 u32 d = index(i);
                 if (d < dim) row[d] = fp8_e4m3_from_f32(x[i]);
             }
+        } else if (type == RF_KV_Q8_0) {
+#pragma unroll
+            for (u32 i = 0; i < STEPS; i++) {
+                if (i * WAVE < dim) store_q8_0(row, to.scales, i);
+            }
         } else {
 #pragma unroll
             for (u32 i = 0; i < STEPS; i++) {
-                if (i * WAVE < dim) store_q8_0(row, scales, i);
+                if (i * WAVE < dim) store_packed(cache, to, i);
             }
         }
     }
 
     // Stores the head at the position of a token.
-    template <KvHalf HALF>
-    RF_DEVICE_MEMBER void append(const RfBatch &batch, const RfKvCache &cache, u32 token, u32 kv_head) const {
+    RF_DEVICE_MEMBER void append(const RfBatch &batch, const RfKvCache &cache, u32 token, u32 kv_head,
+                                 bool is_key) const {
         u32 position = batch.positions[token];
         const u32 *table = batch.pages + batch.spans[batch.span_of[token]].first_page;
         u32 slot = kv_slot(cache, position);
         u8 *page = kv_page_of(cache, table, position);
-        f16 *scales = reinterpret_cast<f16 *>(page + kv_scale_offset<HALF>(cache, kv_head, slot));
-        store(cache.kv_type, page + kv_row_offset<HALF>(cache, kv_head, slot), scales);
+        Head head = *this;
+        if (cache.transform_len > 1) head.transform(cache.transform_len);
+        head.store(cache, is_key ? KvPlace::in_page<KvHalf::Key>(cache, page, kv_head, slot)
+                                 : KvPlace::in_page<KvHalf::Value>(cache, page, kv_head, slot));
     }
 
   private:
@@ -130,6 +149,28 @@ struct Head {
         u32 d = index(step);
         if (d < dim) row[d] = q8_0_code(x[step], 1.0f / scale);
         if (lane() == 0) scales[step] = (f16)scale;
+    }
+
+    // Quantises 32 elements to four or five bits. Eight lanes hold those of a word.
+    RF_DEVICE_MEMBER void store_packed(const RfKvCache &cache, const KvPlace &to, u32 step) const {
+        float magnitude = __builtin_fabsf(x[step]);
+        // The first element of that magnitude gives the sign.
+        u32 first = (u32)__builtin_ctz(ballot(magnitude == wave_max(magnitude)));
+        float scale = packed_scale(cache, read_lane(x[step], first));
+        u32 d = index(step), place = packed_place(lane() % KV_CHUNK), code = packed_code(cache, x[step], scale);
+        u32 nibbles = over_chunk((code & 15) << 4 * place), bits = over_chunk(code >> 4 << place);
+        if (d < dim && lane() % KV_CHUNK == 0) {
+            reinterpret_cast<u32 *>(to.elements)[d / KV_CHUNK] = nibbles;
+            if (kv_has_fifth_bits(cache)) to.fifth_bits[d / KV_CHUNK] = (u8)bits;
+        }
+        if (lane() == 0) to.scales[step] = (f16)scale;
+    }
+
+    // The bits of the lanes that hold a chunk.
+    RF_DEVICE_MEMBER static u32 over_chunk(u32 bits) {
+        bits |= xor_lane<1>(bits);
+        bits |= xor_lane<2>(bits);
+        return bits | xor_lane<4>(bits);
     }
 };
 

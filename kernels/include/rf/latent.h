@@ -141,6 +141,8 @@ struct LatentWave {
             exponent = exponent > QUERY_EXPONENT ? exponent : QUERY_EXPONENT + 1;
             if (lane() == 0) {
                 shared.up[row] = __builtin_bit_cast(float, (254 + QUERY_EXPONENT - exponent) << 23);
+                // A sum of a transform has as many elements of at most this magnitude.
+                if constexpr (Row::TRANSFORMED) shared.up[row] /= (float)p.cache.transform_len;
                 shared.factor[row] = __builtin_bit_cast(float, (exponent - QUERY_EXPONENT) << 23);
             }
         }
@@ -153,7 +155,12 @@ struct LatentWave {
             for (u32 half = 0; half < 2; half++) {
                 u32 row = half * 8 + lane() / 4, part = lane() % 4 * LATENT_VECTOR, d = column(i) + part;
                 bool inside = row < tile.rows && d < head_dim;
-                f32x4 v = *reinterpret_cast<const f32x4 *>(from + (inside ? (u64)row * head_dim + d : 0));
+                f32x4 v;
+                if constexpr (Row::TRANSFORMED) {
+                    v = transformed(from + (inside ? (u64)row * head_dim : 0), column(i), inside ? part : 0);
+                } else {
+                    v = *reinterpret_cast<const f32x4 *>(from + (inside ? (u64)row * head_dim + d : 0));
+                }
                 v = inside ? v * shared.up[row] : f32x4{0.0f, 0.0f, 0.0f, 0.0f};
                 Engine::template store_x<TILE>(exchange(), row, part, v);
             }
@@ -166,12 +173,30 @@ struct LatentWave {
             // Element 2r of a lane's sums belongs to its row r, if the lane has two rows.
             u32 row = Engine::x_row(2 * r);
             factor[r] = shared.factor[row] * (p.scale * LOG2_E) * Row::FACTOR;
+            // `up` divides the sums of a transform by their number.
+            if constexpr (Row::TRANSFORMED) factor[r] *= transform_factor<TYPE>(p.cache) * (float)p.cache.transform_len;
             position[r] = tile.span.past_tokens + (tile.first + (row < tile.rows ? row : 0)) / p.num_heads;
             m[r] = NO_SCORE;
             l[r] = 0.0f;
         }
         // The keys take the place of the queries in LDS.
         barrier();
+    }
+
+    // Four columns of the Hadamard transform of a query, without its factor: those of a tile from
+    // `part` on. The tiles of a transform are added; four lanes hold one.
+    RF_DEVICE_MEMBER f32x4 transformed(const float *row, u32 column, u32 part) const {
+        u32 len = p.cache.transform_len, block = column & ~(len - 1), own = (column - block) / TILE;
+        block = len < TILE ? column : block;
+        float x[LATENT_VECTOR] = {};
+        for (u32 i = 0; i * TILE < len; i++) {
+            f32x4 v = *reinterpret_cast<const f32x4 *>(row + block + i * TILE + part);
+            float sign = hadamard_sign(i, own);
+#pragma unroll
+            for (u32 j = 0; j < LATENT_VECTOR; j++) x[j] = fma(v[j], sign, x[j]);
+        }
+        hadamard<LATENT_VECTOR, TILE / LATENT_VECTOR>(x, len);
+        return {x[0], x[1], x[2], x[3]};
     }
 
     // `first_key` is a multiple of 16, so its keys are in one page.
@@ -221,7 +246,7 @@ struct LatentWave {
 #pragma unroll
         for (u32 i = 0; i < TILES; i++) {
             if (column(i) >= p.cache.head_dim) continue;
-            store(keys(i), Row::values(r.raw[i]));
+            store(keys(i), Row::values(r.raw[i], p.cache));
             if constexpr (Row::SCALED) {
                 if (own_chunk() == 0) shared.scales[wave()][i][Engine::y_slot(own_key())] = f16_value(r.scale[i]);
             }
@@ -240,7 +265,7 @@ struct LatentWave {
         for (u32 i = 0; i < TILES; i++) {
             if (column(i) >= p.cache.head_dim) continue;
             auto y = [&] {
-                if constexpr (TRANSPOSED) return Engine::rows_of(Row::values(r.raw[i]));
+                if constexpr (TRANSPOSED) return Engine::rows_of(Row::values(r.raw[i], p.cache));
                 else return Engine::template load_rows<STRIDE>(keys(i));
             }();
             if constexpr (Row::SCALED) {
@@ -393,6 +418,31 @@ RF_DEVICE void combine_latent_splits(const RfLatentParams &p, const LatentTile &
     }
 }
 
+// Inverts the Hadamard transform of the values in the rows of a tile: a wave per row.
+template <RfKvType TYPE>
+RF_DEVICE void transform_rows(const RfLatentParams &p, const LatentTile &tile) {
+    constexpr u32 STEPS = 16; // a transform has at most 512 elements
+    barrier();
+    float factor = transform_factor<TYPE>(p.cache);
+    for (u32 row = wave(); row < tile.rows; row += LATENT_WAVES) {
+        float *out = p.out + ((u64)tile.span.first_token * p.num_heads + tile.first + row) * p.latent_dim;
+        for (u32 first = 0; first < p.latent_dim; first += STEPS * WAVE) {
+            float x[STEPS];
+#pragma unroll
+            for (u32 i = 0; i < STEPS; i++) {
+                u32 d = first + i * WAVE + lane();
+                x[i] = d < p.latent_dim ? out[d] : 0.0f;
+            }
+            hadamard<1, WAVE>(x, p.cache.transform_len);
+#pragma unroll
+            for (u32 i = 0; i < STEPS; i++) {
+                u32 d = first + i * WAVE + lane();
+                if (d < p.latent_dim) out[d] = x[i] * factor;
+            }
+        }
+    }
+}
+
 template <RfKvType TYPE, u32 DIM>
 RF_DEVICE void attention_latent(const RfLatentParams &p) {
     using Wave = LatentWave<TYPE, DIM>;
@@ -438,6 +488,7 @@ RF_DEVICE void attention_latent(const RfLatentParams &p) {
     if (active_splits == 1) {
         float *out = p.out + ((u64)tile.span.first_token * p.num_heads + tile.first) * p.latent_dim;
         w.write(out, p.latent_dim, p.latent_dim, tile.rows, by);
+        if constexpr (Wave::Row::TRANSFORMED) transform_rows<TYPE>(p, tile);
         return;
     }
     u32 columns = latent_vectors(p) * LATENT_VECTOR;
@@ -461,6 +512,7 @@ RF_DEVICE void attention_latent(const RfLatentParams &p) {
     if (shared.arrived + 1 != active_splits) return;
     device_fence();
     combine_latent_splits(p, tile, active_splits);
+    if constexpr (Wave::Row::TRANSFORMED) transform_rows<TYPE>(p, tile);
     if (thread_x() == 0) *arrivals = 0;
 }
 

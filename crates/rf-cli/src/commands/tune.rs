@@ -178,9 +178,7 @@ fn subjects(arguments: &TuneArgs) -> Result<Vec<TuneSubject>> {
         columns: 4096,
     };
     if arguments.all {
-        // There are no GPU kernels for the transformed types.
-        let types = KvType::ALL.into_iter().filter(|kv| !kv.is_transformed());
-        let caches = types.map(|kv| cache(kv, USUAL_HEADS));
+        let caches = KvType::ALL.map(|kv| cache(kv, USUAL_HEADS));
         return Ok(DType::ALL.map(square).into_iter().chain(caches).collect());
     }
     let caches = |heads| [KvType::F16, KvType::Q8_0].map(|kv| cache(kv, heads));

@@ -62,14 +62,17 @@ impl KvPlan {
                 return Err(Error::Unsupported { what });
             }
             let rows = heads * layout.page_tokens;
-            let (element_bytes, scale_bytes) = match layout.dtype {
-                KvType::F32 => (4, 0),
-                KvType::F16 => (2, 0),
-                KvType::Q8_0 => (1, 2 * rows * head_dim.div_ceil(32)),
-                KvType::Fp8 => (1, 0),
+            let scale_bytes = 2 * rows * head_dim.div_ceil(32);
+            let (element_bits, scale_bytes) = match layout.dtype {
+                KvType::F32 => (32, 0),
+                KvType::F16 => (16, 0),
+                KvType::Q8_0 => (8, scale_bytes),
+                KvType::Fp8 => (8, 0),
+                KvType::Q4_0 => (4, scale_bytes),
+                KvType::Q5_0 => (5, scale_bytes),
                 other => return Err(Error::Unsupported { what: format!("a KV cache of {other}") }),
             };
-            let data_bytes = rows * head_dim * element_bytes;
+            let data_bytes = rows * head_dim / 8 * element_bits;
             // The values of a latent layer are a part of its keys.
             let parts = if is_latent { [1, 0] } else { [1, 1] };
             let bytes = [data_bytes, scale_bytes].map(|bytes| parts.map(|part| part * bytes));
@@ -201,8 +204,16 @@ impl KvPlan {
                     KvType::F32 => 0,
                     KvType::Q8_0 => 2,
                     KvType::Fp8 => 3,
+                    KvType::Q4_0 => 4,
+                    KvType::Q5_0 => 5,
                     _ => 1,
                 },
+                transform_len: if self.layout.dtype.is_transformed() {
+                    layer.transform_len() as u32
+                } else {
+                    1
+                },
+                reserved: 0,
             };
             KvPlace { cache, group }
         };
@@ -427,7 +438,12 @@ mod tests {
     #[test]
     fn a_latent_takes_a_row_per_token_and_layer() {
         // GLM 4.7 Flash: 47 layers of 512 and 64 elements; an f16 scale per 32.
-        for (kv_type, row_bytes) in [(KvType::F16, 1152), (KvType::Q8_0, 576 + 18 * 2)] {
+        for (kv_type, row_bytes) in [
+            (KvType::F16, 1152),
+            (KvType::Q8_0, 576 + 18 * 2),
+            (KvType::Q5_0, 18 * 22),
+            (KvType::Q4_0, 18 * 18),
+        ] {
             let layout = KvLayout::new(vec![KvLayer::latent(576, 512); 47], 32, 4, kv_type);
             let plan = KvPlan::new(&layout).unwrap();
             let page_bytes = 32_usize * 47 * row_bytes;

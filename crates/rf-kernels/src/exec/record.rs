@@ -205,7 +205,7 @@ mod tests {
     use crate::exec::weights::WeightPlan;
     use crate::params::{Address, Batch, MatmulDevice};
     use crate::tuning::Knob;
-    use rf_graph::{DType, KvType, OperandFormat, Plan, Program, fuse};
+    use rf_graph::{DType, OperandFormat, Plan, Program, fuse};
     use rf_oracle::case::{Case, cases};
 
     /// The launches for `tokens` tokens of one sequence: index and name of the op, and the kernel.
@@ -471,10 +471,6 @@ mod tests {
         for case in cases() {
             // Formats of matmuls differ in names of kernels only.
             if named(&case, "matmul/") || named(&case, "epilogue/") || named(&case, "embed/") {
-                continue;
-            }
-            // Caches of four and five bits are the CPU's.
-            if matches!(case.program().kv.dtype, KvType::Q5_0 | KvType::Q4_0) {
                 continue;
             }
             for fusions in [Fusions::NONE, FUSIONS] {

@@ -4,7 +4,7 @@ use rf_graph::KvType;
 use rf_graph::OperandFormat;
 
 use super::table::params;
-use super::{Batch, KvCache, Launch, MatmulDevice, MatrixUnit, NewHeads, Operand};
+use super::{Batch, CACHE_KERNELS, KvCache, Launch, MatmulDevice, MatrixUnit, NewHeads, Operand};
 use crate::tuning::Knob;
 
 /// Threads of a decode workgroup: four waves.
@@ -145,7 +145,7 @@ impl AttentionParams {
             129..=256 => 2,
             _ => 3,
         };
-        let kernel = DECODE[self.cache.kv_type as usize % 4][size][log_heads_per_wave(heads)];
+        let kernel = DECODE[self.cache.kernel_type()][size][log_heads_per_wave(heads)];
         let groups = self.num_heads / self.heads_together.max(1);
         let grid = [self.splits, groups, self.batch.num_tokens];
         Launch { kernel, grid, block: [DECODE_THREADS, 1, 1], lds_bytes: 0 }
@@ -156,7 +156,7 @@ impl AttentionParams {
     /// kernels compute long spans where they have a workgroup for three quarters of the compute
     /// units.
     pub(crate) fn prefill_launch(&self, device: MatmulDevice) -> Launch {
-        let kv_type = self.cache.kv_type as usize % 4;
+        let kv_type = self.cache.kernel_type();
         let sizes = &PREFILL[kv_type];
         let size = sizes.iter().find(|size| self.cache.head_dim <= size.head_dim);
         let size = size.unwrap_or(&sizes[sizes.len() - 1]);
@@ -219,20 +219,22 @@ macro_rules! prefill_kernels {
 }
 
 /// Prefill kernels by cache type, in the order of head sizes.
-const PREFILL: [&[Prefill]; 4] = prefill_kernels! {
+const PREFILL: [&[Prefill]; CACHE_KERNELS] = prefill_kernels! {
     "f32": 64 x 32, 128 x 64, 256 x 16;
     "f16": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
     "q8_0": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
     "fp8": 64 x 64, 96 x 48, 128 x 64, 256 x 32;
+    "packed": 64 x 64, 128 x 64, 256 x 32;
 };
 
 /// The kernels with twice the tokens per workgroup, by cache type (NVIDIA). They replace those for
 /// heads of [`WIDE_HEAD_DIM`].
-const WIDE: [Option<&str>; 4] = [
+const WIDE: [Option<&str>; CACHE_KERNELS] = [
     None,
     Some("attention_prefill_f16_d128_wide"),
     Some("attention_prefill_q8_0_d128_wide"),
     Some("attention_prefill_fp8_d128_wide"),
+    None,
 ];
 
 const WIDE_HEAD_DIM: u32 = 128;
@@ -266,7 +268,8 @@ macro_rules! decode_kernels {
 }
 
 /// Decode kernels by cache type, head size and query heads per wave.
-const DECODE: [[[&str; 3]; 4]; 4] = decode_kernels!("f32", "f16", "q8_0", "fp8");
+const DECODE: [[[&str; 3]; 4]; CACHE_KERNELS] =
+    decode_kernels!("f32", "f16", "q8_0", "fp8", "packed");
 
 #[cfg(test)]
 mod tests {
@@ -299,6 +302,8 @@ mod tests {
             (1, 65, "attention_prefill_f16_d96", 96),
             (2, 128, "attention_prefill_q8_0_d128", 128),
             (3, 129, "attention_prefill_fp8_d256", 64),
+            (4, 96, "attention_prefill_packed_d128", 128),
+            (5, 256, "attention_prefill_packed_d256", 64),
         ] {
             let launch = params(kv_type, head_dim, 1, 1).prefill_launch(h200());
             assert_eq!((launch.kernel, launch.block[0]), (kernel, threads));

@@ -44,9 +44,11 @@ params! {
     /// The cache of one layer. A page of it holds the keys and values of `page_tokens` positions,
     /// and the pages lie one after the other:
     ///
-    /// - keys and values: `[num_kv_heads][page_tokens][head_dim]` of the storage format;
-    /// - scales of keys and of values: `[num_kv_heads][page_tokens][⌈head_dim / 32⌉]` f16, `q8_0`
-    ///   only.
+    /// - keys and values: `[num_kv_heads][page_tokens][head_dim]` of the storage format, for `q4_0`
+    ///   and `q5_0` in words of eight elements; for `q5_0` a head has `[page_tokens][head_dim / 8]`
+    ///   bytes of fifth bits after its words;
+    /// - scales of keys and of values: `[num_kv_heads][page_tokens][⌈head_dim / 32⌉]` f16, `q8_0`,
+    ///   `q4_0` and `q5_0` only.
     struct KvCache {
         /// Address of the first page.
         pages: *mut u8,
@@ -56,9 +58,9 @@ params! {
         keys: u32,
         /// Offset of the layer's values, in bytes.
         values: u32,
-        /// Offset of the layer's key scales (`q8_0`), in bytes.
+        /// Offset of the layer's key scales, in bytes.
         key_scales: u32,
-        /// Offset of the layer's value scales (`q8_0`), in bytes.
+        /// Offset of the layer's value scales, in bytes.
         value_scales: u32,
         /// Positions per page: 16, 32 or 64.
         page_tokens: u32,
@@ -68,5 +70,20 @@ params! {
         head_dim: u32,
         /// Storage format: `RfKvType`.
         kv_type: u32,
+        /// Elements that a Hadamard transform combines, a power of two; 1 without one.
+        transform_len: u32,
+        /// Zero.
+        reserved: u32,
+    }
+}
+
+/// Kernels of attention by [`KvCache::kernel_type`].
+pub(crate) const CACHE_KERNELS: usize = 5;
+
+impl KvCache {
+    /// The kernels of attention that read the cache: those of its type, or those of elements of
+    /// less than a byte.
+    pub(crate) fn kernel_type(&self) -> usize {
+        (self.kv_type as usize).min(CACHE_KERNELS - 1)
     }
 }

@@ -1,7 +1,7 @@
 //! Parameters and launches. `kernels/include/rf/params/latent.h` is generated from the table.
 
 use super::table::params;
-use super::{Batch, KvCache, Launch};
+use super::{Batch, CACHE_KERNELS, KvCache, Launch};
 
 /// Largest size of a key of latent attention.
 pub(crate) const MAX_LATENT_HEAD_DIM: usize = 576;
@@ -96,7 +96,7 @@ impl LatentParams {
     /// with this total number of tokens. Workgroups beyond the last tile return at once.
     pub(crate) fn launch(&self, tokens: usize) -> Launch {
         let size = usize::from(self.cache.head_dim > 128);
-        let kernel = KERNELS[self.cache.kv_type as usize % 4][size];
+        let kernel = KERNELS[self.cache.kernel_type()][size];
         let grid = [self.splits, self.tiles(tokens) as u32, 1];
         Launch { kernel, grid, block: [THREADS, 1, 1], lds_bytes: 0 }
     }
@@ -117,7 +117,7 @@ macro_rules! latent_kernels {
 }
 
 /// Kernels by cache type and head size.
-const KERNELS: [[&str; 2]; 4] = latent_kernels!("f32", "f16", "q8_0", "fp8");
+const KERNELS: [[&str; 2]; CACHE_KERNELS] = latent_kernels!("f32", "f16", "q8_0", "fp8", "packed");
 
 impl LatentAppendParams {
     /// The launch: a wave per 32 elements; tokens in y.

@@ -61,9 +61,11 @@ static_assert(__builtin_offsetof(RfBatch, reserved) == 60);
 // The cache of one layer. A page of it holds the keys and values of `page_tokens` positions,
 // and the pages lie one after the other:
 //
-// - keys and values: `[num_kv_heads][page_tokens][head_dim]` of the storage format;
-// - scales of keys and of values: `[num_kv_heads][page_tokens][⌈head_dim / 32⌉]` f16, `q8_0`
-//   only.
+// - keys and values: `[num_kv_heads][page_tokens][head_dim]` of the storage format, for `q4_0`
+//   and `q5_0` in words of eight elements; for `q5_0` a head has `[page_tokens][head_dim / 8]`
+//   bytes of fifth bits after its words;
+// - scales of keys and of values: `[num_kv_heads][page_tokens][⌈head_dim / 32⌉]` f16, `q8_0`,
+//   `q4_0` and `q5_0` only.
 struct RfKvCache {
     // Address of the first page.
     unsigned char *pages;
@@ -73,9 +75,9 @@ struct RfKvCache {
     unsigned keys;
     // Offset of the layer's values, in bytes.
     unsigned values;
-    // Offset of the layer's key scales (`q8_0`), in bytes.
+    // Offset of the layer's key scales, in bytes.
     unsigned key_scales;
-    // Offset of the layer's value scales (`q8_0`), in bytes.
+    // Offset of the layer's value scales, in bytes.
     unsigned value_scales;
     // Positions per page: 16, 32 or 64.
     unsigned page_tokens;
@@ -85,8 +87,12 @@ struct RfKvCache {
     unsigned head_dim;
     // Storage format: `RfKvType`.
     unsigned kv_type;
+    // Elements that a Hadamard transform combines, a power of two; 1 without one.
+    unsigned transform_len;
+    // Zero.
+    unsigned reserved;
 };
-static_assert(sizeof(RfKvCache) == 48);
+static_assert(sizeof(RfKvCache) == 56);
 static_assert(__builtin_offsetof(RfKvCache, pages) == 0);
 static_assert(__builtin_offsetof(RfKvCache, page_bytes) == 8);
 static_assert(__builtin_offsetof(RfKvCache, keys) == 16);
@@ -97,3 +103,5 @@ static_assert(__builtin_offsetof(RfKvCache, page_tokens) == 32);
 static_assert(__builtin_offsetof(RfKvCache, num_kv_heads) == 36);
 static_assert(__builtin_offsetof(RfKvCache, head_dim) == 40);
 static_assert(__builtin_offsetof(RfKvCache, kv_type) == 44);
+static_assert(__builtin_offsetof(RfKvCache, transform_len) == 48);
+static_assert(__builtin_offsetof(RfKvCache, reserved) == 52);

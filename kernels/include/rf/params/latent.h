@@ -38,20 +38,20 @@ struct RfLatentParams {
     // Tokens of the longest span that the launch computes.
     unsigned max_span;
 };
-static_assert(sizeof(RfLatentParams) == 176);
+static_assert(sizeof(RfLatentParams) == 184);
 static_assert(__builtin_offsetof(RfLatentParams, batch) == 0);
 static_assert(__builtin_offsetof(RfLatentParams, cache) == 64);
-static_assert(__builtin_offsetof(RfLatentParams, q) == 112);
-static_assert(__builtin_offsetof(RfLatentParams, out) == 120);
-static_assert(__builtin_offsetof(RfLatentParams, partials) == 128);
-static_assert(__builtin_offsetof(RfLatentParams, statistics) == 136);
-static_assert(__builtin_offsetof(RfLatentParams, arrivals) == 144);
-static_assert(__builtin_offsetof(RfLatentParams, scale) == 152);
-static_assert(__builtin_offsetof(RfLatentParams, num_heads) == 156);
-static_assert(__builtin_offsetof(RfLatentParams, latent_dim) == 160);
-static_assert(__builtin_offsetof(RfLatentParams, splits) == 164);
-static_assert(__builtin_offsetof(RfLatentParams, min_span) == 168);
-static_assert(__builtin_offsetof(RfLatentParams, max_span) == 172);
+static_assert(__builtin_offsetof(RfLatentParams, q) == 120);
+static_assert(__builtin_offsetof(RfLatentParams, out) == 128);
+static_assert(__builtin_offsetof(RfLatentParams, partials) == 136);
+static_assert(__builtin_offsetof(RfLatentParams, statistics) == 144);
+static_assert(__builtin_offsetof(RfLatentParams, arrivals) == 152);
+static_assert(__builtin_offsetof(RfLatentParams, scale) == 160);
+static_assert(__builtin_offsetof(RfLatentParams, num_heads) == 164);
+static_assert(__builtin_offsetof(RfLatentParams, latent_dim) == 168);
+static_assert(__builtin_offsetof(RfLatentParams, splits) == 172);
+static_assert(__builtin_offsetof(RfLatentParams, min_span) == 176);
+static_assert(__builtin_offsetof(RfLatentParams, max_span) == 180);
 
 // Stores the keys of latent attention in the cache of a layer.
 struct RfLatentAppendParams {
@@ -62,7 +62,7 @@ struct RfLatentAppendParams {
     // `[tokens, head_dim]`.
     const float *k;
 };
-static_assert(sizeof(RfLatentAppendParams) == 120);
+static_assert(sizeof(RfLatentAppendParams) == 128);
 static_assert(__builtin_offsetof(RfLatentAppendParams, batch) == 0);
 static_assert(__builtin_offsetof(RfLatentAppendParams, cache) == 64);
-static_assert(__builtin_offsetof(RfLatentAppendParams, k) == 112);
+static_assert(__builtin_offsetof(RfLatentAppendParams, k) == 120);

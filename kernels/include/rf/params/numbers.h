@@ -8,7 +8,14 @@ constexpr unsigned RF_MAX_PROJECTIONS = 4;
 constexpr unsigned RF_BOTH_WAYS = 1u << 31;
 
 // Storage formats of the KV cache: KvType of rf-graph.
-enum RfKvType : unsigned { RF_KV_F32 = 0, RF_KV_F16 = 1, RF_KV_Q8_0 = 2, RF_KV_FP8 = 3 };
+enum RfKvType : unsigned {
+    RF_KV_F32 = 0,
+    RF_KV_F16 = 1,
+    RF_KV_Q8_0 = 2,
+    RF_KV_FP8 = 3,
+    RF_KV_Q4_0 = 4,
+    RF_KV_Q5_0 = 5
+};
 
 // The pairing of the elements of a head: RopeStyle of rf-graph.
 enum RfRopeStyle : unsigned {

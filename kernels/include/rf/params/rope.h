@@ -57,11 +57,11 @@ struct RfKvAppendParams {
     // `[tokens, num_kv_heads · head_dim]`.
     const float *v;
 };
-static_assert(sizeof(RfKvAppendParams) == 128);
+static_assert(sizeof(RfKvAppendParams) == 136);
 static_assert(__builtin_offsetof(RfKvAppendParams, batch) == 0);
 static_assert(__builtin_offsetof(RfKvAppendParams, cache) == 64);
-static_assert(__builtin_offsetof(RfKvAppendParams, k) == 112);
-static_assert(__builtin_offsetof(RfKvAppendParams, v) == 120);
+static_assert(__builtin_offsetof(RfKvAppendParams, k) == 120);
+static_assert(__builtin_offsetof(RfKvAppendParams, v) == 128);
 
 // Keys and values to append to the cache, and what is done to queries and keys before
 // attention: rope(norm(x)). The norms are per head, x / √(mean(x²) + eps) · w, and optional.
@@ -109,12 +109,12 @@ struct RfRopeAppendParams {
     // Zero.
     unsigned reserved;
 };
-static_assert(sizeof(RfRopeAppendParams) == 200);
+static_assert(sizeof(RfRopeAppendParams) == 208);
 static_assert(__builtin_offsetof(RfRopeAppendParams, batch) == 0);
 static_assert(__builtin_offsetof(RfRopeAppendParams, cache) == 64);
-static_assert(__builtin_offsetof(RfRopeAppendParams, heads) == 112);
-static_assert(__builtin_offsetof(RfRopeAppendParams, rows) == 168);
-static_assert(__builtin_offsetof(RfRopeAppendParams, q) == 176);
-static_assert(__builtin_offsetof(RfRopeAppendParams, q_out) == 184);
-static_assert(__builtin_offsetof(RfRopeAppendParams, num_heads) == 192);
-static_assert(__builtin_offsetof(RfRopeAppendParams, reserved) == 196);
+static_assert(__builtin_offsetof(RfRopeAppendParams, heads) == 120);
+static_assert(__builtin_offsetof(RfRopeAppendParams, rows) == 176);
+static_assert(__builtin_offsetof(RfRopeAppendParams, q) == 184);
+static_assert(__builtin_offsetof(RfRopeAppendParams, q_out) == 192);
+static_assert(__builtin_offsetof(RfRopeAppendParams, num_heads) == 200);
+static_assert(__builtin_offsetof(RfRopeAppendParams, reserved) == 204);
