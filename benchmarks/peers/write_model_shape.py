@@ -115,6 +115,7 @@ def arguments():
     parser.add_argument("file_type", choices=FILE_TYPES, help="MXFP4: experts in MXFP4, the rest in Q8_0")
     parser.add_argument("output")
     parser.add_argument("--layers", type=int, help="write this many layers; the default is all of the model")
+    parser.add_argument("--lora", type=int, metavar="RANK", help="write an adapter of RANK for all matrices of the layers")
     return parser.parse_args()
 
 
@@ -349,6 +350,18 @@ class Model:
     def add_vector(self, name, length, value):
         self.tensors.append((name, [length], "F32", value))
 
+    def become_adapter(self, arch, rank):
+        """Replaces the model by an adapter for its matrices, without those of experts."""
+        matrices = [(name, dims) for name, dims, kind, _ in self.tensors if kind != "F32" and len(dims) == 2]
+        self.tensors = []
+        for name, (columns, rows) in matrices:
+            if name.startswith("blk."):
+                self.tensors.append((f"{name}.lora_a", [columns, rank], "F16", None))
+                self.tensors.append((f"{name}.lora_b", [rank, rows], "F16", None))
+        texts = [("general.architecture", arch), ("general.type", "adapter"), ("adapter.type", "lora")]
+        self.metadata = [(key, 8, string(value)) for key, value in texts]
+        self.metadata.append(("adapter.lora.alpha", 6, struct.pack("<f", rank)))
+
     def write(self, path):
         header = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.metadata))
         for key, kind, value in self.metadata:
@@ -426,7 +439,10 @@ def write_repeated(file, data, size):
 def main():
     options = arguments()
     shape = SHAPES[options.shape]
-    Model(shape, options.file_type, options.layers or shape["layers"]).write(options.output)
+    model = Model(shape, options.file_type, options.layers or shape["layers"])
+    if options.lora:
+        model.become_adapter(shape["arch"], options.lora)
+    model.write(options.output)
 
 
 main()

@@ -124,6 +124,11 @@ impl OutputFormat {
 }
 
 impl ToolFormat {
+    /// All formats, in the order in which a template is tested for them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|row| row.format)
+    }
+
     /// The text of calls as a model writes them.
     pub fn syntax(self) -> &'static CallSyntax {
         &self.row().syntax

@@ -2,16 +2,17 @@
 //!
 //! The matcher limits its items, but the time for an item grows with those before it: a few bytes
 //! of ambiguous grammar take seconds per token once a text has some hundred. So a thread watches
-//! running calls and cancels those that take too long.
+//! running calls and cancels those that take too long. Only the time counts in which the thread of
+//! a call runs: a busy machine must not cut answers.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use llguidance::CancellationHandle;
 
 use crate::limits::{MASK_CREDIT, MASK_TIME};
+use crate::stopwatch::Stopwatch;
 
 /// The precision of the limits.
 const TICK: Duration = Duration::from_millis(10);
@@ -26,12 +27,11 @@ pub(crate) struct Budget {
 /// A call that may be cancelled.
 #[derive(Debug)]
 struct Watch {
-    /// The time at which it is cancelled, in milliseconds of the [`CLOCK`]; 0 if there is none.
-    deadline: AtomicU64,
+    /// The time of the call that runs, and the time after which it is cancelled.
+    running: Mutex<Option<(Stopwatch, Duration)>>,
     handle: CancellationHandle,
 }
 
-static CLOCK: LazyLock<Instant> = LazyLock::new(Instant::now);
 static WATCHES: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
 static ADDED: Condvar = Condvar::new();
 /// True if the thread could be started. Without it, only the limits of the matcher hold.
@@ -41,7 +41,7 @@ static IS_WATCHED: LazyLock<bool> =
 impl Budget {
     /// A full budget, for calls that `handle` cancels.
     pub(crate) fn new(handle: CancellationHandle) -> Self {
-        let watch = Arc::new(Watch { deadline: AtomicU64::new(0), handle });
+        let watch = Arc::new(Watch { running: Mutex::new(None), handle });
         if *IS_WATCHED {
             let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
             watches.push(Arc::downgrade(&watch));
@@ -57,13 +57,22 @@ impl Budget {
 
     /// Runs a call, which is cancelled once the time is over.
     pub(crate) fn run<T>(&mut self, call: impl FnOnce() -> T) -> T {
-        let started = Instant::now();
-        let deadline = started.saturating_duration_since(*CLOCK) + self.left.max(MASK_TIME);
-        self.watch.deadline.store(deadline.as_millis() as u64 + 1, Relaxed);
+        *self.watch.running() = Some((Stopwatch::start(), self.left.max(MASK_TIME)));
         let value = call();
-        self.watch.deadline.store(0, Relaxed);
-        self.left = self.left.saturating_sub(started.elapsed());
+        let ended = self.watch.running().take();
+        let taken = ended.map_or(Duration::ZERO, |(stopwatch, _)| stopwatch.elapsed());
+        self.left = self.left.saturating_sub(taken);
         value
+    }
+}
+
+impl Watch {
+    fn running(&self) -> MutexGuard<'_, Option<(Stopwatch, Duration)>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> bool {
+        self.running().as_ref().is_some_and(|(stopwatch, limit)| stopwatch.elapsed() > *limit)
     }
 }
 
@@ -74,11 +83,9 @@ fn watch() {
         while watches.is_empty() {
             watches = ADDED.wait(watches).unwrap_or_else(PoisonError::into_inner);
         }
-        let now = CLOCK.elapsed().as_millis() as u64;
         watches.retain(|watch| {
             let Some(watch) = watch.upgrade() else { return false };
-            let deadline = watch.deadline.load(Relaxed);
-            if deadline != 0 && deadline <= now {
+            if watch.is_over() {
                 watch.handle.cancel();
             }
             true
@@ -92,13 +99,19 @@ fn watch() {
 mod tests {
     use super::*;
 
+    /// Keeps the thread running.
+    fn work(time: Duration) {
+        let stopwatch = Stopwatch::start();
+        while stopwatch.elapsed() < time {}
+    }
+
     #[test]
     fn calls_within_the_budget_are_not_cancelled() {
         let handle = CancellationHandle::default();
         let mut budget = Budget::new(handle.clone());
         for _ in 0..50 {
             budget.add_token();
-            budget.run(|| thread::sleep(Duration::from_millis(1)));
+            budget.run(|| work(Duration::from_millis(1)));
         }
         thread::sleep(MASK_CREDIT + 5 * TICK);
         assert!(!handle.is_cancelled(), "only the time of calls counts");
@@ -108,14 +121,14 @@ mod tests {
     fn a_call_beyond_the_budget_is_cancelled() {
         let handle = CancellationHandle::default();
         let mut budget = Budget::new(handle.clone());
-        let started = Instant::now();
+        let stopwatch = Stopwatch::start();
         budget.run(|| {
-            while !handle.is_cancelled() && started.elapsed() < Duration::from_secs(20) {
-                thread::sleep(TICK);
+            while !handle.is_cancelled() && stopwatch.elapsed() < Duration::from_secs(20) {
+                work(Duration::from_millis(1));
             }
         });
         assert!(handle.is_cancelled());
-        assert!(started.elapsed() >= MASK_CREDIT, "{:?}", started.elapsed());
+        assert!(stopwatch.elapsed() >= MASK_CREDIT, "{:?}", stopwatch.elapsed());
     }
 
     #[test]
@@ -125,7 +138,7 @@ mod tests {
         let mut calls = 0;
         while !handle.is_cancelled() && calls < 1000 {
             budget.add_token();
-            budget.run(|| thread::sleep(MASK_TIME * 3));
+            budget.run(|| work(MASK_TIME * 3));
             calls += 1;
         }
         assert!(calls < 1000, "each call takes more than a token adds");

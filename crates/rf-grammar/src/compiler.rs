@@ -1,6 +1,7 @@
 //! The vocabulary of a model, and grammars compiled for it.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use llguidance::api::TopLevelGrammar;
@@ -31,6 +32,8 @@ pub struct GrammarCompiler {
 const STEP_MAX_ITEMS: usize = 20_000;
 /// The most work of a lexer per token, of which a millisecond does 14,000.
 const STEP_LEXER_FUEL: u64 = 200_000;
+/// The bytes of texts in UTF-8.
+const UTF8_BYTES: [RangeInclusive<u8>; 2] = [0..=0xbf, 0xc2..=0xf4];
 
 impl fmt::Debug for GrammarCompiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -209,7 +212,10 @@ impl Vocabulary {
             .map(|id| tokenizer.piece(*id).ok())
             .collect::<Option<Vec<_>>>()
             .map(|p| p.concat());
-        let is_canonical = plain.as_deref() == Some(b"a");
+        // Encoding leaves out a byte without a token, so a forced text would lack it.
+        let has_bytes =
+            UTF8_BYTES.into_iter().flatten().all(|byte| trie.token_id_at_bytes(&[byte]).is_some());
+        let is_canonical = has_bytes && plain.as_deref() == Some(b"a");
         Ok(Self { tokenizer, trie, is_canonical })
     }
 }

@@ -50,6 +50,7 @@ mod lark;
 pub mod limits;
 mod schema;
 mod stack;
+mod stopwatch;
 
 pub use compiler::GrammarCompiler;
 pub use constraint::GrammarConstraint;

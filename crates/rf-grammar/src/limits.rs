@@ -32,7 +32,8 @@ pub const MAX_PATTERN_PROPERTIES: usize = 100;
 /// The time for compiling a grammar, after which a server may give up.
 pub const COMPILE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time that a constraint may take per token, on average over the tokens of its output.
+/// The time of the processor that a constraint may take per token, on average over the tokens of
+/// its output.
 pub const MASK_TIME: Duration = Duration::from_millis(20);
 /// The time that a constraint may take beyond the average, and so for one token. An output whose
 /// constraint takes longer ends there.

@@ -61,6 +61,11 @@ fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
 }
 
 impl Fields {
+    /// The fields of a body.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
+        Self::of(parse(bytes)?)
+    }
+
     /// Reads the fields of `T`. The others are ignored.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         read(&self.0)
@@ -81,6 +86,15 @@ impl Fields {
         self
     }
 
+    /// Refuses fields that are not supported, and names the others that a route does not know in
+    /// the log.
+    pub(crate) fn check_known(&self, path: &str) -> Result<(), ApiError> {
+        let Value::Object(fields) = &self.0 else { return Ok(()) };
+        refuse_unsupported(fields)?;
+        note_unknown(path, fields);
+        Ok(())
+    }
+
     fn of(value: Value) -> Result<Self, ApiError> {
         match value {
             value @ Value::Object(_) => Ok(Self(value).with_integers()),
@@ -95,10 +109,7 @@ impl FromRequest<Arc<App>> for Fields {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
         let path = request.uri().path().to_owned();
         let fields = Self::of(receive(request, app).await?)?;
-        if let Value::Object(fields) = &fields.0 {
-            refuse_unsupported(fields)?;
-            note_unknown(&path, fields);
-        }
+        fields.check_known(&path)?;
         Ok(fields)
     }
 }
@@ -179,10 +190,6 @@ mod tests {
 
     use super::*;
 
-    fn fields(bytes: &[u8]) -> Result<Fields, ApiError> {
-        Fields::of(parse(bytes)?)
-    }
-
     #[derive(Deserialize, Debug)]
     struct Outer {
         #[serde(default)]
@@ -198,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_wrong_type_is_named_by_its_path() {
-        let fields = fields(br#"{"items":[{},{"count":"x"}],"unknown":1}"#).unwrap();
+        let fields = Fields::parse(br#"{"items":[{},{"count":"x"}],"unknown":1}"#).unwrap();
         let error = fields.read::<Outer>().unwrap_err();
         assert_eq!(error.param.as_deref(), Some("items[1].count"));
         assert_eq!(error.message, r#"`items[1].count`: invalid type: string "x", expected u32"#);
@@ -206,7 +213,7 @@ mod tests {
 
     #[test]
     fn whole_floats_are_integers() {
-        let fields = fields(
+        let fields = Fields::parse(
             br#"{"a":16.0,"b":1e1,"c":16.5,"d":-0.0,"e":1e300,"options":{"f":2.0},"g":[1.0]}"#,
         );
         let Fields(value) = fields.unwrap();
@@ -218,19 +225,19 @@ mod tests {
     #[test]
     fn bodies_with_too_many_values_are_not_parsed() {
         let body = |count: usize| format!("{{\"zzz\":[0{}]}}", ",0".repeat(count));
-        assert!(fields(body(MAX_VALUES - 10).as_bytes()).is_ok());
-        let error = fields(body(MAX_VALUES).as_bytes()).err().unwrap();
+        assert!(Fields::parse(body(MAX_VALUES - 10).as_bytes()).is_ok());
+        let error = Fields::parse(body(MAX_VALUES).as_bytes()).err().unwrap();
         assert_eq!(error.kind, Kind::TooLarge);
         // Text counts as one value.
         let text = format!("{{\"a\":\"{}\\\"\"}}", ",[{:".repeat(MAX_VALUES));
-        assert!(fields(text.as_bytes()).is_ok());
+        assert!(Fields::parse(text.as_bytes()).is_ok());
     }
 
     #[test]
     fn only_objects_are_bodies() {
-        assert!(fields(b"").unwrap().read::<Outer>().is_ok());
+        assert!(Fields::parse(b"").unwrap().read::<Outer>().is_ok());
         for bad in [&b"[]"[..], b"{", b"{\"a\":\xff}", b"nul", &[b'['; 1000]] {
-            assert_eq!(fields(bad).err().unwrap().kind, Kind::InvalidRequest);
+            assert_eq!(Fields::parse(bad).err().unwrap().kind, Kind::InvalidRequest);
         }
     }
 }

@@ -67,6 +67,8 @@ pub(crate) struct Format {
     #[serde(rename = "type")]
     kind: String,
     json_schema: Option<Schema>,
+    /// The client of Hugging Face sends schemas with the name of text-generation-inference.
+    #[serde(alias = "value")]
     schema: Option<Value>,
 }
 
@@ -259,6 +261,10 @@ mod tests {
             ),
             (
                 json!({ "text": { "format": { "type": "json_schema", "schema": schema } } }),
+                Some(Grammar::JsonSchema(schema.clone())),
+            ),
+            (
+                json!({ "response_format": { "type": "json_object", "value": schema } }),
                 Some(Grammar::JsonSchema(schema.clone())),
             ),
             (json!({ "json_schema": schema }), Some(Grammar::JsonSchema(schema.clone()))),

@@ -45,6 +45,8 @@ mod error;
 mod fields;
 #[cfg(test)]
 mod fuzzed;
+#[doc(hidden)]
+pub mod fuzzing;
 mod generation;
 mod generator;
 mod grammar;

@@ -6,16 +6,18 @@ use std::collections::{BTreeMap, HashSet};
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::error::ErrorBody;
+use crate::body::Fields;
+use crate::error::{ApiError, ErrorBody};
 
 /// The requests and answers of a route.
 #[derive(Clone)]
 pub(crate) struct Operation {
     summary: &'static str,
     /// The types that the body of a request is read as, one after the other.
-    takes: Vec<SchemaOf>,
+    takes: Vec<Taken>,
     /// Optional fields of the query, all of which are texts.
     query: &'static [&'static str],
     /// The media type of each kind of answer, with its schema.
@@ -23,6 +25,13 @@ pub(crate) struct Operation {
 }
 
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// A type that the body of a request is read as.
+#[derive(Clone)]
+struct Taken {
+    schema: SchemaOf,
+    read: fn(&Fields) -> Result<(), ApiError>,
+}
 
 impl Operation {
     /// A route that answers with text of this type.
@@ -38,8 +47,11 @@ impl Operation {
     }
 
     /// Reads the body of the request as `T`, too.
-    pub(crate) fn takes<T: JsonSchema>(mut self) -> Self {
-        self.takes.push(SchemaGenerator::subschema_for::<T>);
+    pub(crate) fn takes<T: JsonSchema + DeserializeOwned>(mut self) -> Self {
+        self.takes.push(Taken {
+            schema: SchemaGenerator::subschema_for::<T>,
+            read: |fields| fields.read::<T>().map(drop),
+        });
         self
     }
 
@@ -159,12 +171,22 @@ fn generators() -> (SchemaGenerator, SchemaGenerator) {
 }
 
 impl Operation {
+    /// Returns true if the route reads the fields of a body.
+    pub(crate) fn takes_fields(&self) -> bool {
+        !self.takes.is_empty()
+    }
+
+    /// Reads a body as all types of the route.
+    pub(crate) fn read(&self, fields: &Fields) -> Result<(), ApiError> {
+        self.takes.iter().try_for_each(|taken| (taken.read)(fields))
+    }
+
     /// The names of the fields that the body of a request may have.
     pub(crate) fn field_names(&self) -> HashSet<String> {
         let (mut requests, _) = generators();
         let mut names = HashSet::new();
-        for schema in &self.takes {
-            let schema = schema(&mut requests);
+        for taken in &self.takes {
+            let schema = (taken.schema)(&mut requests);
             // The schema of a type is a reference to its definition.
             let name = schema.get("$ref").and_then(Value::as_str);
             let name = name.and_then(|reference| reference.rsplit('/').next());
@@ -198,9 +220,9 @@ impl Operation {
         let body = |description, content| Body { description, content };
         let request = match self.takes.as_slice() {
             [] => None,
-            [only] => Some(only(requests)),
+            [only] => Some((only.schema)(requests)),
             all => {
-                let all: Vec<_> = all.iter().map(|schema| schema(requests)).collect();
+                let all: Vec<_> = all.iter().map(|taken| (taken.schema)(requests)).collect();
                 Some(json_schema!({ "allOf": all }))
             }
         };

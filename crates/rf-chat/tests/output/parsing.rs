@@ -3,27 +3,6 @@
 use rf_chat::{Answer, AnswerCall, OutputFormat, OutputParser, ReasoningFormat, Tool, ToolFormat};
 use serde_json::json;
 
-/// All forms.
-pub(crate) const FORMATS: [ToolFormat; 17] = [
-    ToolFormat::Hermes,
-    ToolFormat::Function,
-    ToolFormat::Glm,
-    ToolFormat::Llama,
-    ToolFormat::MistralArray,
-    ToolFormat::Mistral,
-    ToolFormat::Gemma,
-    ToolFormat::FunctionGemma,
-    ToolFormat::Harmony,
-    ToolFormat::DeepSeek,
-    ToolFormat::DeepSeekFenced,
-    ToolFormat::DeepSeekFunctionCalls,
-    ToolFormat::DeepSeekToolCalls,
-    ToolFormat::Kimi,
-    ToolFormat::Lfm2,
-    ToolFormat::MiniMax,
-    ToolFormat::Object,
-];
-
 /// The form of calls with the reasoning that goes with it.
 pub(crate) fn format(tools: ToolFormat) -> OutputFormat {
     let reasoning = match tools {

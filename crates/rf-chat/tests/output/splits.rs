@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use rf_chat::{Answer, ToolFormat};
 
-use crate::parsing::{FORMATS, format, parse, tools};
+use crate::parsing::{format, parse, tools};
 
 /// Parts of answers: markers, pieces of calls, and characters with a meaning.
 const PARTS: [&str; 86] = [
@@ -104,6 +104,10 @@ fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 0..40).prop_map(|parts| parts.concat())
 }
 
+fn tool_format() -> impl Strategy<Value = ToolFormat> {
+    prop::sample::select(ToolFormat::all().collect::<Vec<_>>())
+}
+
 /// All text of an answer.
 fn everything(answer: &Answer) -> String {
     let mut text = answer.content.clone() + &answer.reasoning;
@@ -121,7 +125,7 @@ proptest! {
     fn the_answer_does_not_depend_on_the_pieces(
         text in text(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
-        tools_format in prop::sample::select(FORMATS.as_slice()),
+        tools_format in tool_format(),
         in_reasoning: bool,
     ) {
         let whole = parse(format(tools_format), &tools(), in_reasoning, [text.as_str()]);
@@ -141,7 +145,7 @@ proptest! {
     #[test]
     fn no_word_is_lost(
         mut parts in prop::collection::vec(prop::sample::select(PARTS.as_slice()), 0..40),
-        tools_format in prop::sample::select(FORMATS.as_slice()),
+        tools_format in tool_format(),
         in_reasoning: bool,
     ) {
         // Ids of calls are replaced.

@@ -1,9 +1,11 @@
 //! Regular expressions, choices, Lark and GBNF.
 
+use std::sync::Arc;
+
 use rf_engine::scheduler::Constraint;
-use rf_grammar::{Error, Grammar};
+use rf_grammar::{Error, Grammar, GrammarCompiler, Tokenizer};
 use rf_testing::SplitMix64 as Random;
-use rf_tokenizer::EncodeOptions;
+use rf_tokenizer::{EncodeOptions, VocabConfig};
 
 use crate::sampling::{COMPILER, TOKENIZER, sample};
 
@@ -90,6 +92,24 @@ fn copies_of_a_constraint_go_their_own_way() {
     second.accept(id("c")).unwrap();
     assert!(second.is_finished() && !first.is_finished());
     assert!(first.accept(id("a")).is_err());
+}
+
+#[test]
+fn no_text_is_forced_that_the_vocabulary_cannot_write() {
+    let tokens = ["</s>", "a", "b", "c"];
+    let tokenizer = Tokenizer::new(VocabConfig {
+        model: "gpt2".into(),
+        tokens: tokens.map(String::from).into(),
+        merges: vec!["a b".into()],
+        eos_token_id: Some(0),
+        ..VocabConfig::default()
+    });
+    let compiler = GrammarCompiler::new(&Arc::new(tokenizer.unwrap())).unwrap();
+    // No token has the x, which encoding leaves out.
+    let mut constraint = compiler.compile(&Grammar::Regex("[ab]xc".into())).unwrap();
+    constraint.accept(1).unwrap();
+    assert!(constraint.forced().is_empty());
+    assert!(constraint.allowed().is_err());
 }
 
 #[test]

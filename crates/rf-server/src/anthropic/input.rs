@@ -92,7 +92,7 @@ struct Block {
 
 impl MessagesFields {
     /// The structure that the answer must have.
-    pub(super) fn structure(&mut self) -> Result<Structure, ApiError> {
+    pub(crate) fn structure(&mut self) -> Result<Structure, ApiError> {
         let config = self.output_config.as_mut().and_then(|config| config.format.take());
         let structure = match config {
             Some(format) => Structure::of_format("output_config.format", Some(format)),
@@ -109,7 +109,7 @@ impl MessagesFields {
         thinking?.budget_tokens
     }
 
-    pub(super) fn conversation(self) -> Result<IllustratedConversation, ApiError> {
+    pub(crate) fn conversation(self) -> Result<IllustratedConversation, ApiError> {
         let tools = self.tools.unwrap_or_default();
         check_count("tools", tools.len(), MAX_TOOLS)?;
         let given = self.messages.unwrap_or_default();

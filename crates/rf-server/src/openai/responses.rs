@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use self::head::{Head, Record};
 use self::input::ItemReader;
-use self::store::Owner;
+use self::store::{Owner, ResponseStore};
 use self::tools::OfferedTools;
 use crate::answer::Answers;
 use crate::api::is_cut_off;
@@ -72,7 +72,7 @@ pub(crate) async fn responses(
     let sampling: SamplingFields = fields.read()?;
     let params = sampling.params(model.model(), model.sampling())?;
     let owner = Owner::of(&headers);
-    let messages = request.messages(&app, owner)?;
+    let messages = request.messages(app.responses(), owner)?;
     let tools = request.offered_tools()?;
     let conversation = request.conversation(&messages, &tools)?;
     let prompt = rendered(&model, conversation).await?;
@@ -114,10 +114,9 @@ pub(crate) async fn input_tokens(
     headers: HeaderMap,
     fields: Fields,
 ) -> Result<Json<InputTokens>, ApiError> {
-    let mut request: ResponsesFields = fields.read()?;
+    let request: ResponsesFields = fields.read()?;
     let model = app.model(request.model.as_deref()).await?;
-    let messages = request.messages(&app, Owner::of(&headers))?;
-    let conversation = request.conversation(&messages, &request.offered_tools()?)?;
+    let conversation = request.into_conversation(app.responses(), &headers)?;
     let prompt = rendered(&model, conversation).await?;
     Ok(Json(InputTokens::new(prompt.ids.len())))
 }
@@ -157,12 +156,26 @@ fn not_stored() -> ApiError {
 }
 
 impl ResponsesFields {
+    /// The conversation of a request with these headers.
+    pub(crate) fn into_conversation(
+        mut self,
+        store: &ResponseStore,
+        headers: &HeaderMap,
+    ) -> Result<IllustratedConversation, ApiError> {
+        let messages = self.messages(store, Owner::of(headers))?;
+        self.conversation(&messages, &self.offered_tools()?)
+    }
+
     /// The conversation so far, without the instructions.
-    fn messages(&mut self, app: &App, owner: Owner) -> Result<IllustratedMessages, ApiError> {
+    fn messages(
+        &mut self,
+        store: &ResponseStore,
+        owner: Owner,
+    ) -> Result<IllustratedMessages, ApiError> {
         let mut conversation = match &self.previous_response_id {
             None => IllustratedMessages::default(),
             Some(id) => {
-                let previous = app.responses().response(owner, id).ok_or_else(|| {
+                let previous = store.response(owner, id).ok_or_else(|| {
                     let message = "the response is not stored any more: send the whole \
                                    conversation as `input`";
                     let error = ApiError::field("previous_response_id", message);
@@ -175,7 +188,7 @@ impl ResponsesFields {
             None => return Err(ApiError::field("input", "expected a text or a list of items")),
             Some(TextOr::Text(text)) => conversation.messages.push(Message::new("user", text)),
             Some(TextOr::List(items)) => {
-                ItemReader { store: app.responses(), owner }.add(items, &mut conversation)?;
+                ItemReader { store, owner }.add(items, &mut conversation)?;
             }
         }
         Ok(conversation)
