@@ -39,7 +39,8 @@ async function runTask(it, [name, server, steps]) {
   } catch (error) {
     problems.push(`${error.stack ?? error}`);
   }
-  Object.assign(it.scripted.state, { busy: 0, key: null, vision: false });
+  Object.assign(it.scripted.state, { busy: 0, key: null, vision: false, mcp: [] });
+  it.mcp.reset();
   await context.close();
   console.log(`${name}: ${problems.length ? "FAILED" : "ok"} (${Math.round(performance.now() - begin)} ms)`);
   failures.push(...problems.map((problem) => `${name}: ${problem}`));

@@ -5,5 +5,6 @@ import failures from "./tasks/failures.mjs";
 import messages from "./tasks/messages.mjs";
 import page from "./tasks/page.mjs";
 import parameters from "./tasks/parameters.mjs";
+import tools from "./tasks/tools.mjs";
 
-export const TASKS = [...messages, ...conversations, ...parameters, ...content, ...failures, ...page];
+export const TASKS = [...messages, ...conversations, ...parameters, ...content, ...tools, ...failures, ...page];

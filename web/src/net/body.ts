@@ -22,15 +22,21 @@ export interface ChatRequest extends Record<string, unknown> {
 
 /**
  * The request for the next answer. With `continues` the last message is an answer to go on with.
+ * `functions` are tools in addition to those of the conversation; an answer whose form is given has
+ * no place for calls.
  */
 export function chatRequest(
   conversation: Conversation,
   path: Message[],
   model: string,
   continues: boolean,
+  functions: unknown[],
 ): ChatRequest {
   const messages = requestMessages(path);
   if (conversation.system?.trim()) messages.unshift({ role: "system", content: conversation.system });
+  const fields = requestFields(conversation.params);
+  const isFree = !fields.response_format && !fields.grammar;
+  if (functions.length && isFree) fields.tools = [...(Array.isArray(fields.tools) ? fields.tools : []), ...functions];
   return {
     model,
     messages,
@@ -38,7 +44,7 @@ export function chatRequest(
     stream_options: { include_usage: true },
     return_progress: true,
     ...(continues ? { continue_final_message: true, add_generation_prompt: false } : {}),
-    ...requestFields(conversation.params),
+    ...fields,
   };
 }
 

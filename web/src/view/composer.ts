@@ -7,6 +7,9 @@ import { toast } from "../notices";
 import { runIn, runOf, send, stop } from "../runs";
 import type { Attachment } from "../conversation";
 
+/** Files that take a while. */
+const SLOW_BYTES = 1_000_000;
+
 /** What was written and not sent, by conversation. */
 const drafts = new Map<string, { text: string; files: Attachment[] }>();
 let shown = "";
@@ -93,9 +96,10 @@ export function start(editLast: () => void): void {
 
   async function add(added: File[]): Promise<void> {
     for (const file of added) {
-      const made = await attach(file, models.props ?? { vision: false, audio: false });
-      if (typeof made === "string") toast(made);
-      else files = [...files, made];
+      if (file.size > SLOW_BYTES) toast(`Reading ${file.name} …`);
+      const { attachments, note } = await attach(file, models.props ?? { vision: false, audio: false });
+      if (note) toast(note);
+      files = [...files, ...attachments];
     }
     showFiles();
     showButtons();

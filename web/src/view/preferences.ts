@@ -6,8 +6,10 @@ import { saveSettings, settings, showTheme } from "../data/settings";
 import { button, download, h } from "../dom";
 import { notice, toast } from "../notices";
 import { SHORTCUTS } from "../shortcuts";
+import * as tools from "../tools";
 import { fromJson, toJson } from "../transfer";
 import { confirmed, openDialog } from "./dialog";
+import { toolsSection } from "./tools";
 
 export function openPreferences(): void {
   const theme = h(
@@ -74,6 +76,7 @@ export function openPreferences(): void {
     "Settings",
     [
       form,
+      ...toolsSection(),
       h("h3", { text: "Conversations" }),
       h("p", { class: "muted", text: "They are stored in this browser only." }),
       h(
@@ -94,6 +97,7 @@ export function openPreferences(): void {
     saveSettings({ apiKey: key.value || undefined });
     notice("server", null);
     void check();
+    void tools.start();
   });
 }
 

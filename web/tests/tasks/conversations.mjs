@@ -102,17 +102,35 @@ export default [
     },
   ],
   [
-    "reload during an answer and continue it",
+    "reload during an answer, which goes on",
     "scripted",
     async (page) => {
       await page.locator("#input").fill("slow");
       await page.keyboard.press("Enter");
       await page.waitForFunction(() => document.querySelector(".assistant .markdown")?.textContent.length > 40);
       await page.reload();
-      await page.getByText("The answer was interrupted").waitFor();
-      assert.ok((await lastAnswer(page)).startsWith("Slow words"));
-      await page.getByRole("button", { name: "Continue" }).click();
       await page.waitForFunction(() => document.querySelector(".assistant .markdown")?.innerText.endsWith("its end."));
+      assert.ok((await lastAnswer(page)).startsWith("Slow words"));
+      assert.equal(await messages(page).count(), 2);
+      await done(page);
+    },
+  ],
+  [
+    "find an answer that the browser ended, and continue it",
+    "scripted",
+    async (page) => {
+      await page.locator("#input").fill("slow");
+      await page.keyboard.press("Enter");
+      await page.waitForFunction(() => document.querySelector(".assistant .markdown")?.textContent.length > 40);
+      // The answer so far is stored once a second.
+      await page.waitForTimeout(1200);
+      const other = await page.context().newPage();
+      const url = page.url();
+      await page.close();
+      await other.goto(url);
+      await other.getByText("The answer was interrupted").waitFor();
+      await other.getByRole("button", { name: "Continue" }).click();
+      await other.waitForFunction(() => document.querySelector(".assistant .markdown")?.innerText.endsWith("its end."));
     },
   ],
   [

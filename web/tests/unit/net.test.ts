@@ -93,6 +93,18 @@ test("calls and their results are replayed", () => {
   ]);
 });
 
+test("tools are offered, unless the answer has a form", () => {
+  const tool = (name: string) => ({ type: "function", function: { name, parameters: { type: "object" } } });
+  const offered = (params: Record<string, string>) => {
+    const conversation = { id: "c", title: "", created: 0, updated: 0, head: null, params };
+    return chatRequest(conversation, [message("user", "x")], "m", false, [tool("b")]).tools;
+  };
+  assert.deepEqual(offered({}), [tool("b")]);
+  assert.deepEqual(offered({ tools: JSON.stringify([tool("a")]) }), [tool("a"), tool("b")]);
+  assert.equal(offered({ grammar: 'root ::= "x"' }), undefined);
+  assert.equal(offered({ json_schema: "{}" }), undefined);
+});
+
 test("the request has the parameters of its conversation", () => {
   const params = {
     temperature: 0,
@@ -112,6 +124,7 @@ test("the request has the parameters of its conversation", () => {
     [message("user", "x")],
     "m",
     true,
+    [],
   );
   assert.deepEqual(
     made.messages.map(({ role }) => role),
