@@ -3,6 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { CHROMIUM, ask, launch, start } from "./harness.mjs";
+import { PERSON } from "./person.mjs";
 import { TASKS } from "./tasks.mjs";
 
 const [program = "", pattern = ""] = process.argv.slice(2);
@@ -13,6 +14,7 @@ if (!CHROMIUM) {
 const WORKERS = 3;
 const failures = [];
 const report = [];
+const succeeded = new Set();
 
 /** A page in a context of its own; what it throws or its policy refuses is a failure of the task. */
 async function opened(it, server, problems, options = {}) {
@@ -43,6 +45,7 @@ async function runTask(it, [name, server, steps]) {
   it.mcp.reset();
   await context.close();
   console.log(`${name}: ${problems.length ? "FAILED" : "ok"} (${Math.round(performance.now() - begin)} ms)`);
+  if (!problems.length) succeeded.add(name);
   failures.push(...problems.map((problem) => `${name}: ${problem}`));
 }
 
@@ -117,6 +120,8 @@ await Promise.all(
 );
 await shared.close();
 for (const text of report) console.log(text);
+const whole = PERSON.filter(([, names]) => names.every((name) => succeeded.has(name)));
+console.log(`${whole.length} of ${PERSON.length} tasks of a person done, by ${succeeded.size} scripts`);
 if (failures.length) {
   console.error(`${failures.length} failures\n${failures.join("\n")}`);
   process.exit(1);

@@ -7,7 +7,7 @@ import { button, download, h } from "../dom";
 import { notice, toast } from "../notices";
 import { SHORTCUTS } from "../shortcuts";
 import * as tools from "../tools";
-import { fromJson, toJson } from "../transfer";
+import { fromJson, fromMarkdown, toJson } from "../transfer";
 import { confirmed, openDialog } from "./dialog";
 import { toolsSection } from "./tools";
 
@@ -56,7 +56,7 @@ export function openPreferences(): void {
   const picker = h("input", {
     attributes: {
       type: "file",
-      accept: ".json,application/json",
+      accept: ".json,.md,.markdown",
       multiple: true,
       hidden: true,
       "aria-label": "File to import",
@@ -114,7 +114,8 @@ async function exportAll(): Promise<void> {
 async function importFiles(files: File[]): Promise<void> {
   for (const file of files) {
     try {
-      const imported = fromJson(await file.text());
+      const text = await file.text();
+      const imported = /\.(?:md|markdown)$/i.test(file.name) ? [fromMarkdown(text)] : fromJson(text);
       await data.importAll(imported);
       toast(
         `${file.name}: ${imported.length === 1 ? "one conversation" : `${imported.length} conversations`} imported.`,

@@ -56,7 +56,7 @@ export default [
     },
   ],
   [
-    "export a conversation as Markdown",
+    "export a conversation as Markdown, and import it",
     "scripted",
     async (page) => {
       await ask(page, "show markdown");
@@ -67,8 +67,19 @@ export default [
       assert.equal(download.suggestedFilename(), "show-markdown.md");
       assert.match(
         await readFile(await download.path(), "utf8"),
-        /^# show markdown\n\n## You\n\nshow markdown\n\n## scripted\n\n# Everything/,
+        /^# show markdown\n\n## You <!-- user -->\n\nshow markdown\n\n## scripted <!-- assistant -->\n\n# Everything/,
       );
+      const before = await page.locator("article .markdown").innerHTML();
+      await page.getByRole("button", { name: "Settings" }).click();
+      await page.locator("dialog input[type=file]").setInputFiles(await download.path());
+      await page.getByText("was not imported: the file is not JSON").waitFor();
+      const buffer = await readFile(await download.path());
+      await page.locator("dialog input[type=file]").setInputFiles({ name: "a.md", mimeType: "text/markdown", buffer });
+      await page.getByText("one conversation imported").waitFor();
+      await page.keyboard.press("Escape");
+      assert.equal(await conversations(page).count(), 2);
+      await conversations(page).locator(".open:not([aria-current])").click();
+      await page.waitForFunction((html) => document.querySelector("article .markdown")?.innerHTML === html, before);
     },
   ],
   [
