@@ -55,11 +55,15 @@ async function start(): Promise<void> {
   });
   connection.start();
   void tools.start();
-  const left = await data.start();
-  const legacy = takeLegacy();
-  if (legacy.length) await data.importAll(legacy);
-  await data.open(inAddress());
-  for (const message of left) void resumeLeft(message);
+  try {
+    const left = await data.start();
+    const legacy = takeLegacy();
+    if (legacy.length) await data.importAll(legacy);
+    await data.open(inAddress());
+    for (const message of left) void resumeLeft(message);
+  } finally {
+    document.body.classList.remove("starting");
+  }
   composer.focus();
 }
 

@@ -58,6 +58,10 @@ async function checkAccessibility(it, colorScheme, width) {
     bypassCSP: true,
     viewport: { width, height: 800 },
   });
+  it.scripted.state.mcp = [it.mcp.url];
+  await page.evaluate(() => localStorage.setItem("rocmforge.settings", JSON.stringify({ tools: { isOn: true } })));
+  await page.reload();
+  await page.getByRole("button", { name: "2 tools" }).waitFor();
   await page.evaluate(axe);
   // Colours are measured when nothing moves.
   await page.addStyleTag({ content: "* { animation: none !important; transition: none !important; }" });
@@ -95,6 +99,7 @@ async function checkAccessibility(it, colorScheme, width) {
   await page.locator(".card").first().waitFor();
   await check("server");
   await context.close();
+  it.scripted.state.mcp = [];
   const place = `axe-core, ${colorScheme}, ${width} px`;
   console.log(`${place}: ${views} views, ${problems.length} violations`);
   failures.push(...problems.map((problem) => `${place}: ${problem}`));

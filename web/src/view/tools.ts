@@ -15,7 +15,7 @@ export function start(openPreferences: () => void): void {
   byId("composer-actions").append(chip);
   on("tools", () => {
     const failed = tools.servers().filter(({ state }) => state === "failed").length;
-    const text = `${tools.count()} tools${failed ? `, ${failed} servers failed` : ""}`;
+    const text = `${tools.count()} tools${failed ? ", a server failed" : ""}`;
     chip.hidden = !tools.isOn();
     chip.title = text;
     chip.setAttribute("aria-label", text);
