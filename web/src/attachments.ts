@@ -1,6 +1,7 @@
 import type { Attachment } from "./conversation";
 import type { Modalities } from "./net/api";
 import { PdfProblem, readPdf } from "./pdf/read";
+import { toWav } from "./sound";
 
 const MOST_TEXT_BYTES = 2_000_000;
 const MOST_IMAGE_BYTES = 4_000_000;
@@ -29,13 +30,7 @@ async function single(file: File, { vision, audio }: Modalities): Promise<Attach
     if (!vision) return `${name}: this model cannot see images.`;
     return image(file);
   }
-  if (file.type.startsWith("audio/")) {
-    if (!audio) return `${name}: this model cannot hear.`;
-    const isKnown = /^audio\/(?:mpeg|mp3|wave?|x-wav|vnd\.wave)$/.test(file.type);
-    if (!isKnown) return `${name}: sounds must be WAV or MP3 files.`;
-    if (file.size > MOST_AUDIO_BYTES) return `${name}: sounds may have ${MOST_AUDIO_BYTES / 1e6} MB.`;
-    return { kind: "audio", name, data: await dataUrl(file) };
-  }
+  if (file.type.startsWith("audio/")) return audio ? sound(file) : `${name}: this model cannot hear.`;
   if (file.size > MOST_TEXT_BYTES) return `${name}: text files may have ${MOST_TEXT_BYTES / 1e6} MB.`;
   const text = textOf(new Uint8Array(await file.arrayBuffer()));
   return text === null ? `${name}: this is neither text nor an image nor a sound.` : { kind: "text", name, data: text };
@@ -50,6 +45,21 @@ export function textOf(bytes: Uint8Array): string | null {
     return new TextDecoder(encoding, { fatal: true }).decode(bytes).replace(/\r\n/g, "\n");
   } catch {
     return null;
+  }
+}
+
+/** A sound as a `data:` URL; the server takes WAV and MP3, and others are decoded here. */
+async function sound(file: File): Promise<Attachment | string> {
+  const { name } = file;
+  if (file.size > MOST_AUDIO_BYTES) return `${name}: sounds may have ${MOST_AUDIO_BYTES / 1e6} MB.`;
+  if (/^audio\/(?:mpeg|mp3|wave?|x-wav|vnd\.wave)$/.test(file.type))
+    return { kind: "audio", name, data: await dataUrl(file) };
+  try {
+    const made = new Blob([await toWav(await file.arrayBuffer())], { type: "audio/wav" });
+    if (made.size > MOST_AUDIO_BYTES) return `${name}: the sound is too long.`;
+    return { kind: "audio", name, data: await dataUrl(made) };
+  } catch {
+    return `${name}: the browser cannot read this sound.`;
   }
 }
 

@@ -34,6 +34,29 @@ async function see(page, it) {
   await page.waitForTimeout(50);
 }
 
+/** A tone, as the browser records it. */
+async function recorded(page) {
+  const base64 = await page.evaluate(async () => {
+    const context = new AudioContext();
+    const tone = new OscillatorNode(context);
+    const target = new MediaStreamAudioDestinationNode(context);
+    tone.connect(target);
+    tone.start();
+    const recorder = new MediaRecorder(target.stream);
+    const parts = [];
+    recorder.addEventListener("dataavailable", ({ data }) => parts.push(data));
+    const ended = new Promise((resolve) => recorder.addEventListener("stop", resolve));
+    recorder.start();
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    recorder.stop();
+    await ended;
+    await context.close();
+    const bytes = new Uint8Array(await new Blob(parts).arrayBuffer());
+    return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  });
+  return Buffer.from(base64, "base64");
+}
+
 /** A PDF file whose page is a picture. */
 async function scanned(page) {
   const jpeg = await page.screenshot({ type: "jpeg" });
@@ -145,16 +168,26 @@ export default [
       }
       await pick(page, "a.wav", "audio/wav", Buffer.from("RIFF"));
       await page.locator(".file").getByText("a.wav").waitFor();
+      // Another form is decoded in the page.
+      await pick(page, "b.webm", "audio/webm", await recorded(page));
+      await page.locator(".file").getByText("b.webm").waitFor();
+      await pick(page, "c.ogg", "audio/ogg", Buffer.from("no sound"));
+      await page.getByText("c.ogg: the browser cannot read this sound.").waitFor();
       await ask(page, "What is this?");
       const parts = lastRequest(it).messages[0].content;
       assert.deepEqual(
         parts.map(({ type }) => type),
-        ["image_url", "image_url", "image_url", "input_audio", "text"],
+        ["image_url", "image_url", "image_url", "input_audio", "input_audio", "text"],
       );
       assert.match(parts[0].image_url.url, /^data:image\/png;base64,/);
       assert.deepEqual(parts[3].input_audio, { data: Buffer.from("RIFF").toString("base64"), format: "wav" });
+      const decoded = Buffer.from(parts[4].input_audio.data, "base64");
+      assert.equal(parts[4].input_audio.format, "wav");
+      assert.equal(decoded.toString("latin1", 0, 4), "RIFF");
+      const samples = new Int16Array(decoded.buffer, decoded.byteOffset + 44, (decoded.length - 44) / 2);
+      assert.ok(samples.length > 1600 && samples.some((sample) => Math.abs(sample) > 3000), `${samples.length}`);
       await page.locator("img.picture").first().waitFor();
-      await page.locator("article audio").waitFor();
+      await page.locator("article audio").first().waitFor();
     },
   ],
 ];
