@@ -91,6 +91,8 @@ async function goOn(message: Message, results: string[]): Promise<void> {
   const conversation = store.conversations.get(message.conversation);
   if (!conversation) return;
   const path = pathTo(await data.messagesIn(conversation), message.id);
+  // The message may be deleted by now.
+  if (path.at(-1)?.id !== message.id) return;
   for (const [index, content] of results.entries()) {
     runs.delete(key(message, index));
     const result: Message = {

@@ -51,10 +51,16 @@ export function chatRequest(
 /**
  * Messages as the API takes them. Answers that failed before their first text are left out, and
  * questions that follow each other are joined, because many templates want the roles to alternate.
+ * A call that a person passed over gets a result, because templates want one for each.
  */
 export function requestMessages(path: Message[]): RequestMessage[] {
   const made: RequestMessage[] = [];
+  let open: (string | undefined)[] = [];
   for (const message of path) {
+    if (message.role !== "tool") {
+      for (const id of open) made.push({ role: "tool", content: "There is no result.", tool_call_id: id });
+      open = message.calls?.map(({ id }) => id) ?? [];
+    }
     if (message.role === "assistant") {
       if (!message.content && !message.calls?.length) continue;
       const calls = message.calls?.map(({ id, name, arguments: text }) => ({
@@ -69,6 +75,7 @@ export function requestMessages(path: Message[]): RequestMessage[] {
       });
     } else if (message.role === "tool") {
       made.push({ role: "tool", content: message.content, tool_call_id: message.callId });
+      open = open.filter((id) => id !== message.callId);
     } else {
       const content = userContent(message);
       const last = made.at(-1);

@@ -10,7 +10,7 @@ export class CallList {
 
   /** Shows the calls. Those of an open message have no results yet. */
   update(message: Message, isOpen: boolean): void {
-    const calls = (message.calls ?? []).filter(Boolean);
+    const calls = message.calls ?? [];
     const isOther = calls.length !== this.rows.length;
     // What a person types beside one call stays while another one changes.
     this.rows = calls.map((call, index) => {
