@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateSync } from "node:zlib";
+import { readingOrder } from "../../src/pdf/bidi";
 import { PdfProblem, readPdf } from "../../src/pdf/read";
 
 const latin = (text: string): Uint8Array => new Uint8Array(Buffer.from(text, "latin1"));
@@ -80,6 +81,27 @@ test("fonts tell their letters by maps, names and encodings", async () => {
   assert.equal(await textOf(page(drawn("<93fa967b41> Tj"), japanese)), "日本A");
   const unknown = "/Subtype /Type0 /Encoding /Identity-H /DescendantFonts [<< >>]";
   assert.equal((await readPdf(latin(page(drawn("<00010002> Tj"), unknown)))).unread, 1);
+});
+
+test("text from right to left is read in its order", async () => {
+  const reversed = (text: string): string => [...text].reverse().join("");
+  for (const [seen, read] of [
+    [reversed("שלום עולם"), "שלום עולם"],
+    [`42 ${reversed("רק")}`, `${"רק"} 42`],
+    [`English ${reversed("שלום עולם")} words 42.`, "English שלום עולם words 42."],
+    [`.English ${reversed("זה הטקסט עם")}`, "זה הטקסט עם English."],
+    [`${reversed("בית")} 1.5 ${reversed("זה הגדול")}`, "זה הגדול 1.5 בית"],
+  ] as const) {
+    assert.equal(readingOrder(seen), read);
+  }
+  const long = `${"ש ".repeat(200_000)}abc`;
+  assert.equal(readingOrder(long).length, long.length);
+  // Letters drawn from the left, and one to the left of the other.
+  const hex = (text: string): string => [...text].map((c) => c.charCodeAt(0).toString(16).padStart(4, "0")).join("");
+  const font = "/Subtype /Type0 /Encoding /UniKS-UCS2-H /DescendantFonts [<< /DW 500 >>]";
+  assert.equal(await textOf(page(drawn(`<${hex(reversed("שלום עולם"))}> Tj`), font)), "שלום עולם");
+  const steps = [..."שלוםעולם"].map((c, i) => `1 0 0 1 ${200 - 5 * i - (i > 3 ? 4 : 0)} 0 Tm <${hex(c)}> Tj`).join(" ");
+  assert.equal(await textOf(page(drawn(steps), font)), "שלום עולם");
 });
 
 test("marks with a text of their own, forms and pictures are read", async () => {
