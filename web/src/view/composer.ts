@@ -1,4 +1,5 @@
 import { attach } from "../attachments";
+import { check } from "../connection";
 import { on } from "../data/bus";
 import { isStored, path, store } from "../data/store";
 import { byId, h, icon, iconButton, svg } from "../dom";
@@ -51,16 +52,14 @@ export function start(editLast: () => void): void {
   };
   byId("composer").addEventListener("submit", (event) => {
     event.preventDefault();
-    submit();
-    showButtons();
+    void submit().then(showButtons);
   });
   input().addEventListener("input", showButtons);
   input().addEventListener("keydown", (event) => {
     // An input method uses Enter to choose a character.
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
-      submit();
-      showButtons();
+      void submit().then(showButtons);
     } else if (event.key === "ArrowUp" && !input().value && !files.length) {
       event.preventDefault();
       editLast();
@@ -126,14 +125,17 @@ export function start(editLast: () => void): void {
   }
 }
 
-function submit(): void {
-  const text = input().value.trim();
-  if ((!text && !files.length) || runIn(store.current.id)) return;
+async function submit(): Promise<void> {
+  const isEmpty = (): boolean => !input().value.trim() && !files.length;
+  if (isEmpty() || runIn(store.current.id)) return;
+  // A person may write before the list of models is there.
+  if (!models.chosen) await check();
+  if (isEmpty() || runIn(store.current.id)) return;
   if (!models.chosen) {
     toast("The server has no model that could answer.");
     return;
   }
-  const sent = files;
+  const [text, sent] = [input().value.trim(), files];
   files = [];
   input().value = "";
   showFiles();
