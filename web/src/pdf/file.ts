@@ -1,4 +1,5 @@
 // The objects of a PDF file. They are found by their marks, since tables of positions are often wrong.
+import { decryption, type Decrypt, type Encryption } from "./crypt";
 import { decode, unpredict } from "./filters";
 import { Keyword, Lexer, Name, PdfProblem, Ref, Stream, type Dict, type Value } from "./objects";
 
@@ -8,27 +9,24 @@ const MOST_STEPS = 20;
 export class PdfFile {
   private readonly objects = new Map<number, Value>();
   private root: Value = null;
+  private encrypt: Value = null;
+  private id = "";
+  private decrypt: Decrypt | null = null;
 
   constructor(private readonly bytes: Uint8Array) {
-    // One character for each byte, so that expressions find positions.
-    const text = new TextDecoder("latin1").decode(bytes);
-    if (!text.slice(0, 1024).includes("%PDF-")) throw new PdfProblem("is not a PDF file");
-    const marks = /(?<!\d)(\d{1,9})\s+\d{1,5}\s+obj(?![a-z])|\btrailer(?=\s*<<)/g;
-    for (let mark = marks.exec(text); mark; mark = marks.exec(text)) {
-      const lexer = new Lexer(bytes, marks.lastIndex);
-      const value = lexer.next(true);
-      const isObject = mark[1] !== undefined;
-      if (value instanceof Map && !isObject) this.trailer(value);
-      marks.lastIndex = Math.max(lexer.at, marks.lastIndex);
-      if (!isObject || !isValue(value)) continue;
-      lexer.space();
-      if (value instanceof Map && text.startsWith("stream", lexer.at)) {
-        const stream = this.stream(value, lexer.at + 6, text);
-        marks.lastIndex = stream.bytes.byteOffset - bytes.byteOffset + stream.bytes.length;
-        this.set(Number(mark[1]), stream);
-        this.contained(stream);
-      } else this.set(Number(mark[1]), value);
+    const found = this.scanned();
+    for (const [id, value] of found) this.set(id, value);
+    if (this.encrypt !== null) this.decrypt = decryption(this.encryption());
+    // A later object replaces an earlier one, also one that a stream contains.
+    for (const [id, value] of found) {
+      this.set(id, value);
+      if (value instanceof Stream) this.contained(value);
     }
+  }
+
+  /** True if the strings of objects, but not those of pages, are encrypted. */
+  get isEncrypted(): boolean {
+    return this.decrypt !== null;
   }
 
   /** What an object is, where it may be a reference. */
@@ -74,10 +72,16 @@ export class PdfFile {
     return names.map((name) => this.name(name)).filter((name) => name !== null);
   }
 
+  /** The bytes of a stream before its filters. */
+  decrypted({ bytes, place, dict }: Stream): Uint8Array {
+    const isOpen = this.name(dict.get("Type")) === "XRef";
+    return this.decrypt && !isOpen ? this.decrypt(bytes, ...place) : bytes;
+  }
+
   /** The bytes of a stream; null if one of its filters is not known. */
   data(stream: Stream): Uint8Array | null {
     const given = this.get(stream.dict.get("DecodeParms") ?? stream.dict.get("DP"));
-    let bytes: Uint8Array | null = stream.bytes;
+    let bytes: Uint8Array | null = this.decrypted(stream);
     for (const [index, filter] of this.filters(stream).entries()) {
       bytes = decode(filter, bytes);
       if (!bytes) return null;
@@ -90,31 +94,67 @@ export class PdfFile {
     return bytes;
   }
 
+  /** The objects by their numbers, as they follow each other in the file. */
+  private scanned(): [number, Value][] {
+    const { bytes } = this;
+    const found: [number, Value][] = [];
+    // One character for each byte, so that expressions find positions.
+    const text = new TextDecoder("latin1").decode(bytes);
+    if (!text.slice(0, 1024).includes("%PDF-")) throw new PdfProblem("is not a PDF file");
+    const marks = /(?<!\d)(\d{1,9})\s+(\d{1,5})\s+obj(?![a-z])|\btrailer(?=\s*<<)/g;
+    for (let mark = marks.exec(text); mark; mark = marks.exec(text)) {
+      const lexer = new Lexer(bytes, marks.lastIndex);
+      const value = lexer.next(true);
+      marks.lastIndex = Math.max(lexer.at, marks.lastIndex);
+      if (mark[1] === undefined) {
+        if (value instanceof Map) this.trailer(value);
+        continue;
+      }
+      if (!isValue(value)) continue;
+      const id = Number(mark[1]);
+      lexer.space();
+      if (value instanceof Map && text.startsWith("stream", lexer.at)) {
+        const data = this.streamBytes(value, lexer.at + 6, text);
+        marks.lastIndex = data.byteOffset - bytes.byteOffset + data.length;
+        found.push([id, new Stream(value, data, [id, Number(mark[2])])]);
+        if (this.name(value.get("Type")) === "XRef") this.trailer(value);
+      } else found.push([id, value]);
+    }
+    return found;
+  }
+
   private set(id: number, value: Value): void {
     if (this.objects.size > MOST_OBJECTS) throw new PdfProblem("has too many objects");
     this.objects.set(id, value);
   }
 
   private trailer(dict: Dict): void {
-    if (dict.has("Encrypt")) throw new PdfProblem("is encrypted, which this page cannot read");
     this.root = dict.get("Root") ?? this.root;
+    this.encrypt = dict.get("Encrypt") ?? this.encrypt;
+    const first = this.array(dict.get("ID"))[0];
+    if (typeof first === "string") this.id = first;
   }
 
-  private stream(dict: Dict, mark: number, text: string): Stream {
+  private encryption(): Encryption {
+    const dict = this.dict(this.encrypt);
+    const filter = this.name(dict.get("StmF")) ?? "Identity";
+    const filters = this.dict(dict.get("CF"));
+    const resolved = new Map([...dict].map(([key, value]) => [key, this.get(value)] as const));
+    return { dict: resolved, filter: filter === "Identity" ? null : this.dict(filters.get(filter)), id: this.id };
+  }
+
+  private streamBytes(dict: Dict, mark: number, text: string): Uint8Array {
     const begin = mark + (text.startsWith("\r\n", mark) ? 2 : /[\r\n]/.test(text[mark] ?? "") ? 1 : 0);
     const length = dict.get("Length");
     const isRight = (end: number): boolean => /^\s*endstream/.test(text.slice(end, end + 16));
     let end = typeof length === "number" && isRight(begin + length) ? begin + length : -1;
     if (end < 0) end = text.indexOf("endstream", begin);
-    return new Stream(dict, this.bytes.subarray(begin, end < 0 ? text.length : end));
+    return this.bytes.subarray(begin, end < 0 ? text.length : end);
   }
 
   /** Takes the objects that a stream contains. */
   private contained(stream: Stream): void {
-    const type = stream.dict.get("Type");
-    if (!(type instanceof Name)) return;
-    if (type.text === "XRef") this.trailer(stream.dict);
-    if (type.text !== "ObjStm") return;
+    if (this.name(stream.dict.get("Type")) !== "ObjStm") return;
     const data = this.data(stream);
     const first = this.number(stream.dict.get("First"));
     if (!data || first === null) return;

@@ -22,6 +22,8 @@ export class Stream {
     readonly dict: Dict,
     /** The bytes as they are in the file. */
     readonly bytes: Uint8Array,
+    /** The number of the object and its generation. */
+    readonly place: readonly [number, number],
   ) {}
 }
 

@@ -159,7 +159,9 @@ export class PageReader {
   private mark(properties: Value | undefined, resources: Dict): void {
     const named =
       properties instanceof Name ? this.file.dict(resources.get("Properties")).get(properties.text) : properties;
-    const actual = this.file.get(this.file.dict(named).get("ActualText"));
+    // The page reads no strings of an encrypted file but those of its pages.
+    const isHidden = this.file.isEncrypted && properties instanceof Name;
+    const actual = isHidden ? null : this.file.get(this.file.dict(named).get("ActualText"));
     this.marks.push({ actual: typeof actual === "string" ? textString(actual) : null });
   }
 
@@ -194,7 +196,7 @@ export class PageReader {
     if (!(named instanceof Stream)) return;
     if (file.name(named.dict.get("Subtype")) === "Image") {
       const filters = file.filters(named);
-      if (filters.length === 1 && filters[0] === "DCTDecode") this.pictures.push(named.bytes);
+      if (filters.length === 1 && filters[0] === "DCTDecode") this.pictures.push(file.decrypted(named));
       return;
     }
     const data = depth < DEEPEST_FORM ? file.data(named) : null;

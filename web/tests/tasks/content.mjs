@@ -144,7 +144,7 @@ export default [
       await page.getByText("a.pdf has no pages.").waitFor();
       const encrypted = "%PDF-1.7\ntrailer << /Encrypt 1 0 R >>";
       await pick(page, "b.pdf", "application/pdf", Buffer.from(encrypted));
-      await page.getByText("b.pdf is encrypted, which this page cannot read.").waitFor();
+      await page.getByText("b.pdf is encrypted in a way that this page does not know.").waitFor();
       const scan = await scanned(page);
       await pick(page, "scan.pdf", "application/pdf", scan);
       await page.getByText("scan.pdf has no text but pictures, which this model cannot see.").waitFor();

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createCipheriv, createHash } from "node:crypto";
 import { deflateSync } from "node:zlib";
 import { readingOrder } from "../../src/pdf/bidi";
 import { PdfProblem, readPdf } from "../../src/pdf/read";
@@ -117,6 +118,28 @@ test("marks with a text of their own, forms and pictures are read", async () => 
   assert.equal(Buffer.from(pictures[0] ?? []).toString("latin1"), "\xff\xd8jpeg");
   const inline = stream("", "BI /W 1 ID \x00 (EIx) EI BT /F1 9 Tf (after) Tj ET");
   assert.equal(await textOf(page(inline)), "after");
+});
+
+test("files that are encrypted without a password are read", async () => {
+  const cipher = (key: Buffer, start: Buffer, data: Buffer, pads: boolean): Buffer => {
+    const made = createCipheriv("aes-256-cbc", key, start).setAutoPadding(pads);
+    return Buffer.concat([made.update(data), made.final()]);
+  };
+  const sha256 = (data: Buffer): Buffer => createHash("sha256").update(data).digest();
+  const bytes = (length: number, seed: number): Buffer =>
+    Buffer.from(Array.from({ length }, (_, index) => (seed * 31 + index * 7) & 0xff));
+  const key = bytes(32, 1);
+  const [proof, wrap] = [bytes(8, 2), bytes(8, 3)];
+  const start = bytes(16, 4);
+  const drawing = Buffer.concat([start, cipher(key, start, Buffer.from("BT /F1 9 Tf (secret) Tj ET"), true)]);
+  const file = (user: Buffer): string =>
+    page(stream("", drawing.toString("latin1")), undefined, [
+      `<< /Filter /Standard /V 5 /R 5 /U <${user.toString("hex")}> /UE <${cipher(sha256(wrap), Buffer.alloc(16), key, false).toString("hex")}>` +
+        " /CF << /StdCF << /CFM /AESV3 >> >> /StmF /StdCF >>",
+    ]).replace("/Root 1 0 R", "/Root 1 0 R /Encrypt 6 0 R");
+  assert.equal(await textOf(file(Buffer.concat([sha256(proof), proof, wrap]))), "secret");
+  const other = Buffer.concat([sha256(Buffer.concat([Buffer.from("password"), proof])), proof, wrap]);
+  await assert.rejects(readPdf(latin(file(other))), /is encrypted with a password/);
 });
 
 test("what cannot be read is refused with a reason", async () => {
