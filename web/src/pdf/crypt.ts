@@ -46,7 +46,10 @@ function decryptionOf({ dict, filter, id }: Encryption): Decrypt {
     return (bytes) => aes(key, bytes);
   }
   if (method !== "V2" && method !== "AESV2") throw new PdfProblem(UNKNOWN);
-  const key = key128(dict, id, method === "AESV2" ? 128 : version === 1 ? 40 : number(dict.get("Length")) || 40);
+  const bits = method === "AESV2" ? 128 : version === 1 ? 40 : number(dict.get("Length")) || 40;
+  const short = key128(dict, id, bits);
+  // Keys of crypt filters have 16 bytes, and zeros fill shorter ones.
+  const key = version === 4 ? joined(short, new Uint8Array(16 - short.length)) : short;
   return (bytes, object, generation) => {
     const salt = method === "AESV2" ? "sAlT" : "";
     const place = [object, object >> 8, object >> 16, generation, generation >> 8].map((part) => part & 0xff);
