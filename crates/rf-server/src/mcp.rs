@@ -4,15 +4,10 @@
 //! policy of the page allows connections to their origins alone.
 
 use std::str::FromStr;
-use std::sync::Arc;
 
-use axum::Json;
-use axum::extract::State;
 use axum::http::Uri;
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use crate::state::App;
 
 /// A server of tools, by the URL of its endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -60,17 +55,6 @@ impl FromStr for McpServer {
         }
         Ok(Self { url: url.to_owned(), origin: format!("{scheme}://{authority}") })
     }
-}
-
-/// The answer of `GET /mcp-servers`.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct McpServers {
-    servers: Vec<McpServer>,
-}
-
-/// `GET /mcp-servers`.
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<McpServers> {
-    Json(McpServers { servers: app.options().mcp_servers.clone() })
 }
 
 #[cfg(test)]

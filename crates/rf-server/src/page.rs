@@ -4,6 +4,7 @@
 use std::iter;
 use std::sync::{Arc, LazyLock};
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{
@@ -14,6 +15,8 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use miniz_oxide::deflate::compress_to_vec_zlib;
+use schemars::JsonSchema;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::mcp::McpServer;
@@ -65,6 +68,17 @@ pub(crate) async fn page(State(app): State<Arc<App>>, request: HeaderMap) -> Res
         return (headers, [(CONTENT_ENCODING, "deflate")], COMPRESSED.as_slice()).into_response();
     }
     (headers, PAGE).into_response()
+}
+
+/// The answer of `GET /mcp-servers`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ToolServers {
+    servers: Vec<McpServer>,
+}
+
+/// `GET /mcp-servers`.
+pub(crate) async fn tool_servers(State(app): State<Arc<App>>) -> Json<ToolServers> {
+    Json(ToolServers { servers: app.options().mcp_servers.clone() })
 }
 
 fn accepts_deflate(request: &HeaderMap) -> bool {

@@ -28,10 +28,10 @@ use crate::guard::refuse_foreign_pages;
 use crate::known_fields::{KnownFields, set_known};
 use crate::llama_cpp::load::LoadReport;
 use crate::openapi::{Document, EVENTS, LINES, Operation, document};
-use crate::page::page;
+use crate::page::{ToolServers, page, tool_servers};
 use crate::sampling::SamplingFields;
 use crate::state::App;
-use crate::{anthropic, llama_cpp, lora, mcp, metrics, ollama, openai, rerank};
+use crate::{anthropic, llama_cpp, lora, metrics, ollama, openai, rerank};
 
 /// Builds the router with the routes of the server.
 pub(crate) fn router(app: &Arc<App>) -> Result<Router, Error> {
@@ -113,7 +113,7 @@ fn operation_routes() -> Vec<Route> {
         Route::get("/openapi.json", openapi, Operation::json::<Map<String, Value>>(document)),
         Route::get("/v1/loads", llama_cpp::load::loads, Operation::json::<LoadReport>(loads)),
         Route::get("/load", load, Operation::json::<ServerLoad>(running)),
-        Route::get("/mcp-servers", mcp::list, Operation::json::<mcp::McpServers>(tools)),
+        Route::get("/mcp-servers", tool_servers, Operation::json::<ToolServers>(tools)),
         Route::get("/ping", self::health, Operation::json::<Health>(health)),
         Route::get("/version", version, Operation::json::<Version>("The version of the program")),
     ]
