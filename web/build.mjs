@@ -9,6 +9,10 @@ const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 const FOLDER = here("../crates/rf-server/page");
 export const COMMITTED = join(FOLDER, "page.html");
 
+// The script runs after the first frame, which shows what needs no script. A hidden tab has no frames.
+const BANNER = "{const run=()=>{";
+const FOOTER = "};document.hidden?run():requestAnimationFrame(()=>setTimeout(run))}";
+
 /** The text of the page. */
 export async function bundle() {
   const options = {
@@ -20,7 +24,13 @@ export async function bundle() {
     target: "es2022",
   };
   const [script, style, html] = await Promise.all([
-    build({ ...options, entryPoints: [here("src/main.ts")], format: "iife" }),
+    build({
+      ...options,
+      entryPoints: [here("src/main.ts")],
+      format: "iife",
+      banner: { js: BANNER },
+      footer: { js: FOOTER },
+    }),
     build({ ...options, entryPoints: [here("src/style/main.css")] }),
     readFile(here("src/page.html"), "utf8"),
   ]);

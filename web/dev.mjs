@@ -5,17 +5,28 @@ import { createServer, request } from "node:http";
 import { fileURLToPath } from "node:url";
 import { bundle } from "./build.mjs";
 
-/** The policy of the server: only the page's own script and style run. */
-export function policy(page) {
+/** The policy of the server: only the page's own script and style run. `urls` are those of servers of tools. */
+export function policy(page, urls) {
   const hash = (tag) => {
     const text = page.slice(page.indexOf(`<${tag}>`) + tag.length + 2, page.indexOf(`</${tag}>`));
     return `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
   };
+  const connected = ["'self'", ...urls.map((url) => new URL(url).origin)].join(" ");
   return (
-    `default-src 'none'; script-src ${hash("script")}; style-src ${hash("style")}; connect-src 'self'; ` +
+    `default-src 'none'; script-src ${hash("script")}; style-src ${hash("style")}; connect-src ${connected}; ` +
     "img-src data:; media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
     "require-trusted-types-for 'script'; trusted-types dompurify"
   );
+}
+
+/** The servers of tools that the page may use. */
+async function toolServers(upstream) {
+  try {
+    const { servers } = await (await fetch(new URL("/mcp-servers", upstream))).json();
+    return servers.map(({ url }) => url);
+  } catch {
+    return [];
+  }
 }
 
 /** Starts the proxy. `page` gives the text of the page, `upstream` the address of the server. */
@@ -23,7 +34,10 @@ export async function startProxy({ page, upstream, port = 0 }) {
   const server = createServer(async (incoming, outgoing) => {
     if (incoming.url.split("?")[0] === "/") {
       const text = await page();
-      outgoing.writeHead(200, { "content-type": "text/html; charset=utf-8", "content-security-policy": policy(text) });
+      outgoing.writeHead(200, {
+        "content-type": "text/html; charset=utf-8",
+        "content-security-policy": policy(text, await toolServers(upstream())),
+      });
       outgoing.end(text);
       return;
     }

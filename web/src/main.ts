@@ -1,4 +1,5 @@
 import * as announcer from "./announce";
+import * as calls from "./calls";
 import * as connection from "./connection";
 import { on } from "./data/bus";
 import { takeLegacy } from "./data/legacy";
@@ -6,8 +7,9 @@ import { settings, showTheme } from "./data/settings";
 import * as data from "./data/store";
 import { store } from "./data/store";
 import { byId } from "./dom";
-import { stop } from "./runs";
+import { resumeLeft, stop } from "./runs";
 import * as shortcuts from "./shortcuts";
+import * as tools from "./tools";
 import * as chat from "./view/chat";
 import * as composer from "./view/composer";
 import * as header from "./view/header";
@@ -15,6 +17,7 @@ import { openParameters } from "./view/parameters";
 import { openPreferences } from "./view/preferences";
 import * as server from "./view/server";
 import * as sidebar from "./view/sidebar";
+import * as toolsView from "./view/tools";
 
 /** The address names the conversation, so that a reload and the browser's Back show it again. */
 const inAddress = (): string | null => /^#c=(\w+)$/.exec(location.hash)?.[1] ?? null;
@@ -32,6 +35,8 @@ async function start(): Promise<void> {
   header.start(openParameters);
   chat.start();
   composer.start(chat.editLast);
+  calls.start();
+  toolsView.start(openPreferences);
   sidebar.start(openConversation);
   server.start();
   byId("open-preferences").addEventListener("click", openPreferences);
@@ -49,10 +54,16 @@ async function start(): Promise<void> {
       history.replaceState(null, "", `#c=${store.current.id}`);
   });
   connection.start();
-  await data.start();
-  const legacy = takeLegacy();
-  if (legacy.length) await data.importAll(legacy);
-  await data.open(inAddress());
+  void tools.start();
+  try {
+    const left = await data.start();
+    const legacy = takeLegacy();
+    if (legacy.length) await data.importAll(legacy);
+    await data.open(inAddress());
+    for (const message of left) void resumeLeft(message);
+  } finally {
+    document.body.classList.remove("starting");
+  }
   composer.focus();
 }
 

@@ -10,6 +10,7 @@ import { chatRequest, type ChatRequest } from "./net/body";
 import { events } from "./net/sse";
 import { type Chunk, Running } from "./net/stream";
 import { firstProblem } from "./params";
+import { functions } from "./tools";
 import { pathTo } from "./tree";
 import type { Conversation, Message } from "./conversation";
 
@@ -55,7 +56,7 @@ export function send(content: string, attachments: Message["attachments"], paren
   };
   if (attachments?.length) message.attachments = attachments;
   data.add(conversation, message);
-  answer(conversation, message.id);
+  answer(conversation, pathTo(store.messages, message.id));
 }
 
 export function titleOf(content: string, file?: string): string {
@@ -64,12 +65,12 @@ export function titleOf(content: string, file?: string): string {
   return characters.length > 60 ? `${characters.slice(0, 59).join("")}…` : characters.join("");
 }
 
-/** Computes an answer to the message `parent`. */
-export function answer(conversation: Conversation, parent: string | null): void {
+/** Computes an answer to the messages of a path. */
+export function answer(conversation: Conversation, path: Message[]): void {
   const message: Message = {
     id: newId(),
     conversation: conversation.id,
-    parent,
+    parent: path.at(-1)?.id ?? null,
     role: "assistant",
     content: "",
     created: Date.now(),
@@ -77,13 +78,12 @@ export function answer(conversation: Conversation, parent: string | null): void 
     state: "streaming",
   };
   data.setLive(message, true);
-  const path = pathTo(store.messages, parent);
   data.add(conversation, message);
   void run(conversation, message, path, false);
 }
 
-/** Goes on with an answer that was cut off. */
-export function resume(conversation: Conversation, message: Message): void {
+/** Goes on with an answer that was cut off. `path` ends with it. */
+export function resume(conversation: Conversation, message: Message, path: Message[]): void {
   message.state = "streaming";
   delete message.error;
   if (!message.content) {
@@ -91,7 +91,16 @@ export function resume(conversation: Conversation, message: Message): void {
     delete message.calls;
   }
   data.setLive(message, true);
-  void run(conversation, message, pathTo(store.messages, message.id), message.content !== "");
+  void run(conversation, message, path, message.content !== "");
+}
+
+/** Goes on with an answer that was being computed when the page was left, by a reload for example. */
+export async function resumeLeft({ id, conversation: name }: Message): Promise<void> {
+  const conversation = store.conversations.get(name);
+  if (!conversation) return;
+  const path = pathTo(await data.messagesIn(conversation), id);
+  const message = path.at(-1);
+  if (message && ["streaming", "interrupted"].includes(message.state ?? "")) resume(conversation, message, path);
 }
 
 async function run(conversation: Conversation, message: Message, path: Message[], continues: boolean): Promise<void> {
@@ -101,7 +110,7 @@ async function run(conversation: Conversation, message: Message, path: Message[]
     message,
     abort: new AbortController(),
     running: new Running(message, performance.now()),
-    request: chatRequest(conversation, path, message.model || models.chosen, continues),
+    request: chatRequest(conversation, path, message.model || models.chosen, continues, functions()),
     waitsUntil: null,
   };
   runs.set(message.id, made);
@@ -196,6 +205,7 @@ function end(message: Message, state: Message["state"], error?: string): void {
   void data.saveMessage(message).then(() => data.setLive(message, false));
   changed(message);
   emit("runs");
+  emit("ended", message);
 }
 
 function changed(message: Message): void {

@@ -16,12 +16,17 @@ export function toJson(all: Stored[]): string {
   return `${JSON.stringify({ format: FORMAT, version: 1, conversations }, null, 1)}\n`;
 }
 
+/** A heading of a message: a comment that no reader shows has its role. */
+const HEADING = /^## (.*) <!-- (system|user|assistant|tool) -->$/m;
+const REASONING = /^<details><summary>Reasoning<\/summary>\n\n([\s\S]*?)\n\n<\/details>\s*/;
+
 /** The branch that is shown, as Markdown. */
 export function toMarkdown({ conversation, messages }: Stored): string {
   const parts = [`# ${conversation.title || "Conversation"}`];
-  if (conversation.system?.trim()) parts.push("## System", conversation.system.trim());
+  if (conversation.system?.trim()) parts.push("## System <!-- system -->", quoted(conversation.system.trim()));
   for (const message of pathTo(new Map(messages.map((m) => [m.id, m])), conversation.head)) {
-    parts.push(`## ${{ user: "You", assistant: message.model ?? "Answer", tool: "Tool" }[message.role]}`);
+    const name = { user: "You", assistant: message.model ?? "Answer", tool: "Tool" }[message.role];
+    parts.push(`## ${name} <!-- ${message.role} -->`);
     for (const { kind, name, data } of message.attachments ?? []) {
       parts.push(
         kind === "image"
@@ -33,11 +38,32 @@ export function toMarkdown({ conversation, messages }: Stored): string {
     }
     if (message.reasoning)
       parts.push(`<details><summary>Reasoning</summary>\n\n${message.reasoning.trim()}\n\n</details>`);
-    if (message.content.trim()) parts.push(message.content.trim());
+    if (message.content.trim()) parts.push(quoted(message.content.trim()));
     for (const call of message.calls ?? []) parts.push(`*Call of ${call.name}*\n\n${fenced(call.arguments)}`);
     if (message.error) parts.push(`*${message.error}*`);
   }
   return `${parts.join("\n\n")}\n`;
+}
+
+/** A text in which a heading of an export, such as one that a person pasted, is none. */
+const quoted = (text: string): string => text.replace(new RegExp(HEADING, "gm"), "## $1 <!-- quoted $2 -->");
+const unquoted = (text: string): string => text.replace(/^## (.*) <!-- quoted (\w+) -->$/gm, "## $1 <!-- $2 -->");
+
+/** Reads a conversation that was exported as Markdown. Its files and calls are text. */
+export function fromMarkdown(text: string): Stored {
+  const [before = "", ...parts] = text.replace(/\r\n/g, "\n").split(HEADING);
+  if (!parts.length) throw new Error("the file has no headings of messages");
+  const messages: { role: string; content: string; reasoning?: string; model?: string }[] = [];
+  for (let i = 0; i + 2 < parts.length; i += 3) {
+    const [name = "", role = "", section = ""] = parts.slice(i, i + 3);
+    const [, reasoning] = REASONING.exec(section.trim()) ?? [];
+    const content = unquoted(section.trim().replace(REASONING, ""));
+    const last = messages.at(-1);
+    // The result of a tool belongs to a call, which is text now, too.
+    if (role === "tool" && last) last.content += `\n\n*Result*\n\n${fenced(content)}`;
+    else messages.push({ role, content, reasoning, model: role === "assistant" ? name : undefined });
+  }
+  return fromList(/^# (.*)$/m.exec(before)?.[1] ?? "", messages);
 }
 
 function fenced(text: string): string {

@@ -3,6 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { CHROMIUM, ask, launch, start } from "./harness.mjs";
+import { PERSON } from "./person.mjs";
 import { TASKS } from "./tasks.mjs";
 
 const [program = "", pattern = ""] = process.argv.slice(2);
@@ -13,6 +14,7 @@ if (!CHROMIUM) {
 const WORKERS = 3;
 const failures = [];
 const report = [];
+const succeeded = new Set();
 
 /** A page in a context of its own; what it throws or its policy refuses is a failure of the task. */
 async function opened(it, server, problems, options = {}) {
@@ -39,9 +41,11 @@ async function runTask(it, [name, server, steps]) {
   } catch (error) {
     problems.push(`${error.stack ?? error}`);
   }
-  Object.assign(it.scripted.state, { busy: 0, key: null, vision: false });
+  Object.assign(it.scripted.state, { busy: 0, key: null, vision: false, mcp: [] });
+  it.mcp.reset();
   await context.close();
   console.log(`${name}: ${problems.length ? "FAILED" : "ok"} (${Math.round(performance.now() - begin)} ms)`);
+  if (!problems.length) succeeded.add(name);
   failures.push(...problems.map((problem) => `${name}: ${problem}`));
 }
 
@@ -54,6 +58,10 @@ async function checkAccessibility(it, colorScheme, width) {
     bypassCSP: true,
     viewport: { width, height: 800 },
   });
+  it.scripted.state.mcp = [it.mcp.url];
+  await page.evaluate(() => localStorage.setItem("rocmforge.settings", JSON.stringify({ tools: { isOn: true } })));
+  await page.reload();
+  await page.getByRole("button", { name: "2 tools" }).waitFor();
   await page.evaluate(axe);
   // Colours are measured when nothing moves.
   await page.addStyleTag({ content: "* { animation: none !important; transition: none !important; }" });
@@ -91,6 +99,7 @@ async function checkAccessibility(it, colorScheme, width) {
   await page.locator(".card").first().waitFor();
   await check("server");
   await context.close();
+  it.scripted.state.mcp = [];
   const place = `axe-core, ${colorScheme}, ${width} px`;
   console.log(`${place}: ${views} views, ${problems.length} violations`);
   failures.push(...problems.map((problem) => `${place}: ${problem}`));
@@ -116,6 +125,8 @@ await Promise.all(
 );
 await shared.close();
 for (const text of report) console.log(text);
+const whole = PERSON.filter(([, names]) => names.every((name) => succeeded.has(name)));
+console.log(`${whole.length} of ${PERSON.length} tasks of a person done, by ${succeeded.size} scripts`);
 if (failures.length) {
   console.error(`${failures.length} failures\n${failures.join("\n")}`);
   process.exit(1);

@@ -5,6 +5,7 @@ import { readFile } from "node:fs/promises";
 import { chromium } from "playwright-core";
 import { COMMITTED } from "../build.mjs";
 import { startProxy } from "../dev.mjs";
+import { startMcp } from "./mcp.mjs";
 import { startScripted } from "./scripted.mjs";
 
 export const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((path) =>
@@ -50,6 +51,7 @@ export async function launch(program) {
 export async function start({ browser, demo }) {
   const page = async () => readFile(COMMITTED, "utf8");
   const scripted = await startScripted();
+  const mcp = await startMcp();
   const upstream = { url: scripted.url };
   const proxies = { scripted: await startProxy({ page, upstream: () => upstream.url }) };
   if (demo) proxies.demo = await startProxy({ page, upstream: () => demo.url });
@@ -59,10 +61,12 @@ export async function start({ browser, demo }) {
   return {
     browser,
     scripted,
+    mcp,
     upstream,
     urls,
     close() {
       scripted.close();
+      mcp.close();
       for (const proxy of Object.values(proxies)) {
         proxy.closeAllConnections();
         proxy.close();

@@ -2,12 +2,13 @@
 // `node tests/screenshots.mjs FOLDER`.
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { ask, launch, start } from "./harness.mjs";
+import { ask, launch, start, withSettings } from "./harness.mjs";
 
 const folder = process.argv[2] ?? "screenshots";
 await mkdir(folder, { recursive: true });
 const shared = await launch("");
 const it = await start(shared);
+it.scripted.state.mcp = [it.mcp.url];
 for (const colorScheme of ["light", "dark"]) {
   for (const [width, height] of [
     [360, 740],
@@ -16,10 +17,16 @@ for (const colorScheme of ["light", "dark"]) {
   ]) {
     const context = await it.browser.newContext({ viewport: { width, height }, colorScheme, locale: "en-GB" });
     const page = await context.newPage();
+    await withSettings(page, { tools: { isOn: true } });
     await page.goto(it.urls.scripted);
     await page.waitForFunction(() => document.querySelector(".model-name")?.textContent === "scripted");
     const take = (name) => page.screenshot({ path: join(folder, `${name}-${width}-${colorScheme}.png`) });
     await take("new");
+    const buffer = Buffer.from("A text.\n");
+    await page
+      .locator("#composer input[type=file]")
+      .setInputFiles({ name: "a-file-with-a-long-name.txt", mimeType: "text/plain", buffer });
+    await take("file");
     await ask(page, "Tell me about suspension bridges, please.");
     if (width > 700) await page.getByRole("button", { name: "New conversation" }).click();
     else await page.evaluate(() => (location.hash = ""));

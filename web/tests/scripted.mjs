@@ -44,6 +44,7 @@ export async function startScripted() {
     ]),
     vision: false,
     key: null,
+    mcp: [],
     tokens: 0,
   };
   const server = createServer((request, response) => {
@@ -85,6 +86,8 @@ async function handle(state, request, response) {
         modalities: { vision: state.vision, audio: state.vision },
         default_generation_settings: { n_ctx: 4096, params: { temperature: 0.8 } },
       });
+    case "/mcp-servers":
+      return json(200, { servers: state.mcp.map((url) => ({ url })) });
     case "/models/load":
     case "/models/unload": {
       const isLoad = pathname.endsWith("/load");

@@ -10,6 +10,7 @@ use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
 use crate::kv_events::KvEvents;
 use crate::managed_models::Manager;
+use crate::mcp::McpServer;
 use crate::settings::SettingsSource;
 use crate::step_timeout::StepTimeout;
 use crate::tls::Tls;
@@ -28,6 +29,8 @@ pub struct ServerOptions {
     /// Names of this machine that requests may give as `Host`, where the server has no key and
     /// listens on a loopback address. IP addresses and `localhost` always may.
     pub allowed_hosts: Vec<String>,
+    /// The servers of tools that the chat page may use. The page connects to them itself.
+    pub mcp_servers: Vec<McpServer>,
     /// Sampling of requests that set no parameters.
     pub sampling: SamplerConfig,
     /// The source of settings of single models, when they are read again.
@@ -68,6 +71,7 @@ impl Default for ServerOptions {
             metrics_key: false,
             cors_origins: Vec::new(),
             allowed_hosts: Vec::new(),
+            mcp_servers: Vec::new(),
             sampling: SamplerConfig::default(),
             settings: None,
             image_fetcher: None,

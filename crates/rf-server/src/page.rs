@@ -1,8 +1,11 @@
 //! The chat page at `/`: one HTML document that loads nothing but this server's API. It is bundled
 //! from the sources in `web`, a folder of the repository.
 
-use std::sync::LazyLock;
+use std::iter;
+use std::sync::{Arc, LazyLock};
 
+use axum::Json;
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
@@ -12,25 +15,37 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use miniz_oxide::deflate::compress_to_vec_zlib;
+use schemars::JsonSchema;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
+
+use crate::mcp::McpServer;
+use crate::state::App;
 
 const PAGE: &str = include_str!("../page/page.html");
 
 /// A third of the page, for browsers on other machines.
 static COMPRESSED: LazyLock<Vec<u8>> = LazyLock::new(|| compress_to_vec_zlib(PAGE.as_bytes(), 6));
 
-/// Only the page's own script and style run, whatever a model writes. Only its sanitiser may make
-/// nodes of a text.
-static POLICY: LazyLock<String> = LazyLock::new(|| {
+/// The hashes of the page's script and style, as its policy names them.
+static HASHES: LazyLock<[String; 2]> = LazyLock::new(|| {
     let hash = |tag| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(element(tag))));
-    format!(
-        "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; img-src data:; \
-         media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-         require-trusted-types-for 'script'; trusted-types dompurify",
-        hash("script"),
-        hash("style")
-    )
+    ["script", "style"].map(hash)
 });
+
+/// Only the page's own script and style run, whatever a model writes. Only its sanitiser may make
+/// nodes of a text. The page connects to this server, and to the servers of tools that the operator
+/// names.
+fn policy(tools: &[McpServer]) -> String {
+    let [script, style] = &*HASHES;
+    let origins = iter::once("'self'").chain(tools.iter().map(McpServer::origin));
+    let connected = origins.collect::<Vec<_>>().join(" ");
+    format!(
+        "default-src 'none'; script-src {script}; style-src {style}; connect-src {connected}; \
+         img-src data:; media-src data:; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify"
+    )
+}
 
 /// The text of the page's only element of this name.
 fn element(tag: &str) -> &'static str {
@@ -39,10 +54,11 @@ fn element(tag: &str) -> &'static str {
 }
 
 /// `GET /`.
-pub(crate) async fn page(request: HeaderMap) -> Response {
+pub(crate) async fn page(State(app): State<Arc<App>>, request: HeaderMap) -> Response {
+    let policy = policy(&app.options().mcp_servers);
     let headers = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
-        (CONTENT_SECURITY_POLICY, POLICY.as_str()),
+        (CONTENT_SECURITY_POLICY, policy.as_str()),
         (CACHE_CONTROL, "no-cache"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "no-referrer"),
@@ -52,6 +68,17 @@ pub(crate) async fn page(request: HeaderMap) -> Response {
         return (headers, [(CONTENT_ENCODING, "deflate")], COMPRESSED.as_slice()).into_response();
     }
     (headers, PAGE).into_response()
+}
+
+/// The answer of `GET /mcp-servers`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ToolServers {
+    servers: Vec<McpServer>,
+}
+
+/// `GET /mcp-servers`.
+pub(crate) async fn tool_servers(State(app): State<Arc<App>>) -> Json<ToolServers> {
+    Json(ToolServers { servers: app.options().mcp_servers.clone() })
 }
 
 fn accepts_deflate(request: &HeaderMap) -> bool {
@@ -82,6 +109,15 @@ mod tests {
         for loading in ["src=\"http", "href=\"http", "@import", "url(http", "<iframe"] {
             assert!(!PAGE.contains(loading), "{loading}");
         }
+    }
+
+    #[test]
+    fn the_policy_allows_the_origins_of_tools_alone() {
+        assert!(policy(&[]).contains("; connect-src 'self'; "));
+        let urls = ["http://127.0.0.1:3000/mcp", "https://tools.example/a?key=secret"];
+        let policy = policy(&urls.map(|url| url.parse().unwrap()));
+        let expected = "; connect-src 'self' http://127.0.0.1:3000 https://tools.example; ";
+        assert!(policy.contains(expected), "{policy}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::guard::refuse_foreign_pages;
 use crate::known_fields::{KnownFields, set_known};
 use crate::llama_cpp::load::LoadReport;
 use crate::openapi::{Document, EVENTS, LINES, Operation, document};
-use crate::page::page;
+use crate::page::{ToolServers, page, tool_servers};
 use crate::sampling::SamplingFields;
 use crate::state::App;
 use crate::{anthropic, llama_cpp, lora, metrics, ollama, openai, rerank};
@@ -102,6 +102,7 @@ fn operation_routes() -> Vec<Route> {
     let document = "This document";
     let loads = "How busy the loaded models are";
     let running = "The number of requests that wait or run";
+    let tools = "The servers of tools that the chat page may use";
     vec![
         Route::get("/", page, Operation::text("The chat page", "text/html")),
         Route::get("/health", self::health, Operation::json::<Health>(health)),
@@ -112,6 +113,7 @@ fn operation_routes() -> Vec<Route> {
         Route::get("/openapi.json", openapi, Operation::json::<Map<String, Value>>(document)),
         Route::get("/v1/loads", llama_cpp::load::loads, Operation::json::<LoadReport>(loads)),
         Route::get("/load", load, Operation::json::<ServerLoad>(running)),
+        Route::get("/mcp-servers", tool_servers, Operation::json::<ToolServers>(tools)),
         Route::get("/ping", self::health, Operation::json::<Health>(health)),
         Route::get("/version", version, Operation::json::<Version>("The version of the program")),
     ]

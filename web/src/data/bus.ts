@@ -10,6 +10,10 @@ export interface Events {
   message: Message;
   /** An answer begins or ends, in any conversation. */
   runs: undefined;
+  /** An answer ended, in any conversation. */
+  ended: Message;
+  /** A server of tools, or its tools, changed. */
+  tools: undefined;
   models: undefined;
   connection: undefined;
 }
@@ -18,10 +22,12 @@ type Listener<T> = (detail: T) => void;
 
 const listeners = new Map<keyof Events, Set<Listener<never>>>();
 
-export function on<K extends keyof Events>(name: K, listener: Listener<Events[K]>): void {
+/** Listens, until the function that it returns is called. */
+export function on<K extends keyof Events>(name: K, listener: Listener<Events[K]>): () => void {
   const known = listeners.get(name) ?? new Set();
   known.add(listener as Listener<never>);
   listeners.set(name, known);
+  return () => known.delete(listener as Listener<never>);
 }
 
 export function emit<K extends keyof Events>(name: K, ...detail: Events[K] extends undefined ? [] : [Events[K]]): void {

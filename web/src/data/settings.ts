@@ -8,6 +8,14 @@ export interface Settings {
   system?: string;
   params?: Params;
   hidesSidebar?: boolean;
+  tools?: ToolSettings;
+}
+
+/** Which servers of tools the page may use, by their URLs. */
+export interface ToolSettings {
+  isOn?: boolean;
+  off?: string[];
+  tokens?: Record<string, string>;
 }
 
 const KEY = "rocmforge.settings";

@@ -58,14 +58,17 @@ async function stored(work: Promise<unknown>, conversation: string): Promise<voi
   }
 }
 
-export async function start(): Promise<void> {
+/** Opens the storage. Returns the answers that were being computed when this tab left the page. */
+export async function start(): Promise<Message[]> {
+  let left: Message[] = [];
   try {
     await reloadConversations();
-    await takeKept();
+    left = await takeKept();
   } catch (error) {
     notice("storage", `The browser does not open its storage: ${error instanceof Error ? error.message : error}`);
   }
   tabs?.addEventListener("message", (event: MessageEvent<string>) => void otherTabChanged(event.data));
+  return left;
 }
 
 /** Reads the list. The shown conversation stays the same object, since others hold it. */
@@ -101,6 +104,11 @@ async function otherTabChanged(id: string): Promise<void> {
   const isContinued = pathTo(messages, known.head).some((message) => message.id === current.head);
   if (!isKept || isContinued) current.head = known.head;
   emit("opened");
+}
+
+/** The messages of a conversation, which need not be shown. */
+export function messagesIn(conversation: Conversation): Promise<ReadonlyMap<string, Message>> {
+  return store.current === conversation ? Promise.resolve(store.messages) : loadMessages(conversation.id);
 }
 
 async function loadMessages(id: string): Promise<Map<string, Message>> {
@@ -185,12 +193,13 @@ export function keep(): void {
   }
 }
 
-async function takeKept(): Promise<void> {
+async function takeKept(): Promise<Message[]> {
   const text = sessionStorage.getItem(LEFT);
   sessionStorage.removeItem(LEFT);
-  for (const message of text ? (JSON.parse(text) as Message[]) : []) {
-    if (store.conversations.has(message.conversation)) await db.update(message.conversation, {}, [message]);
-  }
+  const all = text ? (JSON.parse(text) as Message[]) : [];
+  const left = all.filter(({ conversation }) => store.conversations.has(conversation));
+  for (const message of left) await db.update(message.conversation, {}, [message]);
+  return left;
 }
 
 /** Writes a message. */

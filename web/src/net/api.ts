@@ -123,6 +123,16 @@ export async function modelProps(model: string): Promise<Props | null> {
   }
 }
 
+/** The URLs of the servers of tools that the page may use. */
+export async function mcpServers(): Promise<string[]> {
+  try {
+    const response = await request("mcp-servers");
+    return ((await response.json()) as { servers: { url: string }[] }).servers.map(({ url }) => url);
+  } catch {
+    return [];
+  }
+}
+
 export const setLoaded = (model: string, isLoaded: boolean): Promise<Response> =>
   post(isLoaded ? "models/load" : "models/unload", { model });
 

@@ -22,15 +22,21 @@ export interface ChatRequest extends Record<string, unknown> {
 
 /**
  * The request for the next answer. With `continues` the last message is an answer to go on with.
+ * `functions` are tools in addition to those of the conversation; an answer whose form is given has
+ * no place for calls.
  */
 export function chatRequest(
   conversation: Conversation,
   path: Message[],
   model: string,
   continues: boolean,
+  functions: unknown[],
 ): ChatRequest {
   const messages = requestMessages(path);
   if (conversation.system?.trim()) messages.unshift({ role: "system", content: conversation.system });
+  const fields = requestFields(conversation.params);
+  const isFree = !fields.response_format && !fields.grammar;
+  if (functions.length && isFree) fields.tools = [...(Array.isArray(fields.tools) ? fields.tools : []), ...functions];
   return {
     model,
     messages,
@@ -38,17 +44,23 @@ export function chatRequest(
     stream_options: { include_usage: true },
     return_progress: true,
     ...(continues ? { continue_final_message: true, add_generation_prompt: false } : {}),
-    ...requestFields(conversation.params),
+    ...fields,
   };
 }
 
 /**
  * Messages as the API takes them. Answers that failed before their first text are left out, and
  * questions that follow each other are joined, because many templates want the roles to alternate.
+ * A call that a person passed over gets a result, because templates want one for each.
  */
 export function requestMessages(path: Message[]): RequestMessage[] {
   const made: RequestMessage[] = [];
+  let open: (string | undefined)[] = [];
   for (const message of path) {
+    if (message.role !== "tool") {
+      for (const id of open) made.push({ role: "tool", content: "There is no result.", tool_call_id: id });
+      open = message.calls?.map(({ id }) => id) ?? [];
+    }
     if (message.role === "assistant") {
       if (!message.content && !message.calls?.length) continue;
       const calls = message.calls?.map(({ id, name, arguments: text }) => ({
@@ -63,6 +75,7 @@ export function requestMessages(path: Message[]): RequestMessage[] {
       });
     } else if (message.role === "tool") {
       made.push({ role: "tool", content: message.content, tool_call_id: message.callId });
+      open = open.filter((id) => id !== message.callId);
     } else {
       const content = userContent(message);
       const last = made.at(-1);

@@ -1,5 +1,5 @@
 // What the chunks of a streamed answer do to its message.
-import type { Message, ScoredToken } from "../conversation";
+import type { Call, Message, ScoredToken } from "../conversation";
 
 interface Delta {
   content?: string | null;
@@ -45,6 +45,8 @@ export class Running {
   firstTokenAt: number | null = null;
   lastTokenAt = 0;
   private reasoningSince: number | null = null;
+  /** The calls by their numbers, which need not begin at 0. */
+  private readonly calls = new Map<number, Call>();
   private finish: string | null = null;
 
   constructor(
@@ -103,8 +105,12 @@ export class Running {
 
   private call(part: NonNullable<Delta["tool_calls"]>[number]): void {
     const calls = (this.message.calls ??= []);
-    const index = part.index ?? calls.length;
-    const call = (calls[index] ??= { id: "", name: "", arguments: "" });
+    let call = part.index === undefined ? undefined : this.calls.get(part.index);
+    if (!call) {
+      call = { id: "", name: "", arguments: "" };
+      calls.push(call);
+      if (part.index !== undefined) this.calls.set(part.index, call);
+    }
     if (part.id) call.id = part.id;
     if (part.function?.name) call.name = part.function.name;
     call.arguments += part.function?.arguments ?? "";

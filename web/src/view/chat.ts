@@ -38,6 +38,10 @@ export function start(): void {
     changed.set(message.id, message);
     schedule();
   });
+  on("tools", () => {
+    for (const message of path()) changed.set(message.id, message);
+    schedule();
+  });
   on("runs", showBusy);
   on("models", () => {
     if (!views.size) show();

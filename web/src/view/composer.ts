@@ -1,4 +1,5 @@
 import { attach } from "../attachments";
+import { check } from "../connection";
 import { on } from "../data/bus";
 import { isStored, path, store } from "../data/store";
 import { byId, h, icon, iconButton, svg } from "../dom";
@@ -6,6 +7,9 @@ import { models } from "../models";
 import { toast } from "../notices";
 import { runIn, runOf, send, stop } from "../runs";
 import type { Attachment } from "../conversation";
+
+/** Files that take a while. */
+const SLOW_BYTES = 1_000_000;
 
 /** What was written and not sent, by conversation. */
 const drafts = new Map<string, { text: string; files: Attachment[] }>();
@@ -48,16 +52,14 @@ export function start(editLast: () => void): void {
   };
   byId("composer").addEventListener("submit", (event) => {
     event.preventDefault();
-    submit();
-    showButtons();
+    void submit().then(showButtons);
   });
   input().addEventListener("input", showButtons);
   input().addEventListener("keydown", (event) => {
     // An input method uses Enter to choose a character.
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
-      submit();
-      showButtons();
+      void submit().then(showButtons);
     } else if (event.key === "ArrowUp" && !input().value && !files.length) {
       event.preventDefault();
       editLast();
@@ -93,9 +95,10 @@ export function start(editLast: () => void): void {
 
   async function add(added: File[]): Promise<void> {
     for (const file of added) {
-      const made = await attach(file, models.props ?? { vision: false, audio: false });
-      if (typeof made === "string") toast(made);
-      else files = [...files, made];
+      if (file.size > SLOW_BYTES) toast(`Reading ${file.name} …`);
+      const { attachments, note } = await attach(file, models.props ?? { vision: false, audio: false });
+      if (note) toast(note);
+      files = [...files, ...attachments];
     }
     showFiles();
     showButtons();
@@ -122,14 +125,17 @@ export function start(editLast: () => void): void {
   }
 }
 
-function submit(): void {
-  const text = input().value.trim();
-  if ((!text && !files.length) || runIn(store.current.id)) return;
+async function submit(): Promise<void> {
+  const isEmpty = (): boolean => !input().value.trim() && !files.length;
+  if (isEmpty() || runIn(store.current.id)) return;
+  // A person may write before the list of models is there.
+  if (!models.chosen) await check();
+  if (isEmpty() || runIn(store.current.id)) return;
   if (!models.chosen) {
     toast("The server has no model that could answer.");
     return;
   }
-  const sent = files;
+  const [text, sent] = [input().value.trim(), files];
   files = [];
   input().value = "";
   showFiles();

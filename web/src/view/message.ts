@@ -6,8 +6,9 @@ import { newId } from "../data/id";
 import { button, copyButton, h, icon, iconButton } from "../dom";
 import { MarkdownView } from "../markdown/render";
 import { answer, type Run, resume, runOf, send } from "../runs";
-import { leafBelow, subtree } from "../tree";
-import type { Attachment, Call, Message } from "../conversation";
+import { leafBelow, pathTo, subtree } from "../tree";
+import type { Attachment, Message } from "../conversation";
+import { CallList, toolResult } from "./calls";
 import { focus } from "./composer";
 import { confirmed } from "./dialog";
 import { showDetails } from "./details";
@@ -17,7 +18,7 @@ export class MessageView {
   private readonly markdown = new MarkdownView();
   private readonly status = h("p", { class: "progress" });
   private readonly error = h("p", { class: "error" });
-  private readonly calls = h("div", { class: "calls" });
+  private readonly calls = new CallList();
   private readonly footer = h("footer");
   private readonly content = h("div", { class: "content" });
   private reasoning: { element: HTMLDetailsElement; summary: HTMLElement; markdown: MarkdownView } | null = null;
@@ -25,7 +26,6 @@ export class MessageView {
   private place = "";
   private siblings: Message[] = [];
   private isLast = false;
-  private shownCalls = "";
 
   constructor(private message: Message) {
     const name = { user: "You", assistant: message.model || "Answer", tool: "Tool" }[message.role];
@@ -40,7 +40,7 @@ export class MessageView {
     if (message.role === "user")
       this.content.append(h("div", { class: "bubble", text: message.content, attributes: { dir: "auto" } }));
     else if (message.role === "tool") this.content.append(toolResult(message));
-    else this.content.append(this.status, this.markdown.element, this.calls, this.error);
+    else this.content.append(this.status, this.markdown.element, this.calls.element, this.error);
     this.update(message);
   }
 
@@ -53,7 +53,7 @@ export class MessageView {
     if (message.role === "assistant") {
       this.showReasoning(isStreaming);
       this.markdown.update(message.content, !isStreaming);
-      this.showCalls();
+      this.calls.update(message, !isStreaming && this.isLast);
       this.status.textContent = isStreaming ? statusText(message, run) : "";
       this.status.hidden = !this.status.textContent;
       this.element.classList.toggle("waiting", isStreaming && !message.content && !message.calls?.length);
@@ -91,12 +91,12 @@ export class MessageView {
   }
 
   private regenerate(): void {
-    answer(store.current, this.message.parent);
+    answer(store.current, pathTo(store.messages, this.message.parent));
     focus();
   }
 
   private resume(): void {
-    resume(store.current, this.message);
+    resume(store.current, this.message, pathTo(store.messages, this.message.id));
     focus();
   }
 
@@ -183,17 +183,6 @@ export class MessageView {
     element.ontoggle = () =>
       element.open && markdown.update(this.message.reasoning ?? "", this.message.state !== "streaming");
   }
-
-  private showCalls(): void {
-    const { message } = this;
-    const isOpen = message.state !== "streaming" && this.isLast && message.calls?.length;
-    const key = JSON.stringify([message.calls, isOpen]);
-    if (key === this.shownCalls) return;
-    this.shownCalls = key;
-    const cards = (message.calls ?? []).filter(Boolean).map(callView);
-    this.calls.replaceChildren(...cards);
-    if (isOpen) this.calls.append(resultForm(message, message.calls ?? []));
-  }
 }
 
 function files(attachments: Attachment[] = []): HTMLElement[] {
@@ -211,63 +200,6 @@ function files(attachments: Attachment[] = []): HTMLElement[] {
       h("pre", { text: content, attributes: { dir: "auto", tabindex: 0 } }),
     );
   });
-}
-
-function callView(call: Call): HTMLElement {
-  let text = call.arguments;
-  try {
-    text = JSON.stringify(JSON.parse(call.arguments), null, 2);
-  } catch {
-    // It is not complete yet: show what is there.
-  }
-  return h(
-    "details",
-    { class: "call", attributes: { open: true } },
-    h("summary", {}, icon("tool"), h("span", { text: call.name || "…" })),
-    h("pre", { attributes: { dir: "ltr", tabindex: 0 } }, h("code", { text })),
-  );
-}
-
-function toolResult(message: Message): HTMLElement {
-  return h(
-    "details",
-    { class: "call" },
-    h("summary", {}, icon("tool"), h("span", { text: "Result" })),
-    h("pre", { text: message.content, attributes: { dir: "auto", tabindex: 0 } }),
-  );
-}
-
-/** The person gives the results of the calls. */
-function resultForm(message: Message, calls: Call[]): HTMLElement {
-  const fields = calls.map((call) => ({
-    call,
-    field: h("textarea", {
-      attributes: { rows: 2, "aria-label": `Result of ${call.name}`, placeholder: `Result of ${call.name}` },
-    }),
-  }));
-  const submit = () => {
-    let parent = message.id;
-    for (const { call, field } of fields) {
-      const id = newId();
-      data.add(store.current, {
-        id,
-        conversation: message.conversation,
-        parent,
-        role: "tool",
-        content: field.value,
-        callId: call.id,
-        created: Date.now(),
-      });
-      parent = id;
-    }
-    answer(store.current, parent);
-  };
-  return h(
-    "div",
-    { class: "results" },
-    ...fields.map(({ field }) => field),
-    button(calls.length > 1 ? "Send results" : "Send result", submit, "primary"),
-  );
 }
 
 function whenIdle(button: HTMLButtonElement): HTMLButtonElement {

@@ -6,8 +6,10 @@ import { saveSettings, settings, showTheme } from "../data/settings";
 import { button, download, h } from "../dom";
 import { notice, toast } from "../notices";
 import { SHORTCUTS } from "../shortcuts";
-import { fromJson, toJson } from "../transfer";
+import * as tools from "../tools";
+import { fromJson, fromMarkdown, toJson } from "../transfer";
 import { confirmed, openDialog } from "./dialog";
+import { toolsSection } from "./tools";
 
 export function openPreferences(): void {
   const theme = h(
@@ -54,7 +56,7 @@ export function openPreferences(): void {
   const picker = h("input", {
     attributes: {
       type: "file",
-      accept: ".json,application/json",
+      accept: ".json,.md,.markdown",
       multiple: true,
       hidden: true,
       "aria-label": "File to import",
@@ -74,6 +76,7 @@ export function openPreferences(): void {
     "Settings",
     [
       form,
+      ...toolsSection(),
       h("h3", { text: "Conversations" }),
       h("p", { class: "muted", text: "They are stored in this browser only." }),
       h(
@@ -94,6 +97,7 @@ export function openPreferences(): void {
     saveSettings({ apiKey: key.value || undefined });
     notice("server", null);
     void check();
+    void tools.start();
   });
 }
 
@@ -110,7 +114,8 @@ async function exportAll(): Promise<void> {
 async function importFiles(files: File[]): Promise<void> {
   for (const file of files) {
     try {
-      const imported = fromJson(await file.text());
+      const text = await file.text();
+      const imported = /\.(?:md|markdown)$/i.test(file.name) ? [fromMarkdown(text)] : fromJson(text);
       await data.importAll(imported);
       toast(
         `${file.name}: ${imported.length === 1 ? "one conversation" : `${imported.length} conversations`} imported.`,

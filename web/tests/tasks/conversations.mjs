@@ -56,7 +56,7 @@ export default [
     },
   ],
   [
-    "export a conversation as Markdown",
+    "export a conversation as Markdown, and import it",
     "scripted",
     async (page) => {
       await ask(page, "show markdown");
@@ -67,8 +67,19 @@ export default [
       assert.equal(download.suggestedFilename(), "show-markdown.md");
       assert.match(
         await readFile(await download.path(), "utf8"),
-        /^# show markdown\n\n## You\n\nshow markdown\n\n## scripted\n\n# Everything/,
+        /^# show markdown\n\n## You <!-- user -->\n\nshow markdown\n\n## scripted <!-- assistant -->\n\n# Everything/,
       );
+      const before = await page.locator("article .markdown").innerHTML();
+      await page.getByRole("button", { name: "Settings" }).click();
+      await page.locator("dialog input[type=file]").setInputFiles(await download.path());
+      await page.getByText("was not imported: the file is not JSON").waitFor();
+      const buffer = await readFile(await download.path());
+      await page.locator("dialog input[type=file]").setInputFiles({ name: "a.md", mimeType: "text/markdown", buffer });
+      await page.getByText("one conversation imported").waitFor();
+      await page.keyboard.press("Escape");
+      assert.equal(await conversations(page).count(), 2);
+      await conversations(page).locator(".open:not([aria-current])").click();
+      await page.waitForFunction((html) => document.querySelector("article .markdown")?.innerHTML === html, before);
     },
   ],
   [
@@ -102,17 +113,35 @@ export default [
     },
   ],
   [
-    "reload during an answer and continue it",
+    "reload during an answer, which goes on",
     "scripted",
     async (page) => {
       await page.locator("#input").fill("slow");
       await page.keyboard.press("Enter");
       await page.waitForFunction(() => document.querySelector(".assistant .markdown")?.textContent.length > 40);
       await page.reload();
-      await page.getByText("The answer was interrupted").waitFor();
-      assert.ok((await lastAnswer(page)).startsWith("Slow words"));
-      await page.getByRole("button", { name: "Continue" }).click();
       await page.waitForFunction(() => document.querySelector(".assistant .markdown")?.innerText.endsWith("its end."));
+      assert.ok((await lastAnswer(page)).startsWith("Slow words"));
+      assert.equal(await messages(page).count(), 2);
+      await done(page);
+    },
+  ],
+  [
+    "find an answer that the browser ended, and continue it",
+    "scripted",
+    async (page) => {
+      await page.locator("#input").fill("slow");
+      await page.keyboard.press("Enter");
+      await page.waitForFunction(() => document.querySelector(".assistant .markdown")?.textContent.length > 40);
+      // The answer so far is stored once a second.
+      await page.waitForTimeout(1200);
+      const other = await page.context().newPage();
+      const url = page.url();
+      await page.close();
+      await other.goto(url);
+      await other.getByText("The answer was interrupted").waitFor();
+      await other.getByRole("button", { name: "Continue" }).click();
+      await other.waitForFunction(() => document.querySelector(".assistant .markdown")?.innerText.endsWith("its end."));
     },
   ],
   [
@@ -128,7 +157,8 @@ export default [
       await ask(page, "from tab one");
       await page.reload();
       await page.locator("article").nth(5).waitFor();
-      const texts = await page.locator(".bubble").allInnerTexts();
+      // What is out of sight is not rendered, and has no inner text.
+      const texts = await page.locator(".bubble").allTextContents();
       assert.deepEqual(texts, ["first", "from tab two", "from tab one"]);
       await other.close();
     },

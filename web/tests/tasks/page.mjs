@@ -202,6 +202,8 @@ export default [
     async (page, it) => {
       await withSettings(page, { params: { temperature: 0.1 } });
       await page.evaluate(() => localStorage.clear());
+      // A message that is written before the list of models is there waits for it.
+      await page.route("**/v1/models", (route) => setTimeout(() => void route.continue(), 500));
       await page.reload();
       await ask(page, "Hi");
       assert.equal(lastRequest(it).temperature, 0.1);

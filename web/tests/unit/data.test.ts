@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { textOf } from "../../src/attachments";
 import { parseMetrics, rates, snapshot } from "../../src/metrics";
 import { Sentences } from "../../src/sentences";
-import { fileName, fromJson, toJson, toMarkdown } from "../../src/transfer";
+import { fileName, fromJson, fromMarkdown, toJson, toMarkdown } from "../../src/transfer";
 import { headWithout, leafBelow, pathTo, subtree, successors } from "../../src/tree";
 import type { Message } from "../../src/conversation";
 
@@ -109,11 +109,45 @@ test("Markdown has the shown branch, and fences that hold", () => {
     messages,
   });
   assert.ok(
-    text.startsWith("# T\n\n## You\n\n*File: x.md*\n\n````\n```\na\n```\n````\n\ntext a\n\n## Answer\n\ntext d"),
+    text.startsWith(
+      "# T\n\n## You <!-- user -->\n\n*File: x.md*\n\n````\n```\na\n```\n````\n\ntext a\n\n## Answer <!-- assistant -->\n\ntext d",
+    ),
   );
   assert.ok(!text.includes("text b"));
   assert.equal(fileName("../a b/ü?.x", "md"), "a-b-ü-.x.md");
   assert.equal(fileName("???", "md"), "conversation.md");
+});
+
+test("an export as Markdown can be imported", () => {
+  const base = { conversation: "c", created: 1 };
+  const heading = "## You <!-- user -->\n\n## A heading";
+  const messages: Message[] = [
+    { ...base, id: "1", parent: null, role: "user", content: heading },
+    { ...base, id: "2", parent: "1", role: "assistant", model: "m", content: "Yes.\n\n## More", reasoning: "Hm\n\nno" },
+    { ...base, id: "3", parent: "2", role: "tool", content: "42" },
+    { ...base, id: "4", parent: "3", role: "assistant", model: "m", content: "It is 42." },
+  ];
+  const conversation = {
+    id: "c",
+    title: "A <b> title",
+    created: 1,
+    updated: 1,
+    head: "4",
+    system: "Be brief.",
+    params: {},
+  };
+  const made = fromMarkdown(toMarkdown({ conversation, messages }));
+  assert.equal(made.conversation.title, "A <b> title");
+  assert.equal(made.conversation.system, "Be brief.");
+  assert.deepEqual(
+    made.messages.map(({ role, content, reasoning, model }) => [role, content, reasoning, model]),
+    [
+      ["user", heading, undefined, undefined],
+      ["assistant", "Yes.\n\n## More\n\n*Result*\n\n```\n42\n```", "Hm\n\nno", "m"],
+      ["assistant", "It is 42.", undefined, "m"],
+    ],
+  );
+  assert.throws(() => fromMarkdown("# Notes\n\n## You\n"), /no headings of messages/);
 });
 
 test("sentences come once, whole, and without marks", () => {

@@ -93,6 +93,33 @@ test("calls and their results are replayed", () => {
   ]);
 });
 
+test("a call that nobody answered has a result", () => {
+  const calls = ["1", "2"].map((id) => ({ id, name: "f", arguments: "{}" }));
+  const made = requestMessages([
+    message("user", "x"),
+    message("assistant", "", { calls }),
+    message("tool", "42", { callId: "1" }),
+    message("user", "never mind"),
+  ]);
+  assert.deepEqual(made.slice(2), [
+    { role: "tool", content: "42", tool_call_id: "1" },
+    { role: "tool", content: "There is no result.", tool_call_id: "2" },
+    { role: "user", content: "never mind" },
+  ]);
+});
+
+test("tools are offered, unless the answer has a form", () => {
+  const tool = (name: string) => ({ type: "function", function: { name, parameters: { type: "object" } } });
+  const offered = (params: Record<string, string>) => {
+    const conversation = { id: "c", title: "", created: 0, updated: 0, head: null, params };
+    return chatRequest(conversation, [message("user", "x")], "m", false, [tool("b")]).tools;
+  };
+  assert.deepEqual(offered({}), [tool("b")]);
+  assert.deepEqual(offered({ tools: JSON.stringify([tool("a")]) }), [tool("a"), tool("b")]);
+  assert.equal(offered({ grammar: 'root ::= "x"' }), undefined);
+  assert.equal(offered({ json_schema: "{}" }), undefined);
+});
+
 test("the request has the parameters of its conversation", () => {
   const params = {
     temperature: 0,
@@ -112,6 +139,7 @@ test("the request has the parameters of its conversation", () => {
     [message("user", "x")],
     "m",
     true,
+    [],
   );
   assert.deepEqual(
     made.messages.map(({ role }) => role),
@@ -160,11 +188,11 @@ test("chunks make the message, its calls and its numbers", () => {
     1100,
   );
   running.take(
-    { choices: [{ delta: { tool_calls: [{ index: 0, id: "1", function: { name: "f", arguments: "" } }] } }] },
+    { choices: [{ delta: { tool_calls: [{ index: 1, id: "1", function: { name: "f", arguments: "" } }] } }] },
     1200,
   );
-  running.take({ choices: [{ delta: { tool_calls: [{ index: 0, function: { arguments: '{"a":' } }] } }] }, 1300);
-  running.take({ choices: [{ delta: { tool_calls: [{ index: 0, function: { arguments: "1}" } }] } }] }, 1400);
+  running.take({ choices: [{ delta: { tool_calls: [{ index: 1, function: { arguments: '{"a":' } }] } }] }, 1300);
+  running.take({ choices: [{ delta: { tool_calls: [{ index: 1, function: { arguments: "1}" } }] } }] }, 1400);
   assert.equal(running.hasEnded, false);
   running.take(
     {

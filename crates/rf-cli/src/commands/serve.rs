@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use rf_server::{Manager, Server, ServerOptions, StepTimeout};
+use rf_server::{Manager, McpServer, Server, ServerOptions, StepTimeout};
 use rocmforge::engine::sampling::SamplerConfig;
 use rocmforge::engine::scheduler::SchedulerOptions;
 
@@ -96,6 +96,10 @@ struct NetworkArgs {
     /// address accepts only localhost and IP addresses
     #[arg(long, value_name = "NAME")]
     allowed_host: Vec<String>,
+    /// Let the chat page use the tools of the MCP server at URL (repeatable). The browser connects
+    /// to it, and a person turns it on in the settings
+    #[arg(long, value_name = "URL")]
+    mcp: Vec<McpServer>,
     /// Fetch the pictures that requests name by an http or https URL. Hosts of this machine and of
     /// private networks are refused, and a picture may have 20 MiB and take 10 seconds
     #[arg(long)]
@@ -260,6 +264,7 @@ impl ServeArgs {
             metrics_key: self.access.metrics_key,
             cors_origins: self.network.cors_origin.clone(),
             allowed_hosts: self.network.allowed_host.clone(),
+            mcp_servers: self.network.mcp.clone(),
             sampling: self.sampling.config(&usual)?,
             image_fetcher: self.network.allow_url_images.then(media::image_fetcher),
             max_body_bytes: self.network.max_body_bytes,

@@ -29,6 +29,7 @@ pub(crate) const ROUTES: &[(&str, &str)] = &[
     ("POST", "/chat/completions"),
     ("GET", "/load"),
     ("GET", "/version"),
+    ("GET", "/mcp-servers"),
     ("POST", "/infill"),
     ("POST", "/tokenize"),
     ("POST", "/detokenize"),

@@ -124,9 +124,10 @@ impl Browser {
         }
     }
 
-    /// Waits until the page has the list of models.
+    /// Waits until the page has the list of models, and shows a conversation.
     fn wait_for_model(&self, name: &str) {
         self.wait_for(&format!("document.querySelector('.model-name')?.textContent === '{name}'"));
+        self.wait_for("!document.body.classList.contains('starting')");
     }
 
     /// Sets parameters of new conversations, and loads the page again.
