@@ -1,6 +1,8 @@
 //! The key-value section: ordered, with lookup by name and typed accessors.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Problem, Subject};
 use crate::value::{Array, StringArray, Value};
@@ -23,6 +25,8 @@ pub(crate) struct Entry {
     pub(crate) value: Value,
     /// The offset of the key in the file.
     pub(crate) offset: u64,
+    /// Whether the key was looked up, for an entry that the file does not have. Clones share it.
+    pub(crate) looked_up: Option<Arc<AtomicBool>>,
 }
 
 /// A name that occurs a second time, by its index among the items.
@@ -76,6 +80,15 @@ impl Metadata {
         self.entry(key).map(|entry| &entry.value)
     }
 
+    /// Keys that [`Gguf::override_metadata`](crate::Gguf::override_metadata) added to those of the
+    /// file, and that nothing has looked up so far. Such a key has no effect: it may be misspelt.
+    pub fn unused_overrides(&self) -> impl Iterator<Item = &str> {
+        let is_unused = |entry: &&Entry| {
+            entry.looked_up.as_ref().is_some_and(|looked_up| !looked_up.load(Ordering::Relaxed))
+        };
+        self.entries.iter().filter(is_unused).map(|entry| &*entry.key)
+    }
+
     /// Returns true if the key exists.
     pub fn contains(&self, key: &str) -> bool {
         self.entry(key).is_some()
@@ -101,7 +114,12 @@ impl Metadata {
             Ok(place) => self.entries[self.by_key[place]].value = value,
             Err(place) => {
                 self.by_key.insert(place, self.entries.len());
-                self.entries.push(Entry { key: key.into(), value, offset: 0 });
+                self.entries.push(Entry {
+                    key: key.into(),
+                    value,
+                    offset: 0,
+                    looked_up: Some(Arc::default()),
+                });
             }
         }
     }
@@ -109,7 +127,11 @@ impl Metadata {
     pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         let find = |&index: &usize| (*self.entries[index].key).cmp(key);
         let place = self.by_key.binary_search_by(find).ok()?;
-        Some(&self.entries[self.by_key[place]])
+        let entry = &self.entries[self.by_key[place]];
+        if let Some(looked_up) = &entry.looked_up {
+            looked_up.store(true, Ordering::Relaxed);
+        }
+        Some(entry)
     }
 }
 

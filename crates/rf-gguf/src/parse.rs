@@ -93,7 +93,7 @@ fn metadata(cursor: &mut Cursor<'_>, count: u64) -> Result<Metadata, Error> {
         let offset = cursor.offset();
         let key = cursor.name().map_err(|fault| fault.about(Subject::Entry(index)))?;
         let value = value(cursor).map_err(|fault| fault.about(Subject::Key(key.to_owned())))?;
-        entries.push(Entry { key: key.into(), value, offset });
+        entries.push(Entry { key: key.into(), value, offset, looked_up: None });
     }
     Metadata::new(entries)
 }

@@ -4,15 +4,19 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ureq::Agent;
 
 use crate::cache::{self, CachedModel, Folder};
 use crate::listing::{Blob, Listing, Remote};
-use crate::transfer::{Transfer, agent};
+use crate::transfer::{Transfer, TransferEvent, agent};
 use crate::{Error, ModelName, choice};
 
 const ENDPOINT: &str = "https://huggingface.co";
+
+/// The time after which a silent connection is given up.
+const SILENCE: Duration = Duration::from_mins(1);
 
 /// An event while a model is fetched.
 #[derive(Debug)]
@@ -24,6 +28,13 @@ pub enum Event<'a> {
         done_bytes: u64,
         /// The size of all files of the model.
         total_bytes: u64,
+    },
+    /// A download stopped, because the connection was lost or silent, and is tried again.
+    Retry {
+        /// The file of the repository.
+        file: &'a str,
+        /// The reason of the failure.
+        reason: &'a str,
     },
     /// The hub cannot be reached, so a cached model is used without looking for a newer one.
     Unreachable(&'a Error),
@@ -38,6 +49,7 @@ pub struct Hub {
     offline: bool,
     projectors: bool,
     retries: u32,
+    silence: Duration,
     agent: Agent,
 }
 
@@ -51,7 +63,8 @@ impl Hub {
             offline: false,
             projectors: false,
             retries: 5,
-            agent: agent(),
+            silence: SILENCE,
+            agent: agent(SILENCE),
         }
     }
 
@@ -110,6 +123,12 @@ impl Hub {
     #[must_use]
     pub fn with_retries(self, retries: u32) -> Self {
         Self { retries, ..self }
+    }
+
+    /// Gives up a connection that brings no data for so long, and tries again; a minute by default.
+    #[must_use]
+    pub fn with_silence(self, silence: Duration) -> Self {
+        Self { silence, agent: agent(silence), ..self }
     }
 
     /// The folder of downloaded files.
@@ -192,9 +211,13 @@ impl Hub {
         for (file, blob) in &parts {
             if !folder.has(commit, file, blob) {
                 if !folder.has_blob(blob) {
-                    let transfer = Transfer { remote, file, blob, retries: self.retries };
-                    transfer.run(&folder.blob(&blob.id), &mut |done| {
-                        on_event(Event::Progress { done_bytes: before + done, total_bytes });
+                    let (retries, silence) = (self.retries, self.silence);
+                    let transfer = Transfer { remote, file, blob, retries, silence };
+                    transfer.run(&folder.blob(&blob.id), &mut |event| match event {
+                        TransferEvent::Bytes(done) => {
+                            on_event(Event::Progress { done_bytes: before + done, total_bytes });
+                        }
+                        TransferEvent::Retry(reason) => on_event(Event::Retry { file, reason }),
                     })?;
                 }
                 folder.link(commit, file, blob)?;

@@ -1,7 +1,7 @@
 //! Downloads the contents of a file into the cache folder.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::listing::{Blob, Remote};
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
 
-/// The client of downloads. It gives up a connection that is silent for a minute.
-pub(crate) fn agent() -> Agent {
-    let silence = Some(Duration::from_mins(1));
+/// The client of downloads. It gives up a connection that is silent for so long.
+pub(crate) fn agent(silence: Duration) -> Agent {
+    let silence = Some(silence);
     Agent::config_builder()
         .timeout_connect(Some(Duration::from_secs(30)))
         .timeout_recv_response(silence)
@@ -39,12 +39,25 @@ pub(crate) struct Transfer<'a> {
     pub(crate) blob: &'a Blob,
     /// Attempts after one that brought nothing.
     pub(crate) retries: u32,
+    /// The time after which a silent connection is given up.
+    pub(crate) silence: Duration,
+}
+
+/// An event of a download.
+pub(crate) enum TransferEvent<'a> {
+    /// The number of bytes that are there.
+    Bytes(u64),
+    /// An attempt failed for this reason, and another one follows.
+    Retry(&'a str),
 }
 
 impl Transfer<'_> {
-    /// Downloads to `to`, from where an earlier attempt stopped. `on_bytes` gets the number of
-    /// bytes that are there.
-    pub(crate) fn run(&self, to: &Path, on_bytes: &mut dyn FnMut(u64)) -> Result<(), Error> {
+    /// Downloads to `to`, from where an earlier attempt stopped.
+    pub(crate) fn run(
+        &self,
+        to: &Path,
+        on_event: &mut dyn FnMut(TransferEvent<'_>),
+    ) -> Result<(), Error> {
         const PAUSE: Duration = Duration::from_millis(500);
         create_parent(to)?;
         let path = to.with_extension("part");
@@ -58,13 +71,14 @@ impl Transfer<'_> {
         let mut failures = 0;
         loop {
             let before = part.metadata().map_err(disk)?.len();
-            let Err(error) = self.attempt(&mut part, before, &path, on_bytes) else { break };
+            let Err(error) = self.attempt(&mut part, before, &path, on_event) else { break };
             let temporary = matches!(error, Error::Interrupted { .. }) || error.is_outage();
             let advanced = part.metadata().map_err(disk)?.len() > before;
             failures = if advanced { 0 } else { failures + 1 };
             if !temporary || self.retries == 0 || failures > self.retries {
                 return Err(error);
             }
+            on_event(TransferEvent::Retry(&reason(&error)));
             std::thread::sleep(PAUSE);
         }
         if let Some(expected) = self.blob.sha256() {
@@ -84,8 +98,9 @@ impl Transfer<'_> {
         part: &mut File,
         start: u64,
         path: &Path,
-        on_bytes: &mut dyn FnMut(u64),
+        on_event: &mut dyn FnMut(TransferEvent<'_>),
     ) -> Result<(), Error> {
+        let mut on_bytes = |done| on_event(TransferEvent::Bytes(done));
         let disk = |error| Error::Disk { path: path.to_owned(), error };
         let stopped = |reason| Error::Interrupted { file: self.file.to_owned(), reason };
         let size = self.blob.size;
@@ -107,6 +122,12 @@ impl Transfer<'_> {
                 let read = match body.reader.read(&mut chunk) {
                     Ok(0) => break,
                     Ok(read) => read,
+                    Err(error) if is_silence(&error) => {
+                        return Err(stopped(format!(
+                            "no data for {} s",
+                            self.silence.as_secs_f64()
+                        )));
+                    }
                     Err(error) => return Err(stopped(error.to_string())),
                 };
                 part.write_all(&chunk[..read]).map_err(disk)?;
@@ -142,8 +163,23 @@ struct Contents {
     resumes: bool,
 }
 
+/// Returns true if a connection was given up because it brought no data.
+fn is_silence(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    matches!(inner, Some(ureq::Error::Timeout(_)))
+}
+
+/// The reason of a failed attempt, without a cure: another attempt follows.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Interrupted { reason, .. } | Error::Network { reason, .. } => reason.clone(),
+        Error::Status { status, .. } => format!("status {status}"),
+        other => other.to_string(),
+    }
+}
+
 /// The SHA-256 of a file in hexadecimal.
-fn sha256(file: &mut File) -> std::io::Result<String> {
+fn sha256(file: &mut File) -> io::Result<String> {
     file.seek(SeekFrom::Start(0))?;
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK];

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rf_hub::{Error, Event, Hub};
 use rf_testing::hub::{REPO, StandIn, sha256};
@@ -164,6 +165,25 @@ fn a_lost_connection_is_resumed_at_once() {
     let ranges = requests.iter().filter(|request| request.path.starts_with("/storage/"));
     let ranges: Vec<_> = ranges.map(|request| request.header("range")).collect();
     assert_eq!(ranges, [None, Some("bytes=100000-"), Some("bytes=350000-")]);
+}
+
+#[test]
+fn a_silent_connection_is_given_up_and_said() {
+    let (server, _cache, hub) = one_model();
+    let hub = hub.with_silence(Duration::from_millis(300));
+    server.behaviour().cuts = vec![100_000];
+    server.behaviour().silence = Some(Duration::from_secs(20));
+    let started = Instant::now();
+    let mut said = Vec::new();
+    let name = REPO.parse().unwrap();
+    let path = hub.fetch(&name, &mut |event| {
+        if let Event::Retry { file, reason } = event {
+            said.push((file.to_owned(), reason.to_owned()));
+        }
+    });
+    assert_eq!(fs::read(path.unwrap()).unwrap(), contents(1));
+    assert_eq!(said, [("m-Q8_0.gguf".to_owned(), "no data for 0.3 s".to_owned())]);
+    assert!(started.elapsed() < Duration::from_secs(15), "the end was not waited for");
 }
 
 #[test]

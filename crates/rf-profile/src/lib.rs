@@ -17,6 +17,7 @@
 //! | What uses the memory? | [`memory`] |
 //! | Was the GPU busy, hot or throttled? | [`monitor`] |
 //! | Which hardware limit applies, and how close is it? | [`roofline`] |
+//! | How does a measurement look as a picture? | [`plot`] |
 //!
 //! The numbered examples demonstrate each module. They run without a GPU and print what they skip.
 //!
@@ -50,11 +51,6 @@
 //! - A file is replaced as a whole or left unchanged.
 //! - A program that hangs is killed after a time limit, with all the processes that it started.
 //! - No input causes a panic: tables, JSON and baselines are parsed as untrusted data.
-//!
-//! # Features
-//!
-//! `flamegraph` (off by default): `tools::perf::Stacks::flamegraph` draws flame graphs of call
-//! stacks with the inferno crate, whose licence is the CDDL.
 
 mod atomic;
 pub mod baseline;
@@ -62,6 +58,7 @@ mod error;
 pub mod launch;
 pub mod memory;
 pub mod monitor;
+pub mod plot;
 pub mod roofline;
 mod spans;
 pub mod stats;

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -30,6 +31,8 @@ pub struct Behaviour {
     pub ignores_ranges: bool,
     /// The storage server closes the next connections after so many bytes.
     pub cuts: Vec<usize>,
+    /// Connections that are cut stay open and silent for so long instead.
+    pub silence: Option<Duration>,
     /// The API answers with this status.
     pub status: Option<u16>,
 }
@@ -205,8 +208,19 @@ fn storage(
     }
     let content_range = format!("bytes {start}-{}/{}", end - 1, bytes.len());
     head(stream, status, &[("content-range", content_range)], end - start)?;
-    let sent = if behaviour.cuts.is_empty() { end } else { start + behaviour.cuts.remove(0) };
-    stream.write_all(&bytes[start..sent])
+    if behaviour.cuts.is_empty() {
+        return stream.write_all(&bytes[start..end]);
+    }
+    let sent = start + behaviour.cuts.remove(0);
+    stream.write_all(&bytes[start..sent])?;
+    if let Some(silence) = behaviour.silence {
+        let stream = stream.try_clone()?;
+        std::thread::spawn(move || {
+            std::thread::sleep(silence);
+            drop(stream);
+        });
+    }
+    Ok(())
 }
 
 fn head(

@@ -55,6 +55,14 @@ pub enum Error {
         /// The number of tokens.
         tokens: usize,
     },
+    /// A token has a score that cannot be compared with others, which decide how a text is divided.
+    #[error(
+        "the score of token {id} is not a number (tokenizer.ggml.scores): convert the model again"
+    )]
+    ScoreNotANumber {
+        /// The id.
+        id: u32,
+    },
     /// A BPE vocabulary has no merges, so it could only encode single bytes.
     #[error("the BPE vocabulary has no merges (tokenizer.ggml.merges): convert the model again")]
     MissingMerges,

@@ -90,6 +90,9 @@ impl Tokenizer {
         let tokens = std::mem::take(&mut config.tokens);
         let scores = std::mem::take(&mut config.scores);
         let mut vocab = Vocab::new(tokens, scores, &config.token_types)?;
+        if matches!(family, Family::Spm | Family::Unigram) {
+            vocab.check_scores()?;
+        }
         let special = SpecialIds::resolve(&config, family.default_ids(&vocab), &mut vocab);
 
         // A file that says nothing and has no such token gets none.
@@ -227,6 +230,12 @@ impl Tokenizer {
     /// place. Callers should warn: an answer may not end where it should.
     pub fn ignored_ids(&self) -> &[(&'static str, u32)] {
         &self.special.ignored
+    }
+
+    /// Tokens whose type is none that is known, with the type. They count as unused. Callers should
+    /// warn: a control token may be treated as text.
+    pub fn unknown_types(&self) -> &[(u32, i32)] {
+        self.vocab.unknown_types()
     }
 
     /// Ids that must never be sampled.

@@ -1,7 +1,7 @@
 //! The tokens of a vocabulary: text, attributes and score by id, and id by text.
 
 use std::hash::BuildHasher;
-use std::ops::{BitOr, Range};
+use std::ops::{BitOr, Range, RangeInclusive};
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -20,12 +20,17 @@ pub(crate) struct Vocab {
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
     longest: usize,
+    /// Tokens whose type has no meaning, with the type.
+    unknown_types: Vec<(u32, i32)>,
 }
 
 /// A set of token attributes. A token can have several: `</s>` of Phi-3 is user-defined by
 /// its type and control by its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attr(u8);
+
+/// The types that llama.cpp defines; 0 is undefined.
+const KNOWN_TYPES: RangeInclusive<i32> = 0..=6;
 
 impl Attr {
     pub(crate) const NONE: Self = Self(0);
@@ -98,7 +103,11 @@ impl Vocab {
             index: HashTable::with_capacity(count),
             hasher: DefaultHashBuilder::default(),
             longest: 0,
+            unknown_types: Vec::new(),
         };
+        let numbered = (0..).zip(token_types).take(count);
+        let unknown = numbered.filter(|(_, token_type)| !KNOWN_TYPES.contains(*token_type));
+        vocab.unknown_types = unknown.map(|(id, token_type)| (id, *token_type)).collect();
         for (id, token) in tokens.into_iter().enumerate() {
             let attr = token_types.get(id).map_or(Attr::NORMAL, |&t| Attr::from_type(t));
             if token.is_empty() {
@@ -132,6 +141,19 @@ impl Vocab {
 
     pub(crate) fn len(&self) -> u32 {
         self.ends.len() as u32
+    }
+
+    /// Tokens whose type has no meaning, with the type.
+    pub(crate) fn unknown_types(&self) -> &[(u32, i32)] {
+        &self.unknown_types
+    }
+
+    /// Checks that scores can be compared.
+    pub(crate) fn check_scores(&self) -> Result<(), Error> {
+        match self.scores.iter().position(|score| score.is_nan()) {
+            Some(id) => Err(Error::ScoreNotANumber { id: id as u32 }),
+            None => Ok(()),
+        }
     }
 
     /// Length in bytes of the longest token.
@@ -206,5 +228,8 @@ mod tests {
             Err(Error::ArrayTooShort { key: "tokenizer.ggml.scores", len: 1, tokens: 2 })
         ));
         assert!(Vocab::new(tokens(), vec![], &[1]).is_err());
+        let vocab = Vocab::new(tokens(), vec![0.0, f32::NAN], &[0, 99, -7]).unwrap();
+        assert_eq!(vocab.unknown_types(), [(1, 99)], "entries beyond the tokens have no meaning");
+        assert!(matches!(vocab.check_scores(), Err(Error::ScoreNotANumber { id: 1 })));
     }
 }

@@ -21,6 +21,13 @@ pub enum LoadEvent<'a> {
         /// The size of all files of the model.
         total_bytes: u64,
     },
+    /// A download stopped, because the connection was lost or silent, and is tried again.
+    DownloadRetry {
+        /// The file of the repository.
+        file: &'a str,
+        /// The reason of the failure.
+        reason: &'a str,
+    },
     /// The hub cannot be reached, so a cached model is used without looking for a newer one.
     HubUnreachable {
         /// The model.

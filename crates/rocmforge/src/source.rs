@@ -49,6 +49,9 @@ impl Source {
                 observe(LoadEvent::Download { name, folder: &folder, done_bytes, total_bytes });
             }
             rf_hub::Event::Unreachable(error) => observe(LoadEvent::HubUnreachable { name, error }),
+            rf_hub::Event::Retry { file, reason } => {
+                observe(LoadEvent::DownloadRetry { file, reason });
+            }
             _ => {}
         })?;
         Ok(Some(path))

@@ -152,6 +152,10 @@ fn values_can_be_overridden_in_memory() {
     gguf.override_metadata("b", Value::F32(2.5));
     gguf.override_metadata("c", Value::Bool(true));
     gguf.override_metadata("a", Value::U64(7));
+    // Those of the file are not among them, and clones know what was looked up.
+    assert!(gguf.metadata().unused_overrides().eq(["c", "a"]));
+    assert!(gguf.metadata().clone().contains("c"));
+    assert!(gguf.metadata().unused_overrides().eq(["a"]));
     let metadata = gguf.metadata();
     assert_eq!(metadata.f32("b").unwrap(), Some(2.5));
     assert_eq!(metadata.bool("c").unwrap(), Some(true));

@@ -205,6 +205,11 @@ impl Stacks {
         self.counts.values().sum()
     }
 
+    /// The stacks, outermost function first and separated by `;`, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.counts.iter().map(|(stack, count)| (&**stack, *count))
+    }
+
     /// One line for each stack, outermost function first, with its count: the input format of flame
     /// graph tools.
     pub fn folded(&self) -> String {
@@ -230,22 +235,6 @@ impl Stacks {
             .collect();
         sorted.sort_by_key(|(_, count, _)| std::cmp::Reverse(*count));
         sorted
-    }
-
-    /// Draws a flame graph as SVG.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Malformed`] without samples.
-    #[cfg(feature = "flamegraph")]
-    pub fn flamegraph(&self, title: &str) -> Result<String, Error> {
-        let mut options = inferno::flamegraph::Options::default();
-        title.clone_into(&mut options.title);
-        let mut svg = Vec::new();
-        let folded = self.folded();
-        inferno::flamegraph::from_lines(&mut options, folded.lines(), &mut svg)
-            .map_err(|error| Error::malformed("call stacks", 0, error.to_string()))?;
-        Ok(String::from_utf8_lossy(&svg).into_owned())
     }
 }
 
@@ -360,13 +349,5 @@ sleep;[libm.so.6];dl_main 1
         assert_eq!(stacks.folded(), expected);
         assert_eq!(stacks.hottest().len(), 3);
         assert!((stacks.hottest()[0].2 - 1.0 / 3.0).abs() < 1e-9);
-    }
-
-    #[cfg(feature = "flamegraph")]
-    #[test]
-    fn a_flame_graph_names_its_functions() {
-        let svg = Stacks::parse(SCRIPT).flamegraph("a <test>").unwrap();
-        assert!(svg.contains("<svg") && svg.contains("dl_main") && svg.contains("a &lt;test&gt;"));
-        assert!(Stacks::default().flamegraph("x").is_err());
     }
 }
