@@ -31,6 +31,9 @@ pub(super) struct Decoded {
     pub(super) samples: Vec<f32>,
 }
 
+/// The decoder of a format.
+type Decode = fn(&[u8], &SoundLimits) -> Result<Decoded, SoundError>;
+
 /// The first bytes of formats that are known, but not supported.
 const UNSUPPORTED: [(&[u8], &str); 4] =
     [(b"fLaC", "FLAC"), (b"OggS", "Ogg"), (b"\x1a\x45\xdf\xa3", "WebM"), (b"FORM", "AIFF")];
@@ -46,7 +49,7 @@ pub fn decode_sound(bytes: &[u8], limits: &SoundLimits) -> Result<Sound, SoundEr
         let max_bytes = limits.file_bytes;
         return Err(SoundError::FileSize { bytes: bytes.len(), max_bytes });
     }
-    let (format, decode): (_, fn(&[u8], &SoundLimits) -> Result<Decoded, SoundError>) =
+    let (format, decode): (_, Decode) =
         if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WAVE") {
             (wav::FORMAT, wav::decode)
         } else if is_mp3(bytes) {

@@ -3,8 +3,9 @@
 use rf_graph::{Backend, Executor, MemoryUse, Progress};
 
 use super::Sound;
+use super::mel::Spectrogram;
 use super::projector::SoundProjector;
-use crate::chunk::{Chunk, Embeddings, Piece};
+use crate::chunk::{Chunk, Embeddings, Piece, RowGroup};
 use crate::error::Error;
 use crate::network::Runner;
 
@@ -52,20 +53,25 @@ impl SoundEncoder {
         let mut spectrograms = self.projector.spectrograms(sound).into_iter();
         let mut chunks = Vec::with_capacity(pieces.len());
         for piece in pieces {
-            let group = match piece {
-                Piece::Text(text) => {
-                    chunks.push(Chunk::Text(text));
-                    continue;
-                }
-                Piece::Rows(group) => group,
-            };
-            let spectrogram = spectrograms.next().expect("a spectrogram for each group of rows");
-            let mut run = Runner { executor: &mut *self.executor };
-            let values = self.projector.network().encode(&spectrogram, &mut run)?;
-            let width = self.projector.width();
-            assert_eq!(values.len(), group.rows * width, "rows as announced");
-            chunks.push(Chunk::Rows(Embeddings { group, width, values }));
+            chunks.push(match piece {
+                Piece::Text(text) => Chunk::Text(text),
+                Piece::Rows(group) => Chunk::Rows(self.embeddings(group, spectrograms.next())?),
+            });
         }
         Ok(chunks)
+    }
+
+    /// The embeddings of a piece of a sound, which there is for each group of rows.
+    fn embeddings(
+        &mut self,
+        group: RowGroup,
+        piece: Option<Spectrogram>,
+    ) -> Result<Embeddings, Error> {
+        let piece = piece.expect("a spectrogram for each group of rows");
+        let mut run = Runner { executor: &mut *self.executor };
+        let values = self.projector.network().encode(&piece, &mut run)?;
+        let width = self.projector.width();
+        assert_eq!(values.len(), group.rows * width, "rows as announced");
+        Ok(Embeddings { group, width, values })
     }
 }

@@ -26,13 +26,13 @@ const TAPS: usize = 5;
 
 struct Gemma4A {
     /// Width of a row in the encoder.
-    width: usize,
+    hidden: usize,
     convolutions: [Stage; 2],
     /// Up to the queries, keys and values of the first layer.
     start: Stage,
     layers: Vec<Layer>,
     /// Width of the embeddings.
-    output: usize,
+    width: usize,
 }
 
 struct Layer {
@@ -91,7 +91,7 @@ fn build(b: &mut SoundBuilder<'_>) -> Result<Box<dyn SoundNetwork>, Error> {
         };
         layers.push(Layer { attention, middle, taps, end });
     }
-    Ok(Box::new(Gemma4A { width, convolutions, start, layers, output }))
+    Ok(Box::new(Gemma4A { hidden: width, convolutions, start, layers, width: output }))
 }
 
 /// Ends a stage with rows after the first feed-forward unit of a layer, and their queries, keys and
@@ -150,7 +150,7 @@ fn feed_forward(b: &mut SoundBuilder<'_>, layer: &str, end: &str, x: Rows) -> Re
 
 impl SoundNetwork for Gemma4A {
     fn width(&self) -> usize {
-        self.output
+        self.width
     }
 
     fn rows(&self, frames: usize) -> usize {
@@ -175,11 +175,11 @@ impl SoundNetwork for Gemma4A {
         let rows = x.size[1];
         let mut x = run.rows(self.start, &[&x.values], rows)?;
         for layer in &self.layers {
-            let parts: Vec<&[f32]> = x.chunks_exact(rows * self.width).collect();
+            let parts: Vec<&[f32]> = x.chunks_exact(rows * self.hidden).collect();
             let &[residual, q, k, v] = &*parts else { unreachable!("the outputs of a stage") };
             let attended = layer.attention.run(q, k, v);
             let y = run.rows(layer.middle, &[residual, &attended], rows)?;
-            let (residual, gated) = y.split_at(rows * self.width);
+            let (residual, gated) = y.split_at(rows * self.hidden);
             let convolved = self.causal_convolution(&layer.taps, gated);
             x = run.rows(layer.end, &[residual, &convolved], rows)?;
         }
@@ -191,9 +191,9 @@ impl Gemma4A {
     /// Each column by itself; a row sees those before it.
     fn causal_convolution(&self, taps: &[f32], x: &[f32]) -> Vec<f32> {
         let mut out = vec![0.0; x.len()];
-        for (row, out) in out.chunks_exact_mut(self.width).enumerate() {
+        for (row, out) in out.chunks_exact_mut(self.hidden).enumerate() {
             for tap in (TAPS - 1).saturating_sub(row)..TAPS {
-                let seen = &x[(row + tap + 1 - TAPS) * self.width..][..self.width];
+                let seen = &x[(row + tap + 1 - TAPS) * self.hidden..][..self.hidden];
                 let factors = taps[tap..].iter().step_by(TAPS);
                 for ((out, value), factor) in out.iter_mut().zip(seen).zip(factors) {
                     *out += value * factor;
