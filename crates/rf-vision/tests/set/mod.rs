@@ -6,35 +6,35 @@ use rf_gguf::Gguf;
 use rf_vision::Embeddings;
 use serde_json::Value;
 
-pub struct Golden {
-    pub folder: PathBuf,
-    pub index: Value,
+pub(crate) struct Golden {
+    pub(crate) folder: PathBuf,
+    pub(crate) index: Value,
 }
 
 impl Golden {
     /// The larger set next to the repository.
-    pub fn shared() -> Option<Self> {
+    pub(crate) fn shared() -> Option<Self> {
         rf_testing::shared("golden/vision").map(|folder| Self::open(&folder))
     }
 
-    pub fn open(folder: &Path) -> Self {
+    pub(crate) fn open(folder: &Path) -> Self {
         let text = std::fs::read_to_string(folder.join("index.json")).unwrap();
         Self { folder: folder.to_owned(), index: serde_json::from_str(&text).unwrap() }
     }
 
     /// The families whose projector has an encoder.
-    pub fn families(&self, encoder: &str) -> Vec<&Value> {
+    pub(crate) fn families(&self, encoder: &str) -> Vec<&Value> {
         let families = self.index["families"].as_array().unwrap().iter();
         families.filter(|family| family["keys"][encoder] == true).collect()
     }
 
     /// The projector of a family.
-    pub fn mmproj(&self, family: &Value) -> Gguf {
+    pub(crate) fn mmproj(&self, family: &Value) -> Gguf {
         Gguf::open(self.folder.join(family["mmproj"].as_str().unwrap())).unwrap()
     }
 
     /// Stored floats of a family: `kind` is the name of the file and of the entry.
-    pub fn floats(&self, family: &Value, chunk: &Value, kind: &str) -> Vec<f32> {
+    pub(crate) fn floats(&self, family: &Value, chunk: &Value, kind: &str) -> Vec<f32> {
         let name =
             family["mmproj"].as_str().unwrap().replace("mmproj.gguf", &format!("{kind}.f32"));
         let bytes = std::fs::read(self.folder.join(name)).unwrap();
@@ -46,7 +46,7 @@ impl Golden {
     }
 
     /// How far the embeddings of a chunk are off, if that is too far.
-    pub fn failure(
+    pub(crate) fn failure(
         &self,
         family: &Value,
         chunk: &Value,
@@ -68,7 +68,7 @@ impl Golden {
 }
 
 /// The inputs of a family of which some chunks have this type, each with all its chunks.
-pub fn media<'a>(
+pub(crate) fn media<'a>(
     family: &'a Value,
     kind: &'a str,
 ) -> impl Iterator<Item = (&'a str, &'a Vec<Value>)> {
@@ -78,7 +78,7 @@ pub fn media<'a>(
 }
 
 /// NaN if there is one.
-pub fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
     let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
     differences.max_by(f32::total_cmp).expect("values to compare")
 }
