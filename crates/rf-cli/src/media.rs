@@ -1,4 +1,4 @@
-//! Pictures of prompts, and the projector that reads them.
+//! Pictures and sounds of prompts, and the projector that reads them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,25 +7,25 @@ use anyhow::Result;
 use clap::Args;
 use rf_server::ImageFetcher;
 use rocmforge::hub::{PublicWeb, WebLimits};
-use rocmforge::{Image, Loader};
+use rocmforge::{Loader, Media};
 
 use crate::hub::Companions;
 use crate::sources;
 
 /// The projector of a model.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Pictures")]
+#[command(next_help_heading = "Pictures and sounds")]
 pub(crate) struct ProjectorArgs {
     #[arg(
-        help = "Read pictures with the projector FILE (-mm) [default: the file *mmproj*.gguf in the folder of the \
+        help = "Read pictures and hear sounds with the projector FILE (-mm) [default: the file *mmproj*.gguf in the folder of the \
                 model, if it fits, which is downloaded with the model]"
     )]
     #[arg(long, value_name = "FILE", conflicts_with = "no_mmproj")]
     mmproj: Option<PathBuf>,
-    /// Read no pictures, so that their encoder takes no memory
+    /// Read no pictures and hear no sounds, so that their encoders take no memory
     #[arg(long)]
     no_mmproj: bool,
-    /// Encode pictures on the CPU, so that their encoder takes no memory of the GPU
+    /// Encode pictures and sounds on the CPU, so that their encoders take no memory of the GPU
     #[arg(long)]
     no_mmproj_offload: bool,
 }
@@ -63,12 +63,12 @@ pub(crate) fn image_fetcher() -> ImageFetcher {
     ImageFetcher::new(move |url| Ok(web.fetch(url)?))
 }
 
-/// Reads the files of pictures.
-pub(crate) fn images(paths: &[PathBuf]) -> Result<Vec<Image>> {
-    paths.iter().map(|path| image(path)).collect()
+/// Reads the file of a picture.
+pub(crate) fn image(path: &Path) -> Result<Media> {
+    Ok(Media::image(sources::file_bytes(path)?))
 }
 
-/// Reads the file of a picture.
-pub(crate) fn image(path: &Path) -> Result<Image> {
-    Ok(Image::new(sources::file_bytes(path)?))
+/// Reads the file of a sound.
+pub(crate) fn audio(path: &Path) -> Result<Media> {
+    Ok(Media::audio(sources::file_bytes(path)?))
 }

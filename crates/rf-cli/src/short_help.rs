@@ -9,7 +9,7 @@ const LONG: [&str; 8] =
     ["run", "serve", "embed", "rerank", "perplexity", "bench", "fit", "quantize"];
 
 /// The options of the short form, for every command that has them.
-const COMMON: [&str; 35] = [
+const COMMON: [&str; 36] = [
     "model",
     "hf-repo",
     "models",
@@ -20,6 +20,7 @@ const COMMON: [&str; 35] = [
     "ctx-size",
     "system",
     "image",
+    "audio",
     "raw",
     "json",
     "temp",

@@ -162,7 +162,7 @@ fn another_model_continues_the_conversation() {
     say(&mut chat, "/model missing.gguf", "file 'missing.gguf' does not exist");
     say(&mut chat, "/model m.gguf", "tokens of context");
     say(&mut chat, "/model", "m.gguf: ");
-    say(&mut chat, "/image m.gguf", "the model reads text only");
+    say(&mut chat, "/image m.gguf", "the model reads no pictures");
     say(&mut chat, "two", "");
     assert_eq!(questions(&folder, chat), ["one", "two"]);
 }

@@ -1,4 +1,5 @@
-//! Pictures: the text after them is that of llama.cpp, on the command line and of the server.
+//! Pictures and sounds: the text after them is that of llama.cpp, on the command line and of the
+//! server.
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
@@ -13,24 +14,29 @@ use std::process::{Child, Stdio};
 use program::{finish, rf_cli};
 use rf_testing::{shared, skip};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-/// The golden models that read pictures.
+/// The golden models that read pictures and hear sounds.
 struct Golden {
     folder: PathBuf,
     index: Value,
+    /// Files that the tests write.
+    written: TempDir,
 }
 
 impl Golden {
     fn open() -> Option<Self> {
         let folder = shared("golden/vision")?;
         let index = fs::read(folder.join("index.json")).unwrap();
-        Some(Self { index: serde_json::from_slice(&index).unwrap(), folder })
+        let written = tempfile::tempdir().unwrap();
+        Some(Self { index: serde_json::from_slice(&index).unwrap(), folder, written })
     }
 
-    /// The families of supported architectures, with their prompts of pictures.
-    fn prompts(&self) -> Vec<(&Value, Vec<&Value>)> {
+    /// The families of supported architectures, with their prompts of which `kind` has all files:
+    /// `images` or `audio`.
+    fn prompts_of(&self, kind: &str) -> Vec<(&Value, Vec<&Value>)> {
         let supported = rf_model::supported_architectures();
-        let is_picture = |input: &Value| self.index["images"].get(text(input)).is_some();
+        let is_known = |input: &Value| self.index[kind].get(text(input)).is_some();
         let mut families = Vec::new();
         for family in self.index["families"].as_array().unwrap() {
             if !supported.contains(&text(&family["architecture"])) {
@@ -38,8 +44,7 @@ impl Golden {
                 continue;
             }
             let prompts = family["prompts"].as_array().unwrap().iter();
-            let reads =
-                |prompt: &&Value| prompt["media"].as_array().unwrap().iter().all(is_picture);
+            let reads = |prompt: &&Value| prompt["media"].as_array().unwrap().iter().all(is_known);
             let prompts: Vec<&Value> = prompts.filter(reads).collect();
             if !prompts.is_empty() {
                 families.push((family, prompts));
@@ -48,8 +53,30 @@ impl Golden {
         families
     }
 
+    fn prompts(&self) -> Vec<(&Value, Vec<&Value>)> {
+        self.prompts_of("images")
+    }
+
     fn picture(&self, input: &Value) -> PathBuf {
         self.folder.join(text(&self.index["images"][text(input)]["png"]))
+    }
+
+    /// The file of a sound. Where the reference resampled it, the file has its samples.
+    fn sound(&self, input: &Value) -> PathBuf {
+        let entry = &self.index["audio"][text(input)];
+        let Some(samples) = entry["resampled"].as_str() else {
+            return self.folder.join(text(&entry["wav"]));
+        };
+        let samples = fs::read(self.folder.join(samples)).unwrap();
+        let len = u32::try_from(samples.len()).unwrap();
+        let mut file = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x03\0\x01\0".to_vec();
+        file.extend([16_000_u32, 64_000].iter().flat_map(|n| n.to_le_bytes()));
+        file.extend_from_slice(b"\x04\0\x20\0data");
+        file.extend_from_slice(&len.to_le_bytes());
+        file.extend_from_slice(&samples);
+        let path = self.written.path().join(format!("{}.wav", text(input)));
+        fs::write(&path, file).unwrap();
+        path
     }
 }
 
@@ -69,14 +96,17 @@ fn options(folder: &Path, family: &Value) -> Vec<String> {
 fn run_answers_what_llama_cpp_answers() {
     let Some(golden) = Golden::open() else { return };
     let mut checked = 0;
-    for (family, prompts) in golden.prompts() {
+    let pictures = golden.prompts().into_iter().map(|of| ("--image", of));
+    let sounds = golden.prompts_of("audio").into_iter().map(|of| ("--audio", of));
+    for (option, (family, prompts)) in pictures.chain(sounds) {
         for prompt in prompts {
             let mut arguments = vec!["run".to_owned(), "--json".to_owned(), "--raw".to_owned()];
             arguments.extend(options(&golden.folder, family));
             let inputs = prompt["media"].as_array().unwrap();
             for input in inputs {
-                arguments.push("--image".to_owned());
-                arguments.push(golden.picture(input).display().to_string());
+                let is_picture = option == "--image";
+                let path = if is_picture { golden.picture(input) } else { golden.sound(input) };
+                arguments.extend([option.to_owned(), path.display().to_string()]);
             }
             let rest = ["-n", "8", "--temp", "0", "--ignore-eos", "-p", text(&prompt["text"])];
             arguments.extend(rest.map(str::to_owned));
@@ -106,7 +136,7 @@ fn a_projector_of_another_model_is_refused() {
     let arguments =
         ["run", "-m", "models/gemma3.gguf", "--raw", "--image", "images/a_64x48.png", "Hi"];
     let finished = finish(&folder, &arguments);
-    assert!(finished.stderr.contains("the model reads text only"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("the model reads no pictures"), "{}", finished.stderr);
 }
 
 /// A server, which ends with this value.
@@ -267,12 +297,62 @@ fn requests_of_every_api_have_the_same_pictures() {
         for (image, expected) in [
             (image("https://example.com/a.png"), "fetches no pictures"),
             (image("data:image/png;base64,AAAA"), "PNG, JPEG, WebP, GIF or BMP"),
-            (json!({ "type": "input_audio", "input_audio": {} }), "cannot be read"),
+            (json!({ "type": "input_audio", "input_audio": { "data": "AQID" } }), "does not hear"),
         ] {
             let (status, answer) = server.send("POST", "/v1/chat/completions", &request(image));
             assert_eq!(status, 400, "{answer}");
             assert!(answer.to_string().contains(expected), "{answer}");
         }
+    }
+}
+
+#[test]
+fn a_chat_hears_the_sounds_of_its_messages() {
+    let Some(golden) = Golden::open() else { return };
+    let temporary = tempfile::tempdir().unwrap();
+    let template = temporary.path().join("plain.jinja");
+    // As tokenizers do with the golden prompts, the text has the token of its beginning.
+    fs::write(&template, "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}")
+        .unwrap();
+    let families = golden.prompts_of("audio");
+    let (family, prompts) = families.iter().find(|(f, _)| f["name"] == "ultravox").unwrap();
+    let mut arguments = options(&golden.folder, family);
+    arguments.extend(["--chat-template".to_owned(), template.display().to_string()]);
+    let server = Serve::start(temporary.path(), &arguments);
+    let (_, models) = server.send("GET", "/v1/models", &Value::Null);
+    let modalities = &models["data"][0]["architecture"]["input_modalities"];
+    assert_eq!(*modalities, json!(["text", "audio"]));
+    let (_, props) = server.send("GET", "/props", &Value::Null);
+    assert_eq!(props["modalities"], json!({ "vision": false, "audio": true }));
+
+    let prompt = prompts.iter().find(|prompt| prompt["name"] == "short").unwrap();
+    let (before, after) = text(&prompt["text"]).split_once("<__media__>").unwrap();
+    let data = base64(&fs::read(golden.sound(&prompt["media"][0])).unwrap());
+    let request = |part: Value| {
+        json!({
+            "temperature": 0, "max_tokens": 8, "ignore_eos": true, "logprobs": true,
+            "messages": [{ "role": "user", "content": [
+                { "type": "text", "text": before }, part, { "type": "text", "text": after },
+            ]}],
+        })
+    };
+    let sound = |data: &str| json!({ "type": "input_audio", "input_audio": { "data": data, "format": "wav" } });
+    let (status, answer) = server.send("POST", "/v1/chat/completions", &request(sound(&data)));
+    assert_eq!(status, 200, "{answer}");
+    let tokens = answer["choices"][0]["logprobs"]["content"].as_array().unwrap();
+    let ids: Vec<&Value> = tokens.iter().map(|token| &token["id"]).collect();
+    assert_eq!(ids, prompt["greedy"].as_array().unwrap().iter().collect::<Vec<_>>());
+    let image =
+        json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } });
+    for (part, expected) in [
+        (image, "reads no pictures"),
+        (sound("AAAA"), "no WAV or MP3"),
+        (sound(&base64(b"fLaC....")), "FLAC is not supported"),
+        (json!({ "type": "input_audio", "input_audio": {} }), "expected base64"),
+    ] {
+        let (status, answer) = server.send("POST", "/v1/chat/completions", &request(part));
+        assert_eq!(status, 400, "{answer}");
+        assert!(answer.to_string().contains(expected), "{answer}");
     }
 }
 

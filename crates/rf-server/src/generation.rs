@@ -235,9 +235,11 @@ fn kind_of(error: &Error) -> Kind {
         Error::TooSlow { .. } => Kind::Timeout,
         Error::Submit(_)
         | Error::Image(_)
+        | Error::Sound(_)
         | Error::NoProjector
-        | Error::ImageMarkers { .. }
-        | Error::TooManyImages { .. }
+        | Error::NoAudioProjector
+        | Error::MediaMarkers { .. }
+        | Error::TooManyFiles { .. }
         | Error::Vision(rocmforge::VisionError::TooManyPatches { .. })
         // Biases and constraints of the request may rule out every token.
         | Error::Request(RequestError::Sampling(_) | RequestError::Constraint(_)) => {

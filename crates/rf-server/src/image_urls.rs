@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rocmforge::Image;
+use rocmforge::Media;
 use tokio::sync::Semaphore;
 
 use crate::error::{ApiError, LoadError, check_count};
-use crate::images::Picture;
+use crate::images::Attachment;
 
 /// The most pictures that a request names by URL.
 const MAX_URLS: usize = 16;
@@ -47,21 +47,25 @@ impl ImageUrls {
         Self { fetcher, slots: Arc::new(Semaphore::new(MAX_FETCHES)) }
     }
 
-    /// The pictures of a request, in their order.
-    pub(crate) async fn fetched(&self, pictures: Vec<Picture>) -> Result<Vec<Image>, ApiError> {
-        let urls = pictures.iter().filter(|picture| matches!(picture, Picture::Url { .. }));
-        check_count("messages", urls.count(), MAX_URLS)?;
+    /// The pictures and sounds of a request, in their order. `field` has the messages.
+    pub(crate) async fn fetched(
+        &self,
+        field: &'static str,
+        pictures: Vec<Attachment>,
+    ) -> Result<Vec<Media>, ApiError> {
+        let urls = pictures.iter().filter(|picture| matches!(picture, Attachment::Url { .. }));
+        check_count(field, urls.count(), MAX_URLS)?;
         let mut images = Vec::with_capacity(pictures.len());
         for picture in pictures {
             images.push(match picture {
-                Picture::Sent(image) => image,
-                Picture::Url { url, path } => self.fetch(url, &path).await?,
+                Attachment::Sent(image) => image,
+                Attachment::Url { url, path } => self.fetch(url, &path).await?,
             });
         }
         Ok(images)
     }
 
-    async fn fetch(&self, url: String, path: &str) -> Result<Image, ApiError> {
+    async fn fetch(&self, url: String, path: &str) -> Result<Media, ApiError> {
         let Some(ImageFetcher(fetch)) = self.fetcher.clone() else {
             let problem = "the server fetches no pictures from other places: send the picture \
                            itself, as base64 or as a data URL such as data:image/png;base64,…";
@@ -77,7 +81,7 @@ impl ImageUrls {
         if bytes.is_empty() {
             return Err(ApiError::field(path, "the picture is empty"));
         }
-        Ok(Image::new(bytes))
+        Ok(Media::image(bytes))
     }
 }
 
@@ -85,12 +89,14 @@ impl ImageUrls {
 mod tests {
     use super::*;
 
-    fn named(name: &str) -> Picture {
-        Picture::Url { url: name.to_owned(), path: "p.url".to_owned() }
+    fn named(name: &str) -> Attachment {
+        Attachment::Url { url: name.to_owned(), path: "p.url".to_owned() }
     }
 
-    async fn problem(urls: &ImageUrls, pictures: Vec<Picture>) -> String {
-        urls.fetched(pictures).await.map_or_else(|error| error.message, |_| String::new())
+    async fn problem(urls: &ImageUrls, pictures: Vec<Attachment>) -> String {
+        urls.fetched("messages", pictures)
+            .await
+            .map_or_else(|error| error.message, |_| String::new())
     }
 
     #[tokio::test]
@@ -100,9 +106,10 @@ mod tests {
             "empty" => Ok(Vec::new()),
             url => Ok(url.as_bytes().to_vec()),
         })));
-        let sent = Picture::Sent(Image::new(vec![1]));
-        let images = urls.fetched(vec![named("a"), sent, named("b")]).await.ok().unwrap();
-        let bytes: Vec<&[u8]> = images.iter().map(Image::bytes).collect();
+        let sent = Attachment::Sent(Media::image(vec![1]));
+        let images =
+            urls.fetched("messages", vec![named("a"), sent, named("b")]).await.ok().unwrap();
+        let bytes: Vec<&[u8]> = images.iter().map(Media::bytes).collect();
         assert_eq!(bytes, [&b"a"[..], &[1], b"b"]);
         assert!(problem(&urls, vec![named("missing")]).await.contains("status 404"));
         assert!(problem(&urls, vec![named("empty")]).await.contains("empty"));

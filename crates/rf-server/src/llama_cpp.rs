@@ -267,7 +267,10 @@ pub(crate) async fn props(
         },
         total_slots: served.handle().max_num_seqs(),
         model_alias: served.id().to_owned(),
-        modalities: Modalities { vision: served.loaded_model().reads_images(), audio: false },
+        modalities: Modalities {
+            vision: served.loaded_model().reads_images(),
+            audio: served.loaded_model().hears(),
+        },
         chat_template: tokenizer.chat_template().unwrap_or_default().to_owned(),
         bos_token: text(tokenizer.bos()),
         eos_token: text(tokenizer.eos()),

@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use rocmforge::engine::{Model, StopReason, Timings};
-use rocmforge::image_marker;
+use rocmforge::media_marker;
 use rocmforge::messages::{Answer, Conversation, Delta, Message, MessageCall};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ use crate::entry::ModelKind;
 use crate::error::{Api, ApiError};
 use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
 use crate::grammar::Structure;
-use crate::images::{IllustratedConversation, Picture, from_base64};
+use crate::images::{Attachment, IllustratedConversation, from_base64};
 use crate::infill;
 use crate::keep_alive::KeepAlive;
 use crate::prompt::{beside, chat_prompt, check_length, rendered, tools};
@@ -138,7 +138,7 @@ pub(crate) async fn chat(
         .with_messages(messages)
         .with_tools(tools)
         .with_reasoning_effort(reasoning_effort);
-    let conversation = IllustratedConversation { conversation, images };
+    let conversation = IllustratedConversation { conversation, images, field: "messages" };
     let prompt = rendered(&request.model, conversation).await?;
     let job = Job::chat(prompt, request.params.clone());
     request.answer(job, request_id).await
@@ -168,7 +168,7 @@ pub(crate) async fn generate(
         let conversation = Conversation::default()
             .with_messages(messages.collect())
             .with_reasoning_effort(reasoning_effort);
-        let conversation = IllustratedConversation { conversation, images };
+        let conversation = IllustratedConversation { conversation, images, field: "images" };
         let prompt = rendered(&request.model, conversation).await?;
         return request.answer(Job::chat(prompt, params), request_id).await;
     }
@@ -197,13 +197,13 @@ pub(crate) async fn generate(
 fn marks(
     sent: Option<Vec<String>>,
     path: &str,
-    images: &mut Vec<Picture>,
+    images: &mut Vec<Attachment>,
 ) -> Result<String, ApiError> {
     let sent = sent.unwrap_or_default();
     for (index, data) in sent.iter().enumerate() {
         images.push(from_base64(data, &format!("{path}[{index}]"))?);
     }
-    Ok(image_marker().repeat(sent.len()))
+    Ok(media_marker().repeat(sent.len()))
 }
 
 /// A request, apart from its prompt.

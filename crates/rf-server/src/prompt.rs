@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rocmforge::Error;
 use rocmforge::engine::{MixedPrompt, Model};
 use rocmforge::messages::{ChatPrompt, Conversation, Tool};
+use rocmforge::{Error, MediaKind};
 use serde_json::Value;
 
 use crate::error::{ApiError, Kind, check_count};
@@ -18,27 +18,35 @@ pub(crate) async fn rendered(
     conversation: impl Into<IllustratedConversation>,
 ) -> Result<RenderedChat, ApiError> {
     let most = model.longest_prompt_bytes();
-    let IllustratedConversation { mut conversation, images } = conversation.into();
+    let IllustratedConversation { mut conversation, images, field } = conversation.into();
     model.add_system(&mut conversation);
     if images.is_empty() {
         let chat = beside(model.model(), move |model| chat_prompt(model, &conversation, most));
         return Ok(RenderedChat::from(chat.await?));
     }
     let loaded = model.loaded_model().clone();
-    if !loaded.reads_images() {
-        return Err(ApiError::field("messages", Error::NoProjector));
+    for file in &images {
+        match file.kind() {
+            MediaKind::Image if !loaded.reads_images() => {
+                return Err(ApiError::field(field, Error::NoProjector));
+            }
+            MediaKind::Audio if !loaded.hears() => {
+                return Err(ApiError::field(field, Error::NoAudioProjector));
+            }
+            MediaKind::Image | MediaKind::Audio => {}
+        }
     }
-    let images = model.image_urls().fetched(images).await?;
-    // To encode pictures takes long.
+    let files = model.image_urls().fetched(field, images).await?;
+    // To encode pictures and sounds takes long.
     beside(model.model(), move |model| {
         let chat = chat_prompt(model, &conversation, most)?;
-        let ids = loaded.prompt_with_images(&chat.prompt.text, &images)?;
+        let ids = loaded.prompt_with_media(&chat.prompt.text, &files)?;
         Ok(RenderedChat { chat, ids })
     })
     .await
 }
 
-/// The prompt of a conversation, with its pictures.
+/// The prompt of a conversation, with its pictures and sounds.
 pub(crate) struct RenderedChat {
     pub(crate) chat: ChatPrompt,
     pub(crate) ids: MixedPrompt,

@@ -7,12 +7,13 @@ use rf_graph::{Activation, Function, Graph, ValueId, Weight};
 
 use crate::config::Settings;
 use crate::error::Error;
+use crate::modality::Transformer;
 use crate::network::Stage;
 use crate::weights::Weights;
 
-/// The graph of a projector under construction.
-pub(crate) struct Builder<'a> {
-    pub(crate) settings: &'a Settings,
+/// The graph of a projector under construction. `S` are the settings of its kind of input.
+pub(crate) struct Builder<'a, S = Settings> {
+    pub(crate) settings: &'a S,
     pub(crate) weights: Weights<'a>,
     stages: usize,
     last: Option<ValueId>,
@@ -25,8 +26,8 @@ pub(crate) struct Rows {
     pub(crate) width: usize,
 }
 
-impl<'a> Builder<'a> {
-    pub(crate) fn new(settings: &'a Settings, weights: Weights<'a>) -> Self {
+impl<'a, S> Builder<'a, S> {
+    pub(crate) fn new(settings: &'a S, weights: Weights<'a>) -> Self {
         Self { settings, weights, stages: 0, last: None }
     }
 
@@ -46,16 +47,17 @@ impl<'a> Builder<'a> {
 
     /// Ends a stage with the rows that the host gets.
     pub(crate) fn end(&mut self, x: Rows) -> Stage {
-        self.weights.graph.output(x.id);
-        self.last = Some(x.id);
-        self.stages += 1;
-        Stage { index: self.stages - 1, width: x.width }
+        self.end_all(&[x])
     }
 
-    /// The embedding of patches, a convolution whose windows do not overlap: a matmul with the
-    /// pixels of a patch.
-    pub(crate) fn patch_embedding(&mut self, patches: Rows) -> Result<Rows, Error> {
-        self.linear_to("v.patch_embd", patches, self.settings.hidden_size)
+    /// Ends a stage with several matrices that the host gets, one after the other.
+    pub(crate) fn end_all(&mut self, outputs: &[Rows]) -> Stage {
+        for x in outputs {
+            self.weights.graph.output(x.id);
+            self.last = Some(x.id);
+        }
+        self.stages += 1;
+        Stage { index: self.stages - 1, width: outputs.iter().map(|x| x.width).sum() }
     }
 
     /// `x · Wᵀ (+ b)` with the tensors `NAME.weight` and `NAME.bias`, whatever rows they have.
@@ -120,24 +122,24 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The layers of a vision transformer with this norm; attention sees all rows of a span.
-    pub(crate) fn layer_spec(&self, norm: NormKind) -> LayerSpec {
-        let s = self.settings;
+    /// Layers of an encoder with this norm; attention sees all rows of a span.
+    pub(crate) fn spec(&self, t: &Transformer, norm: NormKind) -> LayerSpec {
         let attention = AttentionSpec {
             causal: false,
             // Layers run one after the other, so all of them use the same cache.
-            ..AttentionSpec::new(s.num_heads, s.num_kv_heads, s.head_dim, 0)
+            ..AttentionSpec::new(t.num_heads, t.num_kv_heads, t.head_dim, 0)
         };
+        let gate = format!("{}.blk.0.ffn_gate.weight", self.weights.prefix());
         LayerSpec {
-            hidden_size: s.hidden_size,
+            hidden_size: t.hidden_size,
             norm,
-            norm_eps: s.norm_eps,
-            post_norm_eps: s.norm_eps,
+            norm_eps: t.norm_eps,
+            post_norm_eps: t.norm_eps,
             mixer: Mixer::Attention(attention),
             dense: Some(DenseSpec {
-                intermediate_size: s.intermediate_size,
-                activation: s.activation,
-                gated: self.weights.has("v.blk.0.ffn_gate.weight"),
+                intermediate_size: t.intermediate_size,
+                activation: t.activation,
+                gated: self.weights.has(&gate),
                 xielu: None,
                 clamp: None,
             }),
@@ -157,7 +159,7 @@ impl<'a> Builder<'a> {
         mut x: Rows,
     ) -> Result<Rows, Error> {
         for index in layers {
-            x = self.layer(&format!("v.blk.{index}"), spec, x)?;
+            x = self.layer(&format!("{}.blk.{index}", self.weights.prefix()), spec, x)?;
         }
         Ok(x)
     }
@@ -166,5 +168,18 @@ impl<'a> Builder<'a> {
     pub(crate) fn layer(&mut self, name: &str, spec: &LayerSpec, x: Rows) -> Result<Rows, Error> {
         self.weights.enter(name.to_owned());
         Ok(Rows { id: layer(&mut self.weights, spec, x.id, None)?, ..x })
+    }
+}
+
+impl Builder<'_> {
+    /// The embedding of patches, a convolution whose windows do not overlap: a matmul with the
+    /// pixels of a patch.
+    pub(crate) fn patch_embedding(&mut self, patches: Rows) -> Result<Rows, Error> {
+        self.linear_to("v.patch_embd", patches, self.settings.transformer.hidden_size)
+    }
+
+    /// The layers of a vision transformer with this norm; attention sees all rows of a span.
+    pub(crate) fn layer_spec(&self, norm: NormKind) -> LayerSpec {
+        self.spec(&self.settings.transformer, norm)
     }
 }

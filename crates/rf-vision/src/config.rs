@@ -1,9 +1,9 @@
 //! The hyper-parameters of a projector file.
 
-use rf_gguf::{Gguf, Metadata};
-use rf_graph::Activation;
+use rf_gguf::Metadata;
 
 use crate::error::Error;
+use crate::modality::{Keys, Modality, Transformer};
 
 /// The limits on the tokens of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,21 +58,11 @@ pub(crate) struct Settings {
     pub(crate) tiles: [usize; 2],
     /// Length of the longer side before tiling, in pixels.
     pub(crate) longest_side: Option<usize>,
-    /// Width of a patch in the encoder.
-    pub(crate) hidden_size: usize,
-    pub(crate) intermediate_size: usize,
-    pub(crate) num_layers: usize,
-    pub(crate) num_heads: usize,
-    pub(crate) num_kv_heads: usize,
-    pub(crate) head_dim: usize,
-    pub(crate) norm_eps: f32,
-    pub(crate) activation: Activation,
+    pub(crate) transformer: Transformer,
 }
 
-/// The largest side in pixels, and the largest width of rows, that a file may state: sizes are
-/// squared and multiplied by widths.
+/// The largest side in pixels that a file may state: sizes are squared and multiplied by widths.
 const MAX_SIDE: usize = 1 << 12;
-const MAX_WIDTH: usize = 1 << 20;
 
 impl Settings {
     /// Reads the settings of a type of projector, which says where the merged patches are stated,
@@ -83,7 +73,7 @@ impl Settings {
         tile_text: TileText,
         metadata: &Metadata,
     ) -> Result<Self, Error> {
-        let keys = Keys { metadata };
+        let keys = Keys { metadata, modality: Modality::Vision };
         let side = |key: &str| keys.number(key, 1..=MAX_SIDE);
         let optional_side = |key: &str| keys.optional(key, 1..=MAX_SIDE);
         let (mut patch_size, image_size) = (side("patch_size")?, side("image_size")?);
@@ -97,21 +87,10 @@ impl Settings {
                 1
             }
         };
-        // An encoder without layers has no heads.
-        let num_layers = keys.number("block_count", 0..=1024)?;
-        let least = usize::from(num_layers > 0);
-        let hidden_size = keys.number("embedding_length", 1..=MAX_WIDTH)?;
-        let num_heads = keys.number("attention.head_count", least..=MAX_WIDTH)?;
-        let head_dim = keys.optional("attention.head_dim", 1..=MAX_WIDTH)?;
-        let num_kv_heads = keys.optional("attention.head_count_kv", 1..=MAX_WIDTH)?;
-        let num_kv_heads = num_kv_heads.unwrap_or(num_heads);
-        if num_layers > 0 && !num_heads.is_multiple_of(num_kv_heads) {
-            let reason = "it does not divide the number of heads";
-            return Err(invalid("attention.head_count_kv", num_kv_heads, reason));
-        }
-        let std = keys.colours("image_std")?;
+        let transformer = Transformer::read(&keys)?;
+        let std = colours(&keys, "image_std")?;
         if std.contains(&0.0) {
-            return Err(invalid("image_std", 0, "it divides pixels"));
+            return Err(keys.invalid("image_std", 0, "it divides pixels"));
         }
         let [min_tiles, max_tiles] = ["preproc_min_tiles", "preproc_max_tiles"];
         Ok(Self {
@@ -119,7 +98,7 @@ impl Settings {
             image_size,
             patch_size,
             merge,
-            mean: keys.colours("image_mean")?,
+            mean: colours(&keys, "image_mean")?,
             std,
             limits,
             tiles: [
@@ -127,14 +106,7 @@ impl Settings {
                 keys.optional(max_tiles, 1..=64)?.unwrap_or(12),
             ],
             longest_side: optional_side("preproc_image_size")?,
-            hidden_size,
-            intermediate_size: keys.number("feed_forward_length", least..=MAX_WIDTH)?,
-            num_layers,
-            num_heads,
-            num_kv_heads,
-            head_dim: head_dim.unwrap_or(hidden_size / num_heads.max(1)),
-            norm_eps: metadata.required_f32("clip.vision.attention.layer_norm_epsilon")?,
-            activation: keys.activation()?,
+            transformer,
         })
     }
 
@@ -182,92 +154,14 @@ impl Settings {
     }
 }
 
-/// The type of the vision projector of a file.
-///
-/// # Errors
-///
-/// If the file is no projector, or encodes no pictures.
-pub(crate) fn projector_type(gguf: &Gguf) -> Result<String, Error> {
-    let metadata = gguf.metadata();
-    let architecture = metadata.str("general.architecture")?.unwrap_or("none");
-    if architecture != "clip" {
-        return Err(Error::NotAProjector { architecture: architecture.to_owned() });
-    }
-    if metadata.bool("clip.has_vision_encoder")? != Some(true) {
-        return Err(Error::NoVision);
-    }
-    let of_vision = metadata.str("clip.vision.projector_type")?;
-    match of_vision {
-        Some(name) => Ok(name.to_owned()),
-        None => Ok(metadata.required_str("clip.projector_type")?.to_owned()),
-    }
-}
-
-fn checked(key: &str, value: usize, allowed: &Allowed) -> Result<usize, Error> {
-    if allowed.contains(&value) {
-        return Ok(value);
-    }
-    Err(invalid(key, value, "it is 0 or too large"))
-}
-
-fn invalid(key: &str, value: usize, reason: &'static str) -> Error {
-    Error::Setting { key: format!("clip.vision.{key}"), value: value.to_string(), reason }
-}
-
-/// Values below `clip.vision.`.
-struct Keys<'a> {
-    metadata: &'a Metadata,
-}
-
-type Allowed = std::ops::RangeInclusive<usize>;
-
-impl Keys<'_> {
-    fn number(&self, key: &str, allowed: Allowed) -> Result<usize, Error> {
-        let value = self.metadata.required_u32(&format!("clip.vision.{key}"))? as usize;
-        checked(key, value, &allowed)
-    }
-
-    fn optional(&self, key: &str, allowed: Allowed) -> Result<Option<usize>, Error> {
-        let value = self.metadata.u32(&format!("clip.vision.{key}"))?;
-        value.map(|value| checked(key, value as usize, &allowed)).transpose()
-    }
-
-    fn optional_or(
-        &self,
-        key: &str,
-        allowed: Allowed,
-        default: Option<usize>,
-    ) -> Result<usize, Error> {
-        match (self.optional(key, allowed.clone())?, default) {
-            (Some(value), _) | (None, Some(value)) => Ok(value),
-            (None, None) => self.number(key, allowed),
-        }
-    }
-
-    fn colours(&self, key: &str) -> Result<[f32; 3], Error> {
-        let name = format!("clip.vision.{key}");
-        let values = self.metadata.required_f32s(&name)?;
-        let is_finite = values.iter().all(|value| value.is_finite());
-        let colours = <[f32; 3]>::try_from(&*values).ok().filter(|_| is_finite);
-        colours.ok_or_else(|| Error::Setting {
-            key: name.clone(),
-            value: format!("{values:?}"),
-            reason: "it must have three finite values",
-        })
-    }
-
-    /// The activation of the feed-forward layers: without a key, `x · σ(1.702x)`.
-    fn activation(&self) -> Result<Activation, Error> {
-        let flag = |key: &str| self.metadata.bool(key).map(Option::unwrap_or_default);
-        match (flag("clip.use_gelu")?, flag("clip.use_silu")?) {
-            (true, false) => Ok(Activation::GeluTanh),
-            (false, true) => Ok(Activation::Silu),
-            (false, false) => Ok(Activation::ClampedSwiglu),
-            (true, true) => Err(Error::Setting {
-                key: "clip.use_gelu".to_owned(),
-                value: "true".to_owned(),
-                reason: "clip.use_silu is true, too",
-            }),
-        }
-    }
+/// The values of a key for the three colours.
+fn colours(keys: &Keys<'_>, key: &str) -> Result<[f32; 3], Error> {
+    let values = keys.metadata.required_f32s(&keys.name(key))?;
+    let is_finite = values.iter().all(|value| value.is_finite());
+    let colours = <[f32; 3]>::try_from(&*values).ok().filter(|_| is_finite);
+    colours.ok_or_else(|| Error::Setting {
+        key: keys.name(key),
+        value: format!("{values:?}"),
+        reason: "it must have three finite values",
+    })
 }

@@ -1,4 +1,4 @@
-//! Errors of pictures and of projector files.
+//! Errors of pictures, sounds and projector files.
 
 use rf_graph::BackendError;
 
@@ -18,6 +18,9 @@ pub enum Error {
     /// The projector encodes no images.
     #[error("the projector has no vision encoder")]
     NoVision,
+    /// The projector encodes no sound.
+    #[error("the projector has no audio encoder")]
+    NoSound,
     /// The type of the projector is not supported.
     #[error("projector type '{name}' is not supported; supported are {}", .supported.join(", "))]
     UnsupportedProjector {
@@ -135,6 +138,51 @@ pub enum ImageError {
     },
     /// The image is damaged, incomplete, or of an unsupported kind.
     #[error("the {format} image cannot be decoded: {reason}")]
+    Decode {
+        /// Name of the format.
+        format: &'static str,
+        /// The cause.
+        reason: String,
+    },
+}
+
+/// Bytes that are no supported sound.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SoundError {
+    /// The bytes begin like no known format.
+    #[error("the data is no WAV or MP3 file: convert it to one of them")]
+    UnknownFormat,
+    /// The format is known, but not supported.
+    #[error("{format} is not supported: convert the file to WAV or MP3")]
+    UnsupportedFormat {
+        /// Name of the format.
+        format: &'static str,
+    },
+    /// The file has more bytes than allowed.
+    #[error(
+        "the sound has {bytes} bytes, the maximum is {max_bytes}: shorten it, or convert it to MP3"
+    )]
+    FileSize {
+        /// Bytes of the file.
+        bytes: usize,
+        /// Allowed number of bytes.
+        max_bytes: usize,
+    },
+    /// The sound is longer than allowed.
+    #[error("the sound is longer than {max_seconds} seconds: cut it into shorter ones")]
+    TooLong {
+        /// Allowed length.
+        max_seconds: u32,
+    },
+    /// The file has no samples.
+    #[error("the {format} file has no samples")]
+    Empty {
+        /// Name of the format.
+        format: &'static str,
+    },
+    /// The file is damaged, incomplete, or of an unsupported kind.
+    #[error("the {format} file cannot be decoded: {reason}")]
     Decode {
         /// Name of the format.
         format: &'static str,

@@ -1,5 +1,5 @@
-//! Images to embeddings for language models: decoding, exact preprocessing, and the vision encoders
-//! of GGUF projectors (`mmproj` files).
+//! Images and sounds to embeddings for language models: decoding, exact preprocessing, and the
+//! encoders of GGUF projectors (`mmproj` files).
 //!
 //! [`decode()`] reads an image file within limits. A [`Projector`] is an opened file: it says into
 //! which pieces of text and rows a picture becomes, from the size of the picture alone. An
@@ -11,6 +11,8 @@
 //! backends need no ops of their own for pictures. The convolution of patches is a matmul. A window
 //! of attention is a span of a batch. Layers run one after the other and share one layer of the
 //! cache.
+//!
+//! [`decode_sound`], [`SoundProjector`] and [`SoundEncoder`] are the same for sounds (`sound`).
 //!
 //! The crate stands on rf-graph and rf-gguf, as rf-model does.
 //!
@@ -40,6 +42,7 @@ mod encoders;
 mod error;
 mod kind;
 mod layout;
+mod modality;
 mod network;
 mod plan;
 mod positions;
@@ -48,12 +51,14 @@ mod resample;
 mod rgb;
 mod rows;
 mod sizing;
+mod sound;
 mod weights;
 
 pub use chunk::{Chunk, Embeddings, Grid, Piece, RowGroup};
 pub use config::TokenLimits;
 pub use decode::{DecodeLimits, decode, dimensions};
 pub use encoder::Encoder;
-pub use error::{Error, ImageError};
+pub use error::{Error, ImageError, SoundError};
 pub use projector::Projector;
 pub use rgb::Rgb;
+pub use sound::{Sound, SoundEncoder, SoundLimits, SoundProjector, Spectrogram, decode_sound};

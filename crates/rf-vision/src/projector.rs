@@ -8,11 +8,12 @@ use rf_graph::{Graph, KvLayer, KvLayout, KvType, Program, Weight};
 
 use crate::build::Builder;
 use crate::chunk::Piece;
-use crate::config::{Settings, TileText, TokenLimits, projector_type};
+use crate::config::{Settings, TileText, TokenLimits};
 use crate::encoders;
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::layout;
+use crate::modality::Modality;
 use crate::network::{Network, PAGE_TOKENS};
 use crate::plan::Plan;
 use crate::rgb::Rgb;
@@ -38,14 +39,14 @@ impl Projector {
     /// If the file is no projector of pictures, its type is not supported, a tensor is missing, has
     /// an unexpected shape, or is not used.
     pub fn open(gguf: &Gguf) -> Result<Self, Error> {
-        let name = projector_type(gguf)?;
+        let name = Modality::Vision.projector_type(gguf)?;
         let kind = encoders::ALL.iter().find(|kind| kind.name == name);
         let Some(kind) = kind else {
             let supported = encoders::ALL.iter().map(|kind| kind.name).collect();
             return Err(Error::UnsupportedProjector { name, supported });
         };
         let settings = Settings::read(kind.merge, kind.limits, kind.tile_text, gguf.metadata())?;
-        let mut builder = Builder::new(&settings, Weights::new(gguf));
+        let mut builder = Builder::new(&settings, Weights::new(gguf, Modality::Vision));
         let network = Arc::from((kind.build)(&mut builder)?);
         let tensors = builder.weights.unused();
         if !tensors.is_empty() {
@@ -113,7 +114,7 @@ impl Projector {
 
     /// The program that computes the embeddings, for backends and memory plans. It is not fused.
     pub fn program(&self) -> Program {
-        let s = &self.settings;
+        let s = &self.settings.transformer;
         let layers = match s.num_layers {
             0 => Vec::new(),
             _ => vec![KvLayer::new(s.num_kv_heads, s.head_dim)],

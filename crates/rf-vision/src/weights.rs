@@ -8,13 +8,15 @@ use rf_graph::layer::{Clamps, LayerSpec, LayerWeights, Role, Shape};
 use rf_graph::{DType, GraphBuilder, Weight, WeightBytes, WeightId};
 
 use crate::error::Error;
+use crate::modality::Modality;
 
 /// The weights of a projector, and the graph that they are registered in.
 pub(crate) struct Weights<'a> {
     gguf: &'a Gguf,
+    modality: Modality,
     pub(crate) graph: GraphBuilder,
     /// The names of the current layer's tensors begin so.
-    prefix: String,
+    layer: String,
     /// Names of the tensors that were looked up.
     used: HashSet<String>,
     constants: Vec<(usize, f32, WeightId)>,
@@ -35,11 +37,12 @@ impl WeightBytes for Mapped {
 }
 
 impl<'a> Weights<'a> {
-    pub(crate) fn new(gguf: &'a Gguf) -> Self {
+    pub(crate) fn new(gguf: &'a Gguf, modality: Modality) -> Self {
         Self {
             gguf,
+            modality,
             graph: GraphBuilder::new(),
-            prefix: String::new(),
+            layer: String::new(),
             used: HashSet::new(),
             constants: Vec::new(),
             head_order: None,
@@ -48,7 +51,12 @@ impl<'a> Weights<'a> {
 
     /// Turns to the layer whose tensors have this prefix.
     pub(crate) fn enter(&mut self, prefix: String) {
-        self.prefix = prefix;
+        self.layer = prefix;
+    }
+
+    /// The names of the encoder's tensors begin so.
+    pub(crate) fn prefix(&self) -> &'static str {
+        self.modality.prefix()
     }
 
     /// Reads row `order[i]` of each head of queries and keys as row `i`. Scores do not depend on
@@ -72,14 +80,11 @@ impl<'a> Weights<'a> {
         Ok(tensor.shape().get(axis).map_or(1, |n| *n as usize))
     }
 
-    /// Names of the first tensors of pictures that were not looked up.
+    /// Names of the first tensors of the encoder that were not looked up.
     pub(crate) fn unused(&self) -> Vec<String> {
         const SHOWN: usize = 4;
         let names = self.gguf.tensors().iter().map(TensorInfo::name);
-        let of_vision = |name: &&str| {
-            name.starts_with("v.") || (name.starts_with("mm.") && !name.starts_with("mm.a."))
-        };
-        let unused = names.filter(of_vision).filter(|name| !self.used.contains(*name));
+        let unused = names.filter(|name| self.modality.owns(name) && !self.used.contains(*name));
         unused.take(SHOWN).map(str::to_owned).collect()
     }
 
@@ -209,9 +214,9 @@ impl<'a> Weights<'a> {
             _ => return None,
         };
         let all = rows(role);
-        let name = format!("{}.{stem}", self.prefix);
+        let name = format!("{}.{stem}", self.layer);
         if matches!(role, Role::Query | Role::Key | Role::Value) {
-            let fused = format!("{}.attn_qkv", self.prefix);
+            let fused = format!("{}.attn_qkv", self.layer);
             if self.has(&format!("{fused}.weight")) {
                 let (q, kv) = (rows(Role::Query), rows(Role::Key));
                 let first = match role {
@@ -227,7 +232,7 @@ impl<'a> Weights<'a> {
 
     /// True in files of old converters, which exchanged the names of the two matrices.
     fn swaps_matrices(&self, spec: &LayerSpec) -> bool {
-        let columns = self.axis(&format!("{}.ffn_down.weight", self.prefix), 0);
+        let columns = self.axis(&format!("{}.ffn_down.weight", self.layer), 0);
         let inner = spec.dense.map_or(0, |dense| dense.intermediate_size);
         inner != spec.hidden_size && columns.is_ok_and(|columns| columns == spec.hidden_size)
     }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::path::{Path, PathBuf};
+mod set;
 
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_gguf::Gguf;
@@ -11,74 +11,35 @@ use rf_kernels::{GpuBackend, GpuOptions};
 use rf_oracle::ReferenceBackend;
 use rf_vision::{Chunk, DecodeLimits, Encoder, Piece, Projector, Rgb, decode};
 use serde_json::Value;
+use set::{Golden, media};
 use sha2::{Digest, Sha256};
 
 /// The merged token of the golden vocabularies that texts around rows have.
 const MERGED_LINE_FEEDS: (u64, &str) = (263, "\n\n");
 
-struct Golden {
-    folder: PathBuf,
-    index: Value,
+/// The projector in the repository.
+fn own() -> Golden {
+    Golden::open(&rf_testing::golden_folder().join("vision"))
 }
 
-impl Golden {
-    /// The larger set next to the repository.
-    fn shared() -> Option<Self> {
-        rf_testing::shared("golden/vision").map(|folder| Self::open(&folder))
-    }
-
-    /// The projector in the repository.
-    fn own() -> Self {
-        Self::open(&rf_testing::golden_folder().join("vision"))
-    }
-
-    fn open(folder: &Path) -> Self {
-        let text = std::fs::read_to_string(folder.join("index.json")).unwrap();
-        Self { folder: folder.to_owned(), index: serde_json::from_str(&text).unwrap() }
-    }
-
-    /// The families of supported projectors, each with its file.
-    fn families(&self) -> Vec<(&Value, Projector)> {
-        let families = self.index["families"].as_array().unwrap().iter();
-        let of_vision = |family: &&Value| family["keys"]["clip.has_vision_encoder"] == true;
-        let open = |family: &Value| {
-            let path = self.folder.join(family["mmproj"].as_str().unwrap());
-            Projector::open(&Gguf::open(path).unwrap()).unwrap()
-        };
-        families.filter(of_vision).map(|family| (family, open(family))).collect()
-    }
-
-    fn picture(&self, name: &str) -> Rgb {
-        let path = self.folder.join(self.index["images"][name]["png"].as_str().unwrap());
-        decode(&std::fs::read(path).unwrap(), &DecodeLimits::default()).unwrap()
-    }
-
-    /// The floats of the first rows of a chunk.
-    fn embeddings(&self, family: &Value, chunk: &Value) -> Vec<f32> {
-        let name = family["mmproj"].as_str().unwrap().replace("mmproj.gguf", "embeddings.f32");
-        let bytes = std::fs::read(self.folder.join(name)).unwrap();
-        let number = |value: &Value| value.as_u64().unwrap() as usize;
-        let stored = &chunk["embeddings"];
-        let len = number(&stored["shape"][0]) * number(&stored["shape"][1]);
-        let floats = bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
-        floats.skip(number(&stored["offset"])).take(len).collect()
-    }
+/// The families of supported projectors, each with its file.
+fn families(golden: &Golden) -> Vec<(&Value, Projector)> {
+    let families = golden.families("clip.has_vision_encoder").into_iter();
+    families.map(|family| (family, Projector::open(&golden.mmproj(family)).unwrap())).collect()
 }
 
-/// The pictures of a family, each with its chunks.
-fn pictures(family: &Value) -> impl Iterator<Item = (&str, &Vec<Value>)> {
-    let media = family["media"].as_array().unwrap().iter();
-    let media = media.map(|m| (m["input"].as_str().unwrap(), m["chunks"].as_array().unwrap()));
-    media.filter(|(_, chunks)| chunks.iter().any(|chunk| chunk["type"] == "image"))
+fn picture(golden: &Golden, name: &str) -> Rgb {
+    let path = golden.folder.join(golden.index["images"][name]["png"].as_str().unwrap());
+    decode(&std::fs::read(path).unwrap(), &DecodeLimits::default()).unwrap()
 }
 
 #[test]
 fn sizes_and_pixels_match_golden() {
     let Some(golden) = Golden::shared() else { return };
-    for (family, projector) in golden.families() {
-        for (input, chunks) in pictures(family) {
+    for (family, projector) in families(&golden) {
+        for (input, chunks) in media(family, "image") {
             let what = format!("{} {input}", family["name"]);
-            let picture = golden.picture(input);
+            let picture = picture(&golden, input);
             let pieces = projector.pieces(picture.size(), 0).unwrap();
             let groups = pieces.iter().filter_map(|piece| match piece {
                 Piece::Rows(group) => Some(group),
@@ -110,7 +71,7 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn text_around_rows_matches_golden() {
     let Some(golden) = Golden::shared() else { return };
-    for (family, projector) in golden.families() {
+    for (family, projector) in families(&golden) {
         let model = golden.folder.join(family["model"].as_str().unwrap());
         let gguf = Gguf::open(model).unwrap();
         let tokens = gguf.metadata().required_strings("tokenizer.ggml.tokens").unwrap();
@@ -124,8 +85,8 @@ fn text_around_rows_matches_golden() {
             }
             tokens.get(id as usize).unwrap().to_owned()
         };
-        for (input, chunks) in pictures(family) {
-            let size = golden.picture(input).size();
+        for (input, chunks) in media(family, "image") {
+            let size = picture(&golden, input).size();
             let pieces = projector.pieces(size, 0).unwrap().into_iter().map(|piece| match piece {
                 Piece::Text(text) => Some(text),
                 Piece::Rows(_) => None,
@@ -140,25 +101,19 @@ fn text_around_rows_matches_golden() {
     }
 }
 
-/// NaN if there is one.
-fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
-    let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
-    differences.max_by(f32::total_cmp).expect("values to compare")
-}
-
 /// Checks the embeddings of all pictures of at most so many rows.
 fn check_embeddings(golden: &Golden, backend: &dyn Backend, tolerance: f32, max_rows: u64) {
     let mut failures = Vec::new();
-    for (family, projector) in golden.families() {
+    for (family, projector) in families(golden) {
         let mut encoder = Encoder::new(projector, backend, &mut |_| ()).unwrap();
-        for (input, chunks) in pictures(family) {
+        for (input, chunks) in media(family, "image") {
             let rows = |chunk: &Value| chunk["n_tokens"].as_u64().unwrap();
             let expected = chunks.iter().filter(|chunk| chunk["type"] == "image");
             let expected: Vec<&Value> = expected.collect();
             if expected.iter().any(|chunk| rows(chunk) > max_rows) {
                 continue;
             }
-            let encoded = encoder.encode(&golden.picture(input), 0).unwrap().into_iter();
+            let encoded = encoder.encode(&picture(golden, input), 0).unwrap().into_iter();
             let encoded = encoded.filter_map(|chunk| match chunk {
                 Chunk::Rows(rows) => Some(rows),
                 Chunk::Text(_) => None,
@@ -166,19 +121,8 @@ fn check_embeddings(golden: &Golden, backend: &dyn Backend, tolerance: f32, max_
             for (index, (rows, chunk)) in encoded.zip(expected).enumerate() {
                 assert_eq!(rows.width as u64, family["n_embd_inp"]);
                 assert_eq!(rows.values.len(), rows.group.rows * rows.width);
-                let expected = golden.embeddings(family, chunk);
-                let error = largest_difference(&rows.values, &expected);
-                if error.total_cmp(&tolerance).is_gt() {
-                    failures.push(format!("{} {input} tile {index}: {error}", family["name"]));
-                }
-                // Of some chunks only the first rows are stored.
-                let last = &rows.values[rows.values.len() - rows.width..];
-                let head = chunk["embeddings"]["last_row_head"].as_array().unwrap();
-                let head: Vec<f32> = head.iter().map(|x| x.as_f64().unwrap() as f32).collect();
-                let error = largest_difference(last, &head);
-                if error.total_cmp(&(tolerance + 1e-5)).is_gt() {
-                    failures.push(format!("{} {input} {index}: last {error}", family["name"]));
-                }
+                let what = format!("{} {input} tile {index}", family["name"]);
+                failures.extend(golden.failure(family, chunk, &rows, tolerance).map(|f| what + &f));
             }
         }
     }
@@ -201,7 +145,7 @@ fn embeddings_match_golden_on_the_cpu() {
 /// The pictures are small, because an emulated card is slow.
 #[test]
 fn embeddings_match_golden_on_the_gpu() {
-    let golden = Golden::shared().unwrap_or_else(Golden::own);
+    let golden = Golden::shared().unwrap_or_else(own);
     match GpuBackend::new(GpuOptions::default()) {
         Ok(backend) => check_embeddings(&golden, &backend, 2e-2, 40),
         Err(error) => rf_testing::skip!("{error}"),
@@ -210,7 +154,7 @@ fn embeddings_match_golden_on_the_gpu() {
 
 #[test]
 fn the_projector_of_the_repository_matches_golden() {
-    let golden = Golden::own();
+    let golden = own();
     check_embeddings(&golden, &ReferenceBackend, 2e-4, u64::MAX);
     check_embeddings(
         &golden,

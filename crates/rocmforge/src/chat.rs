@@ -11,8 +11,8 @@ use rf_grammar::Grammar;
 use crate::answer::{Answer, AnswerStream};
 use crate::error::Error;
 use crate::generation::Job;
+use crate::media::{Media, marked_text, media_marker};
 use crate::model::Model;
-use crate::vision::{Image, image_marker, marked_text};
 
 /// A conversation with a model, and how to continue it.
 ///
@@ -30,9 +30,9 @@ use crate::vision::{Image, image_marker, marked_text};
 pub struct Chat {
     model: Model,
     conversation: Conversation,
-    /// The pictures of all messages.
-    images: Vec<Image>,
-    /// The marks of pictures that the next message of the user has.
+    /// The pictures and sounds of all messages.
+    files: Vec<Media>,
+    /// The marks of files that the next message of the user has.
     marks: String,
     settings: Settings,
 }
@@ -42,7 +42,7 @@ pub struct Chat {
 pub struct Completion {
     model: Model,
     prompt: String,
-    images: Vec<Image>,
+    files: Vec<Media>,
     settings: Settings,
 }
 
@@ -184,8 +184,8 @@ macro_rules! settings {
 impl Chat {
     pub(crate) fn new(model: Model) -> Self {
         let settings = Settings::new(&model);
-        let (conversation, images, marks) = (Conversation::default(), Vec::new(), String::new());
-        Self { model, conversation, images, marks, settings }
+        let (conversation, files, marks) = (Conversation::default(), Vec::new(), String::new());
+        Self { model, conversation, files, marks, settings }
     }
 
     settings!();
@@ -216,8 +216,26 @@ impl Chat {
     /// ```
     #[must_use]
     pub fn image(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.images.push(Image::new(bytes.into()));
-        self.marks.push_str(image_marker());
+        self.files.push(Media::image(bytes.into()));
+        self.marks.push_str(media_marker());
+        self
+    }
+
+    /// Adds a sound, the bytes of a WAV or MP3 file, to the next message of the user, before its
+    /// text. The model needs a projector with an audio encoder: see
+    /// [`Loader::mmproj`](crate::Loader::mmproj).
+    ///
+    /// ```no_run
+    /// let model = rocmforge::Model::load("ultravox-v0_5-llama-3_1-8b-Q4_K_M.gguf")?;
+    /// let sound = std::fs::read("question.wav")?;
+    /// let answer = model.chat().audio(sound).user("Answer the question.").answer()?;
+    /// println!("{}", answer.content);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn audio(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.files.push(Media::audio(bytes.into()));
+        self.marks.push_str(media_marker());
         self
     }
 
@@ -344,9 +362,9 @@ impl Chat {
     fn job(&self) -> Result<Job, Error> {
         let prompt = self.model.file().chat_prompt(&self.whole_conversation())?;
         let constraint = self.constraint(&prompt.prompt)?;
-        let mixed = match &*self.images {
+        let mixed = match &*self.files {
             [] => prompt.ids.clone().into(),
-            images => self.model.prompt_with_images(&prompt.prompt.text, images)?,
+            files => self.model.prompt_with_media(&prompt.prompt.text, files)?,
         };
         let Settings { options, logprobs, priority, adapters, .. } = &self.settings;
         let job = Job::chat(prompt, options.clone()).with_adapters(adapters.clone());
@@ -380,14 +398,21 @@ fn closed(schema: &mut schemars::Schema) {
 impl Completion {
     pub(crate) fn new(model: Model, prompt: String) -> Self {
         let settings = Settings::new(&model);
-        Self { model, prompt, images: Vec::new(), settings }
+        Self { model, prompt, files: Vec::new(), settings }
     }
 
     /// Adds a picture, which takes the place of the next `<__media__>` in the text. Without any,
-    /// pictures are before the text.
+    /// pictures and sounds are before the text.
     #[must_use]
     pub fn image(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.images.push(Image::new(bytes.into()));
+        self.files.push(Media::image(bytes.into()));
+        self
+    }
+
+    /// Adds a sound, as [`Self::image`] adds a picture.
+    #[must_use]
+    pub fn audio(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.files.push(Media::audio(bytes.into()));
         self
     }
 
@@ -395,11 +420,11 @@ impl Completion {
 
     fn job(&self) -> Result<Job, Error> {
         let Settings { options, grammar, logprobs, priority, adapters } = &self.settings;
-        let prompt = match &*self.images {
+        let prompt = match &*self.files {
             [] => self.model.file().text_ids(&self.prompt).into(),
-            images => {
-                let text = marked_text(&self.prompt, images.len());
-                self.model.prompt_with_images(&text, images)?
+            files => {
+                let text = marked_text(&self.prompt, files.len());
+                self.model.prompt_with_media(&text, files)?
             }
         };
         let constraint: Option<Box<dyn Constraint>> = match grammar {

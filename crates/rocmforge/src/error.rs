@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use rf_engine::scheduler::{RequestError, SubmitError};
 
+use crate::media::MediaKind;
+
 /// An error of loading a model or of a request.
 ///
 /// Messages speak of parameters of this crate. They are fragments without a full stop, so that they
@@ -30,12 +32,15 @@ pub enum Error {
     /// A schema or a grammar is not supported.
     #[error(transparent)]
     Grammar(#[from] rf_grammar::Error),
-    /// The projector is not supported, or the backend failed to encode a picture.
+    /// The projector is not supported, or the backend failed to encode a picture or a sound.
     #[error(transparent)]
     Vision(#[from] rf_vision::Error),
     /// A picture cannot be decoded.
     #[error(transparent)]
     Image(#[from] rf_vision::ImageError),
+    /// A sound cannot be decoded.
+    #[error(transparent)]
+    Sound(#[from] rf_vision::SoundError),
     /// The projector belongs to another model.
     #[error(
         "{} is a projector ({projector}) for models that read rows of {found} values, and this model \
@@ -54,28 +59,34 @@ pub enum Error {
         /// Elements of a row that the model reads.
         expected: usize,
     },
-    /// A picture was sent to a model without a projector.
+    /// A picture was sent to a model without an encoder of pictures.
     #[error(
-        "the model reads text only: load a model that reads pictures, with its projector \
-         (mmproj file) in the same folder or named, on the CPU"
+        "the model reads no pictures: load a model that does, with its projector (mmproj file) in \
+         the same folder or named"
     )]
     NoProjector,
-    /// A text contains the mark that stands for a picture, or a template left it out.
+    /// A sound was sent to a model without an audio encoder.
     #[error(
-        "the prompt has {found} marks of pictures and {images} pictures: the chat template leaves \
-         pictures out, or a text contains the mark"
+        "the model does not hear: load a model that does, with its projector (mmproj file with an \
+         audio encoder) in the same folder or named"
     )]
-    ImageMarkers {
+    NoAudioProjector,
+    /// A text contains the mark that stands for a picture or a sound, or a template left it out.
+    #[error(
+        "the prompt has {found} marks of pictures and sounds, and {files} of them: the chat template \
+         leaves some out, or a text contains the mark"
+    )]
+    MediaMarkers {
         /// The marks in the prompt.
         found: usize,
-        /// The pictures.
-        images: usize,
+        /// The pictures and sounds.
+        files: usize,
     },
-    /// A prompt has too many pictures.
-    #[error("the prompt has {images} pictures, the maximum is {most}")]
-    TooManyImages {
-        /// The pictures of the prompt.
-        images: usize,
+    /// A prompt has too many pictures and sounds.
+    #[error("the prompt has {files} pictures and sounds, the maximum is {most}")]
+    TooManyFiles {
+        /// The pictures and sounds of the prompt.
+        files: usize,
         /// The largest number.
         most: usize,
     },
@@ -157,6 +168,16 @@ pub enum Error {
         /// The first difference.
         source: serde_json::Error,
     },
+}
+
+impl Error {
+    /// A file of this kind was sent to a model without an encoder for it.
+    pub(crate) fn no_encoder(kind: MediaKind) -> Self {
+        match kind {
+            MediaKind::Image => Self::NoProjector,
+            MediaKind::Audio => Self::NoAudioProjector,
+        }
+    }
 }
 
 fn no_mtp(heads: i128) -> &'static str {

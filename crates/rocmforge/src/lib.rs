@@ -71,12 +71,12 @@ mod events;
 mod generation;
 mod load_event;
 mod loader;
+mod media;
 mod model;
 mod sampling_defaults;
 mod sizing;
 mod source;
 mod speed;
-mod vision;
 
 pub use answer::{Answer, AnswerStream, Delta};
 pub use chat::{Chat, Completion};
@@ -89,6 +89,9 @@ pub use futures_core::Stream;
 pub use generation::{GeneratedToken, Generation, Job, Observer, PromptLogprobs, Update, Usage};
 pub use load_event::LoadEvent;
 pub use loader::{LoadedModel, Loader, OpenModel};
+pub use media::{
+    Media, MediaEncoders, MediaKind, Projectors, marked_text, media_marker, mixed_prompt,
+};
 pub use model::{DEMO_TEMPERATURE, Model};
 pub use rf_chat::{Message, Tool, ToolChoice};
 pub use rf_engine::sampling::SamplerConfig;
@@ -107,7 +110,6 @@ pub use serde_json;
 pub use sizing::Purpose;
 pub use source::Source;
 pub use speed::{DecodeSpeed, Expectation};
-pub use vision::{Image, Vision, image_marker, marked_text, mixed_prompt};
 
 /// The engine: sequences, logits, sampling, the scheduler, drafts, perplexity.
 pub mod engine {

@@ -13,17 +13,16 @@ use rf_engine::{
 };
 use rf_gguf::{Gguf, Value};
 use rf_graph::{Backend, KvType, MemoryNeed, Progress};
-use rf_vision::Projector;
 
 use crate::adapters::Changes;
 use crate::drafts::{Drafts, OpenDrafts, memory_bytes, mtp_heads};
 use crate::error::Error;
 use crate::load_event::LoadEvent;
+use crate::media::{MediaEncoders, ProjectorFile, Projectors, rows_of_a_batch};
 use crate::model::{DEMO_TEMPERATURE, Model};
 use crate::sampling_defaults::SamplingDefaults;
 use crate::sizing::{Purpose, Sizes, TextSizes};
 use crate::source::Source;
-use crate::vision::{ProjectorFile, Vision, rows_of_a_batch};
 
 /// The options of loading a model. Start with [`Model::loader`] or [`Loader::new`].
 ///
@@ -60,7 +59,7 @@ pub struct OpenModel {
     pub(crate) loader: Loader,
     pub(crate) model: Arc<rf_engine::Model>,
     drafts: OpenDrafts,
-    projector: Option<Projector>,
+    projectors: Option<Projectors>,
 }
 
 /// A model with its weights in memory, and no thread: for programs that drive the engine
@@ -73,8 +72,8 @@ pub struct LoadedModel {
     pub speculation: Option<Speculation>,
     /// The backends of the layers.
     pub layers: LayerPlacement,
-    /// The projector, if the model reads pictures.
-    pub vision: Option<Arc<Vision>>,
+    /// The encoders of pictures and sounds, if the model has a projector.
+    pub encoders: Option<Arc<MediaEncoders>>,
     loader: Loader,
 }
 
@@ -262,22 +261,22 @@ impl Loader {
         self
     }
 
-    /// The projector (`mmproj` file) with which the model reads pictures. Default: the one in the
-    /// folder of the model, if there is one.
+    /// The projector (`mmproj` file) with which the model reads pictures or hears sounds. Default: the
+    /// one in the folder of the model, if there is one.
     #[must_use]
     pub fn mmproj(mut self, path: impl Into<PathBuf>) -> Self {
         self.projector = ProjectorFile::Path(path.into());
         self
     }
 
-    /// Loads no projector: pictures are refused, and their encoder takes no memory.
+    /// Loads no projector: pictures and sounds are refused, and their encoders take no memory.
     #[must_use]
     pub fn no_mmproj(mut self) -> Self {
         self.projector = ProjectorFile::Off;
         self
     }
 
-    /// Encodes pictures on the CPU, so that their encoder takes no memory of a GPU.
+    /// Encodes pictures and sounds on the CPU, so that their encoders take no memory of a GPU.
     #[must_use]
     pub fn mmproj_on_cpu(mut self) -> Self {
         self.projector_on_cpu = true;
@@ -353,13 +352,13 @@ impl Loader {
         let embeds = self.sizes.embeds || !model.config().generates();
         let wanted = if embeds { &Drafts::Off } else { &self.drafts };
         let drafts = OpenDrafts::open(wanted, self.draft_lengths, &model, observe)?;
-        let projector = if embeds { None } else { self.projector.open(path, &model)? };
-        if let Some(projector) = &projector {
-            let rows = rows_of_a_batch(projector);
+        let projectors = if embeds { None } else { self.projector.open(path, &model)? };
+        if let Some(projectors) = &projectors {
+            let rows = rows_of_a_batch(projectors);
             self.sizes.batch_tokens = self.sizes.batch_tokens.max(rows);
             self.scheduler.max_batched_tokens = self.scheduler.max_batched_tokens.max(rows);
         }
-        Ok(OpenModel { loader: self, model: Arc::new(model), drafts, projector })
+        Ok(OpenModel { loader: self, model: Arc::new(model), drafts, projectors })
     }
 
     /// Opens the devices of these options.
@@ -474,10 +473,10 @@ impl OpenModel {
         let context = self.context_tokens();
         let options = drafts.engine_options(Some(placement), sizes.options(&self.model));
         let draft = drafts.load(placement, context, &options)?;
-        let vision = self.load_vision(placement)?;
+        let encoders = self.load_encoders(placement)?;
         let options = self.engine_options(Some(placement))?;
         let mut need = placement.memory_need(&self.model, &options)?;
-        need.held.weights_bytes += vision.as_ref().map_or(0, |vision| vision.memory_bytes());
+        need.held.weights_bytes += encoders.as_ref().map_or(0, |encoders| encoders.memory_bytes());
         observe(LoadEvent::MemoryNeed(need));
         let loaded = placement.load(&self.model, options, &mut |event| match event {
             rf_device::LoadEvent::Placed(layers) => observe(LoadEvent::Placed(layers)),
@@ -488,7 +487,7 @@ impl OpenModel {
         let (mut engine, layers) = (loaded.engine, loaded.placement);
         self.open_disk_cache(&mut engine)?;
         let speculation = drafts.speculation(&engine, draft, layers.gpu.is_none())?;
-        Ok(LoadedModel { engine, speculation, layers, vision, loader: self.loader.clone() })
+        Ok(LoadedModel { engine, speculation, layers, encoders, loader: self.loader.clone() })
     }
 
     /// Loads the weights on one backend, without a choice of devices. A draft model is not loaded.
@@ -509,13 +508,13 @@ impl OpenModel {
             drafts => drafts.speculation(&engine, None, true)?,
         };
         let layers = LayerPlacement { backends: backend.name().to_owned(), ..Default::default() };
-        let vision = match &self.projector {
-            Some(projector) => {
-                Some(Arc::new(Vision::new(projector.clone(), backend, &mut |_| ())?))
+        let encoders = match &self.projectors {
+            Some(projectors) => {
+                Some(Arc::new(MediaEncoders::new(projectors, backend, &mut |_| ())?))
             }
             None => None,
         };
-        Ok(LoadedModel { engine, speculation, layers, vision, loader: self.loader.clone() })
+        Ok(LoadedModel { engine, speculation, layers, encoders, loader: self.loader.clone() })
     }
 
     fn open_disk_cache(&self, engine: &mut Engine) -> Result<(), Error> {
@@ -528,30 +527,30 @@ impl OpenModel {
     }
 
     /// Loads the projector on the first GPU, or on the CPU if it has no kernels or no room there.
-    fn load_vision(&self, placement: &Placement) -> Result<Option<Arc<Vision>>, Error> {
-        let Some(projector) = &self.projector else { return Ok(None) };
+    fn load_encoders(&self, placement: &Placement) -> Result<Option<Arc<MediaEncoders>>, Error> {
+        let Some(projectors) = &self.projectors else { return Ok(None) };
         let load = |backend: &dyn Backend| {
-            Vision::new(projector.clone(), backend, &mut |_| ()).map(|v| Some(Arc::new(v)))
+            MediaEncoders::new(projectors, backend, &mut |_| ()).map(|v| Some(Arc::new(v)))
         };
         if let Some(gpu) = placement.gpu().filter(|_| !self.loader.projector_on_cpu) {
             match load(&*gpu.backend) {
-                Ok(vision) => return Ok(vision),
-                Err(error) => tracing::warn!("pictures are encoded on the CPU: {error}"),
+                Ok(encoders) => return Ok(encoders),
+                Err(error) => tracing::warn!("pictures and sounds are encoded on the CPU: {error}"),
             }
         }
         load(&placement.cpu()?)
     }
 
-    /// The model without its projector, for prompts without pictures.
+    /// The model without its projector, for prompts without pictures and sounds.
     #[must_use]
     pub fn without_projector(mut self) -> Self {
-        self.projector = None;
+        self.projectors = None;
         self
     }
 
-    /// The projector of the model: it has a name, and limits on the tokens of a picture.
-    pub fn projector(&self) -> Option<&Projector> {
-        self.projector.as_ref()
+    /// The encoders of the model's projector file.
+    pub fn projectors(&self) -> Option<&Projectors> {
+        self.projectors.as_ref()
     }
 
     /// Loads the model on a backend to observe the inputs of its matrices: for an importance
@@ -589,12 +588,12 @@ impl LoadedModel {
             _ => SamplingDefaults::of(self.engine.model().gguf()).fill_in(config),
         };
         let requests = (scheduler, sampler.unwrap_or_else(default));
-        Model::new(self.engine, self.speculation, (self.layers, self.vision), requests)
+        Model::new(self.engine, self.speculation, (self.layers, self.encoders), requests)
     }
 
     /// Memory of the model, of its draft model and of its projector, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         memory_bytes(&self.engine, self.speculation.as_ref())
-            + self.vision.as_ref().map_or(0, |vision| vision.memory_bytes())
+            + self.encoders.as_ref().map_or(0, |encoders| encoders.memory_bytes())
     }
 }

@@ -16,7 +16,7 @@ use crate::details::ModelDetails;
 use crate::embedder::Embedder;
 use crate::error::Error;
 use crate::generation::{Generation, Job, Update};
-use crate::vision::{Image, Vision, mixed_prompt};
+use crate::media::{Media, MediaEncoders, MediaKind, mixed_prompt};
 
 /// A loaded model, which any number of threads and tasks use at the same time: their requests share
 /// batches. Clones are cheap. The model is unloaded when its last clone is dropped.
@@ -29,7 +29,7 @@ struct Inner {
     file: Arc<rf_engine::Model>,
     service: Service,
     layers: LayerPlacement,
-    vision: Option<Arc<Vision>>,
+    encoders: Option<Arc<MediaEncoders>>,
     sampler: SamplerConfig,
     /// The scales of adapters for requests that state none.
     adapter_scales: Mutex<AdapterScales>,
@@ -64,7 +64,7 @@ impl Model {
     pub(crate) fn new(
         engine: Engine,
         speculation: Option<Speculation>,
-        (layers, vision): (LayerPlacement, Option<Arc<Vision>>),
+        (layers, encoders): (LayerPlacement, Option<Arc<MediaEncoders>>),
         (options, sampler): (SchedulerOptions, SamplerConfig),
     ) -> Result<Self, Error> {
         let file = Arc::clone(engine.model());
@@ -77,7 +77,7 @@ impl Model {
         };
         let adapter_scales = Mutex::new(file.adapter_scales().clone());
         let compiler = Mutex::new(None);
-        let inner = Inner { file, service, layers, vision, sampler, adapter_scales, compiler };
+        let inner = Inner { file, service, layers, encoders, sampler, adapter_scales, compiler };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -156,19 +156,28 @@ impl Model {
 
     /// Returns true if prompts may have pictures.
     pub fn reads_images(&self) -> bool {
-        self.inner.vision.is_some()
+        self.encodes(MediaKind::Image)
     }
 
-    /// The prompt of a text with special tokens, as chat templates render it, that has an
-    /// [`image_marker`](crate::image_marker) in the place of each picture. It blocks the thread
-    /// while pictures are encoded.
+    /// Returns true if prompts may have sounds.
+    pub fn hears(&self) -> bool {
+        self.encodes(MediaKind::Audio)
+    }
+
+    fn encodes(&self, kind: MediaKind) -> bool {
+        self.inner.encoders.as_ref().is_some_and(|encoders| encoders.encodes(kind))
+    }
+
+    /// The prompt of a text with special tokens, as chat templates render it, that has a
+    /// [`media_marker`](crate::media_marker) in the place of each picture and sound. It blocks the
+    /// thread while they are encoded.
     ///
     /// # Errors
     ///
-    /// If the number of marks is not that of pictures, the model has no projector, or a picture
+    /// If the number of marks is not that of files, the model has no encoder for one of them, or it
     /// cannot be decoded.
-    pub fn prompt_with_images(&self, text: &str, images: &[Image]) -> Result<MixedPrompt, Error> {
-        mixed_prompt(&self.inner.file, self.inner.vision.as_deref(), text, images)
+    pub fn prompt_with_media(&self, text: &str, files: &[Media]) -> Result<MixedPrompt, Error> {
+        mixed_prompt(&self.inner.file, self.inner.encoders.as_deref(), text, files)
     }
 
     /// The adapters (LoRA) that were loaded with the model.

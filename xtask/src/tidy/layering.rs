@@ -93,7 +93,7 @@ const LAYERS: &[Layer] = &[
 const TEST_SUPPORT: &str = "rf-testing";
 
 /// External libraries that only the listed crates may use. Tests may use them anywhere.
-const OWNED: [(&str, &[&str]); 8] = [
+const OWNED: [(&str, &[&str]); 9] = [
     ("anyhow", &["rf-bench", "rf-cli", "xtask"]), // binaries; libraries have typed errors
     ("axum", &["rf-server"]),
     ("clap", &["rf-bench", "rf-cli", "xtask"]),
@@ -101,6 +101,7 @@ const OWNED: [(&str, &[&str]); 8] = [
     ("libloading", &["rf-hip"]),
     ("llguidance", &["rf-grammar"]),
     ("memmap2", &["rf-gguf", "rf-cpu"]), // files; page-aligned buffers
+    ("nanomp3", &["rf-vision"]),
     ("ureq", &["rf-bench", "rf-hub"]),
 ];
 

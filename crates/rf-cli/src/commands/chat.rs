@@ -19,7 +19,7 @@ use rocmforge::engine::{
     Engine, GenerateOptions, MixedPrompt, Outcome, Session, Speculation, StopReason,
 };
 use rocmforge::messages::{ChatPrompt, Message, Tool};
-use rocmforge::{Image, OpenModel, Vision};
+use rocmforge::{Media, MediaEncoders, MediaKind, OpenModel};
 
 use super::answer::{OutputForm, conversation_prompt, summary};
 use super::display::{Presentation, Question, stream};
@@ -41,8 +41,8 @@ pub(super) struct Chat {
     /// End after the first answer.
     pub(super) single_turn: bool,
     history: History,
-    /// Pictures of the next message.
-    images: Vec<Image>,
+    /// Pictures and sounds of the next message.
+    files: Vec<Media>,
     /// The text with which the next line begins.
     draft: String,
     last: Option<Outcome>,
@@ -53,7 +53,7 @@ pub(super) struct ChatModel {
     engine: Engine,
     session: Session,
     speculation: Option<Speculation>,
-    vision: Option<Arc<Vision>>,
+    encoders: Option<Arc<MediaEncoders>>,
     form: Option<OutputForm>,
     load_time: Duration,
 }
@@ -82,8 +82,8 @@ impl ChatModel {
         form: Option<OutputForm>,
         load_time: Duration,
     ) -> Self {
-        let rocmforge::LoadedModel { engine, speculation, vision, .. } = loaded;
-        Self { session: engine.session(), engine, speculation, vision, form, load_time }
+        let rocmforge::LoadedModel { engine, speculation, encoders, .. } = loaded;
+        Self { session: engine.session(), engine, speculation, encoders, form, load_time }
     }
 
     pub(super) fn engine(&mut self) -> &mut Engine {
@@ -127,7 +127,7 @@ impl Chat {
             presentation,
             single_turn,
             history: History::new(system),
-            images: Vec::new(),
+            files: Vec::new(),
             draft: String::new(),
             last: None,
         }
@@ -205,7 +205,8 @@ impl Chat {
             ChatCommand::Set if argument.is_empty() => terminal::note(Settings::list()),
             ChatCommand::Set => self.set(model, argument),
             ChatCommand::System => self.set_system(argument),
-            ChatCommand::Image => self.attach(model, argument),
+            ChatCommand::Image => self.attach(model, MediaKind::Image, argument),
+            ChatCommand::Audio => self.attach(model, MediaKind::Audio, argument),
             ChatCommand::Retry => self.retry(model)?,
             ChatCommand::Edit => self.edit(),
             ChatCommand::Undo => self.undo(),
@@ -231,11 +232,11 @@ impl Chat {
     }
 
     fn say(&mut self, model: &mut ChatModel, text: &str) -> Result<Next> {
-        let images = std::mem::take(&mut self.images);
-        self.history.push(Message::new("user", text), images);
+        let files = std::mem::take(&mut self.files);
+        self.history.push(Message::new("user", text), files);
         if !self.answer(model)? {
             // The conversation so far is valid.
-            self.images = self.history.pop_turn().map(|(_, images)| images).unwrap_or_default();
+            self.files = self.history.pop_turn().map(|(_, files)| files).unwrap_or_default();
         }
         Ok(Next::Input)
     }
@@ -255,9 +256,9 @@ impl Chat {
     /// Removes the last message and its answer, and lets the user edit the message.
     fn edit(&mut self) {
         match self.history.pop_turn() {
-            Some((text, images)) => {
+            Some((text, files)) => {
                 self.draft = text;
-                self.images = images;
+                self.files = files;
             }
             None => terminal::note("there is no message to edit"),
         }
@@ -304,17 +305,29 @@ impl Chat {
         }
     }
 
-    fn attach(&mut self, model: &ChatModel, path: &str) {
-        if model.vision.is_none() {
-            report(&rocmforge::Error::NoProjector.into());
+    fn attach(&mut self, model: &ChatModel, kind: MediaKind, path: &str) {
+        let (missing, read): (_, fn(&Path) -> Result<Media>) = match kind {
+            MediaKind::Image => (rocmforge::Error::NoProjector, media::image),
+            MediaKind::Audio => (rocmforge::Error::NoAudioProjector, media::audio),
+        };
+        if !model.encoders.as_ref().is_some_and(|encoders| encoders.encodes(kind)) {
+            report(&missing.into());
             return;
         }
-        match media::image(Path::new(path)) {
-            Ok(image) => {
-                self.images.push(image);
-                let count = self.images.len();
-                let pictures = if count == 1 { "picture" } else { "pictures" };
-                terminal::note(format_args!("the next message has {count} {pictures}"));
+        match read(Path::new(path)) {
+            Ok(file) => {
+                self.files.push(file);
+                let counts = [
+                    (MediaKind::Image, "picture", "pictures"),
+                    (MediaKind::Audio, "sound", "sounds"),
+                ];
+                let counts = counts.into_iter().filter_map(|(kind, one, many)| {
+                    let count = self.files.iter().filter(|file| file.kind() == kind).count();
+                    let noun = if count == 1 { one } else { many };
+                    (count > 0).then(|| format!("{count} {noun}"))
+                });
+                let counts: Vec<String> = counts.collect();
+                terminal::note(format_args!("the next message has {}", counts.join(" and ")));
             }
             Err(error) => report(&error),
         }
@@ -407,14 +420,14 @@ impl Chat {
 
     /// The prompt without so many of the oldest turns.
     fn prompt(&self, model: &ChatModel, forgotten: usize) -> Result<(ChatPrompt, MixedPrompt)> {
-        let (messages, images) = self.history.seen(forgotten);
+        let (messages, files) = self.history.seen(forgotten);
         let prompt = conversation_prompt(model.engine.model(), &messages, &self.tools)?;
-        let mixed = if images.is_empty() {
+        let mixed = if files.is_empty() {
             prompt.ids.clone().into()
         } else {
             let text = &prompt.prompt.text;
-            let vision = model.vision.as_deref();
-            rocmforge::mixed_prompt(model.engine.model(), vision, text, &images)?
+            let encoders = model.encoders.as_deref();
+            rocmforge::mixed_prompt(model.engine.model(), encoders, text, &files)?
         };
         Ok((prompt, mixed))
     }

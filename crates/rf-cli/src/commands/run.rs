@@ -12,7 +12,7 @@ use rocmforge::engine::{
 use rocmforge::grammar::{Grammar, GrammarConstraint};
 use rocmforge::hub::ShortName;
 use rocmforge::messages::{ChatPrompt, Message, Prompt, Tool};
-use rocmforge::{Image, LoadedModel, OpenModel, Purpose, Vision};
+use rocmforge::{LoadedModel, Media, MediaEncoders, OpenModel, Purpose};
 
 use super::answer::{OutputForm, conversation_prompt, extras, flow, json, summary};
 use super::display::{Presentation, PromptBar, Question, stream};
@@ -92,6 +92,12 @@ pub(crate) struct RunArgs {
     )]
     #[arg(long, value_name = "FILE", conflicts_with = "prompt_cache")]
     image: Vec<PathBuf>,
+    #[arg(
+        help = "Ask about the sound in FILE, a WAV or MP3 file (repeatable). Sounds come after pictures, before the \
+                prompt, or with --raw where it has <__media__>"
+    )]
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt_cache")]
+    audio: Vec<PathBuf>,
     /// End a chat after its first answer (-st)
     #[arg(long)]
     single_turn: bool,
@@ -174,15 +180,17 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let file = ModelFile::with_companions(&arguments.model, companions)?
         .or_path(words.model.as_deref(), companions)?;
     let started = Instant::now();
-    let images = media::images(&arguments.image)?;
+    let files = arguments.media()?;
     let open = arguments.open(&file)?;
     let model = open.model();
     let system = arguments.system()?;
     let tools = arguments.tools()?;
     let is_chat = arguments.is_chat(model, system.is_some() || !tools.is_empty())?;
     let Some(prompt) = prompt else {
-        if !images.is_empty() {
-            return Err(bad_input!("--image needs a prompt: give one, or /image in the chat"));
+        if !files.is_empty() {
+            return Err(bad_input!(
+                "--image and --audio need a prompt: give one, or /image and /audio in the chat"
+            ));
         }
         if arguments.prompt_cache.is_some() {
             return Err(bad_input!(
@@ -205,11 +213,11 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let request = arguments.request(model, &prompt, is_chat.then(before), &tools, form.as_ref())?;
     let open = open.with(|loader| loader.purpose(Purpose::Texts));
     // A prompt of text needs no encoder, unless it is named.
-    let reads_images = !images.is_empty() || arguments.projector.is_named();
-    let open = if reads_images { open } else { open.without_projector() };
+    let needs_encoder = !files.is_empty() || arguments.projector.is_named();
+    let open = if needs_encoder { open } else { open.without_projector() };
     let (loaded, placement) = arguments.load(&open)?;
-    let LoadedModel { mut engine, mut speculation, vision, .. } = loaded;
-    let request = request.with_images(&engine, vision.as_deref(), &images)?;
+    let LoadedModel { mut engine, mut speculation, encoders, .. } = loaded;
+    let request = request.with_media(&engine, encoders.as_deref(), &files)?;
     let load_time = started.elapsed();
     if recording.is_some() {
         recording::start_profiling(&mut engine);
@@ -272,7 +280,13 @@ impl RunArgs {
     /// The files that are read.
     fn inputs(&self) -> impl Iterator<Item = &Path> {
         let named = [&self.file, &self.model.model, &self.system_prompt_file, &self.tools];
-        named.into_iter().flatten().chain(&self.image).map(PathBuf::as_path)
+        named.into_iter().flatten().chain(&self.image).chain(&self.audio).map(PathBuf::as_path)
+    }
+
+    /// The pictures and sounds of the prompt.
+    fn media(&self) -> Result<Vec<Media>> {
+        let images = self.image.iter().map(|path| media::image(path));
+        images.chain(self.audio.iter().map(|path| media::audio(path))).collect()
     }
 
     /// Opens a model with the options of the command line.
@@ -485,6 +499,7 @@ impl RunArgs {
         form: Option<&OutputForm>,
     ) -> Result<Request> {
         let is_chat = conversation.is_some();
+        let num_media = self.image.len() + self.audio.len();
         let _span = tracing::info_span!("tokenize").entered();
         let empty = || {
             bad_input!("the prompt is empty: give one as an argument, with -f FILE, or by a pipe")
@@ -493,17 +508,17 @@ impl RunArgs {
             return Err(empty());
         }
         let (chat, text, ids, rendered_tokens) = if let Some(mut messages) = conversation {
-            let marks = rocmforge::image_marker().repeat(self.image.len());
+            let marks = rocmforge::media_marker().repeat(num_media);
             messages.push(Message::new("user", marks + prompt));
             let ChatPrompt { ids, rendered_tokens, prompt } =
                 conversation_prompt(model, &messages, tools)?;
             let text = prompt.text.clone();
             (Some(prompt), text, ids, rendered_tokens)
         } else {
-            let text = rocmforge::marked_text(prompt, self.image.len());
+            let text = rocmforge::marked_text(prompt, num_media);
             (None, text, model.text_ids(prompt), Vec::new())
         };
-        if ids.is_empty() && self.image.is_empty() {
+        if ids.is_empty() && num_media == 0 {
             return Err(if is_chat {
                 bad_input!(
                     "the chat template renders this conversation as nothing: give another one with \
@@ -576,18 +591,18 @@ impl RunArgs {
 }
 
 impl Request {
-    /// The request with the rows of its pictures.
-    fn with_images(
+    /// The request with the rows of its pictures and sounds.
+    fn with_media(
         self,
         engine: &Engine,
-        vision: Option<&Vision>,
-        images: &[Image],
+        encoders: Option<&MediaEncoders>,
+        files: &[Media],
     ) -> Result<Self> {
-        if images.is_empty() {
+        if files.is_empty() {
             return Ok(self);
         }
-        let _span = tracing::info_span!("encode_images").entered();
-        let prompt = rocmforge::mixed_prompt(engine.model(), vision, &self.text, images)?;
+        let _span = tracing::info_span!("encode_media").entered();
+        let prompt = rocmforge::mixed_prompt(engine.model(), encoders, &self.text, files)?;
         Ok(Self { prompt, ..self })
     }
 }

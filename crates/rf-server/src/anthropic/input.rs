@@ -9,7 +9,7 @@ use crate::api::conversation::note;
 use crate::error::{ApiError, check_count};
 use crate::fields::TextOr;
 use crate::grammar::{Format, Structure};
-use crate::images::{IllustratedConversation, MarkedText, Picture, from_source};
+use crate::images::{Attachment, IllustratedConversation, MarkedText, from_source};
 use crate::prompt::MAX_TOOLS;
 
 /// The fields of a request. Those of sampling that `OpenAI` has, too, are read apart.
@@ -147,7 +147,7 @@ impl MessagesFields {
             .with_tool_choice(self.tool_choice.map_or(Ok(ToolChoice::Auto), tool_choice)?)
             .with_reasoning_effort(if is_off { Some("none".to_owned()) } else { effort })
             .with_continue_final_message(continue_final_message);
-        Ok(IllustratedConversation { conversation, images })
+        Ok(IllustratedConversation { conversation, images, field: "messages" })
     }
 }
 
@@ -173,7 +173,7 @@ fn add_blocks(
     role: String,
     blocks: Vec<Block>,
     path: &str,
-    (messages, images): (&mut Vec<Message>, &mut Vec<Picture>),
+    (messages, images): (&mut Vec<Message>, &mut Vec<Attachment>),
 ) -> Result<(), ApiError> {
     let mut message = Message::new(role, "");
     let mut texts = MarkedText::new(true);
@@ -199,7 +199,7 @@ fn add_blocks(
                 Some(text) => texts.push(&text),
                 None if kind == "image" && message.role == "user" => {
                     images.push(from_source(block.source.as_ref(), &path)?);
-                    texts.push_image();
+                    texts.push_mark();
                 }
                 None if kind == "document" && message.role == "user" => {
                     let problem = format!("a block of type {kind:?} cannot be read: send text");

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 use crate::fields::TextOr;
-use crate::images::{IllustratedConversation, MarkedText, Picture, from_url};
+use crate::images::{Attachment, IllustratedConversation, MarkedText, from_audio, from_url};
 use crate::prompt::{tool_choice, tools};
 
 /// The fields of a request that make its prompt.
@@ -33,7 +33,7 @@ impl ConversationFields {
             .with_reasoning_effort(self.reasoning_effort)
             .with_variables(self.chat_template_kwargs.unwrap_or_default())
             .with_continue_final_message(self.continue_final_message.unwrap_or(false));
-        Ok(IllustratedConversation { conversation, images })
+        Ok(IllustratedConversation { conversation, images, field: "messages" })
     }
 }
 
@@ -83,14 +83,14 @@ pub(crate) fn arguments(arguments: Value) -> Value {
     }
 }
 
-/// The text of a content. `path` is that of the content, for errors. A picture that a user sends is
-/// added to `images`, and has a mark. Another part that is no text is refused
+/// The text of a content. `path` is that of the content, for errors. A picture or a sound that a user
+/// sends is added to `images`, and has a mark. Another part that is no text is refused
 /// where a user sends it; elsewhere it is noted, because agents send it in each later turn.
 pub(crate) fn text(
     content: Option<TextOr<Part>>,
     role: &str,
     path: &str,
-    images: &mut Vec<Picture>,
+    images: &mut Vec<Attachment>,
 ) -> Result<String, ApiError> {
     let parts = match content {
         Some(TextOr::List(parts)) if role == "user" => parts,
@@ -103,7 +103,11 @@ pub(crate) fn text(
             Some(text) => marked.push(text),
             None if matches!(&*part.kind, "image_url" | "input_image") => {
                 images.push(from_url(part.others.get("image_url"), &path)?);
-                marked.push_image();
+                marked.push_mark();
+            }
+            None if part.kind == "input_audio" => {
+                images.push(from_audio(part.others.get("input_audio"), &path)?);
+                marked.push_mark();
             }
             None => {
                 let message = format!("a part of type {:?} cannot be read: send text", part.kind);
@@ -152,7 +156,7 @@ pub(crate) fn role(role: &str) -> &str {
 
 fn messages(
     messages: Vec<ChatMessage>,
-    images: &mut Vec<Picture>,
+    images: &mut Vec<Attachment>,
 ) -> Result<Vec<Message>, ApiError> {
     let message = |(index, message): (usize, ChatMessage)| {
         let call = |call: ToolCall| MessageCall {

@@ -357,6 +357,14 @@ impl LoadedService {
         }
     }
 
+    /// Returns true if requests may have sounds.
+    pub(crate) fn hears(&self) -> bool {
+        match self {
+            Self::Generate(generator) => generator.loaded_model().hears(),
+            Self::Embed(_) => false,
+        }
+    }
+
     pub(crate) fn loaded(&self) -> SystemTime {
         match self {
             Self::Generate(generator) => generator.loaded(),

@@ -185,9 +185,9 @@ fn entry(card: &Card<'_>) -> ModelJson {
         Status::Loaded { service, .. } => service.context_tokens(),
         Status::Loading | Status::Unloaded { .. } => details.context_length,
     };
-    let reads_images = match &model.status {
-        Status::Loaded { service, .. } => service.reads_images(),
-        Status::Loading | Status::Unloaded { .. } => false,
+    let (reads_images, hears) = match &model.status {
+        Status::Loaded { service, .. } => (service.reads_images(), service.hears()),
+        Status::Loading | Status::Unloaded { .. } => (false, false),
     };
     ModelJson {
         id: card.id().to_owned(),
@@ -204,7 +204,12 @@ fn entry(card: &Card<'_>) -> ModelJson {
         }],
         status: ModelStatus::of(&model.status),
         architecture: Architecture {
-            input_modalities: if reads_images { &["text", "image"] } else { &["text"] },
+            input_modalities: match (reads_images, hears) {
+                (false, false) => &["text"],
+                (true, false) => &["text", "image"],
+                (false, true) => &["text", "audio"],
+                (true, true) => &["text", "image", "audio"],
+            },
             output_modalities: &["text"],
         },
         meta: ModelMeta {

@@ -212,6 +212,6 @@ impl ResponsesFields {
             .with_tool_choice(tool_choice(self.tool_choice.as_ref())?)
             .with_reasoning_effort(effort);
         let images = illustrated.images.clone();
-        Ok(IllustratedConversation { conversation, images })
+        Ok(IllustratedConversation { conversation, images, field: "input" })
     }
 }

@@ -27,9 +27,19 @@ const CHAT: &[(&str, &str, &str)] = &[
         "messages",
     ),
     (
-        "a part that is sound",
-        r#"{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]}"#,
+        "a part that is a video",
+        r#"{"messages":[{"role":"user","content":[{"type":"input_video","input_video":{}}]}]}"#,
         "messages[0].content[0].type",
+    ),
+    (
+        "a sound without data",
+        r#"{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]}"#,
+        "messages[0].content[0].input_audio.data",
+    ),
+    (
+        "a sound for a model of texts",
+        r#"{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"aGk="}}]}]}"#,
+        "messages",
     ),
     (
         "a part without its type",

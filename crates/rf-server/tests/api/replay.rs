@@ -56,7 +56,7 @@ fn no_block_of_a_replayed_conversation_is_refused() {
         json!({ "messages": [{ "role": "user", "content": [text, image] }], "max_tokens": 1 });
     let error = server.post("/v1/messages", &body);
     assert_eq!(error.status, 400);
-    assert!(error.text.contains("the model reads text only"), "{}", error.text);
+    assert!(error.text.contains("the model reads no pictures"), "{}", error.text);
 
     // The results of tools in OpenAI's form.
     let part = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,aGk=" } });

@@ -7,6 +7,7 @@ use crate::build::{Builder, Rows};
 use crate::config::{Merge, Settings, TileText};
 use crate::error::Error;
 use crate::kind::{Kind, RowRule};
+use crate::modality::Transformer;
 use crate::network::{Group, Network, Runner, Stage};
 use crate::positions::PositionTable;
 use crate::resample::Kernel;
@@ -41,8 +42,8 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let spec = b.layer_spec(NormKind::Layer);
     let tower = tower(b, &spec)?;
 
-    let x = b.input(settings.hidden_size);
-    let x = b.norm("mm.soft_emb_norm", NormKind::Rms, settings.norm_eps, x)?;
+    let x = b.input(settings.transformer.hidden_size);
+    let x = b.norm("mm.soft_emb_norm", NormKind::Rms, settings.transformer.norm_eps, x)?;
     let name = "mm.input_projection.weight";
     let width = b.weights.axis(name, 0)?;
     let weight = b.weights.transposed(name, width, x.width)?;
@@ -57,7 +58,7 @@ impl Network for Gemma3 {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, .. } = self.settings;
+        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let inputs = [&*patches(&self.settings, picture), self.positions.rows()];
         let x = run.groups(self.tower, &inputs, &Group::all(grid[0] * grid[1]))?;

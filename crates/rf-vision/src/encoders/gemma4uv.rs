@@ -38,7 +38,7 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let settings = b.settings.clone();
     let table = AxisPositions::new(b)?;
     let x = b.input(settings.patch_width());
-    let positions = b.input(settings.hidden_size);
+    let positions = b.input(settings.transformer.hidden_size);
     let x = b.norm("v.patch_norm.1", NormKind::Layer, EPS, x)?;
     let x = b.patch_embedding(x)?;
     let x = b.norm("v.patch_norm.2", NormKind::Layer, EPS, x)?;

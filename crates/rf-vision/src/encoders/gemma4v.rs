@@ -9,6 +9,7 @@ use crate::build::Builder;
 use crate::config::{Merge, Settings, TileText, TokenLimits};
 use crate::error::Error;
 use crate::kind::{Kind, RowRule};
+use crate::modality::Transformer;
 use crate::network::{Group, Network, Runner, Stage};
 use crate::resample::Kernel;
 use crate::rgb::Rgb;
@@ -45,7 +46,7 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
         *std *= 0.5;
         *mean += *std;
     }
-    let Settings { hidden_size, head_dim, .. } = settings;
+    let Settings { transformer: Transformer { hidden_size, head_dim, .. }, .. } = settings;
     let positions = AxisPositions::new(b)?;
     let mut spec = b.layer_spec(NormKind::Rms);
     if let Some(attention) = spec.attention_mut() {
@@ -62,7 +63,7 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     b.weights.order_heads(quarters.into_iter().flatten().collect());
 
     let x = embedding(b)?;
-    let x = b.layers(&spec, 0..settings.num_layers, x)?;
+    let x = b.layers(&spec, 0..settings.transformer.num_layers, x)?;
     let tower = b.end(x);
     let has_standard = b.weights.has("v.std_bias");
     let mut vector = |name: &str| b.weights.values(name, 1, hidden_size);
@@ -80,7 +81,7 @@ impl Network for Gemma4V {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, .. } = self.settings;
+        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let patches = patches(&self.settings, picture);
         let positions = self.positions.of_grid(grid);

@@ -7,6 +7,7 @@ use crate::build::Builder;
 use crate::config::{Merge, Settings, TileText};
 use crate::error::Error;
 use crate::kind::{Kind, RowRule};
+use crate::modality::Transformer;
 use crate::network::{Group, Network, Runner, Stage};
 use crate::positions::PositionTable;
 use crate::resample::Kernel;
@@ -40,7 +41,7 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let positions = positions_of_picture(b, 0)?;
     let spec = b.layer_spec(NormKind::Layer);
     let tower = tower(b, &spec)?;
-    let x = b.input(settings.hidden_size * settings.merge * settings.merge);
+    let x = b.input(settings.transformer.hidden_size * settings.merge * settings.merge);
     let x = b.linear("mm.model.fc", x)?;
     let head = b.end(x);
     Ok(Box::new(Idefics3 { settings, positions, tower, head }))
@@ -52,7 +53,7 @@ impl Network for Idefics3 {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, .. } = self.settings;
+        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let inputs = [&*patches(&self.settings, picture), self.positions.rows()];
         let x = run.groups(self.tower, &inputs, &Group::all(grid[0] * grid[1]))?;

@@ -8,6 +8,7 @@ use crate::build::Builder;
 use crate::config::{Merge, Settings, TileText};
 use crate::error::Error;
 use crate::kind::{Kind, RowRule};
+use crate::modality::Transformer;
 use crate::network::{Group, Network, Runner, Stage};
 use crate::resample::Kernel;
 use crate::rgb::Rgb;
@@ -42,7 +43,7 @@ struct InternVl {
 fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let settings = b.settings.clone();
     let positions = positions_and_class(b)?;
-    let norm = if (settings.hidden_size, settings.num_layers) == LARGE {
+    let norm = if (settings.transformer.hidden_size, settings.transformer.num_layers) == LARGE {
         NormKind::Rms
     } else {
         NormKind::Layer
@@ -50,7 +51,7 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let spec = b.layer_spec(norm);
     let tower = tower(b, &spec)?;
 
-    let x = b.input(settings.hidden_size * settings.merge * settings.merge);
+    let x = b.input(settings.transformer.hidden_size * settings.merge * settings.merge);
     let x = b.norm("mm.model.mlp.0", NormKind::Layer, 1e-5, x)?;
     let x = mlp(b, &["mm.model.mlp.1", "mm.model.mlp.3"], Activation::GeluTanh, x)?;
     let head = b.end(x);
@@ -60,7 +61,7 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
 /// Positions with the row for the whole picture at the end. The embedding of a patch of zeros is
 /// the bias of the patches, so that row begins without it.
 pub(super) fn positions_and_class(b: &mut Builder<'_>) -> Result<Vec<f32>, Error> {
-    let width = b.settings.hidden_size;
+    let width = b.settings.transformer.hidden_size;
     let mut positions = positions_of_picture(b, 1)?.into_rows();
     let class = b.weights.values("v.class_embd", 1, width)?;
     let bias = if b.weights.has("v.patch_embd.bias") {
@@ -81,7 +82,7 @@ impl Network for InternVl {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, .. } = self.settings;
+        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let count = grid[0] * grid[1];
         let mut patches = patches(&self.settings, picture);

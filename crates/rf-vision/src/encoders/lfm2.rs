@@ -8,6 +8,7 @@ use crate::build::Builder;
 use crate::config::{Merge, Settings, TileText, TokenLimits};
 use crate::error::Error;
 use crate::kind::{Kind, RowRule};
+use crate::modality::Transformer;
 use crate::network::{Group, Network, Runner, Stage};
 use crate::positions::{PositionTable, Resampling};
 use crate::resample::Kernel;
@@ -41,7 +42,7 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let positions = positions(b)?;
     let spec = b.layer_spec(NormKind::Layer);
     let tower = tower(b, &spec)?;
-    let x = b.input(settings.hidden_size * settings.merge * settings.merge);
+    let x = b.input(settings.transformer.hidden_size * settings.merge * settings.merge);
     let x = b.optional_norm("mm.input_norm", NormKind::Layer, 1e-5, x)?;
     let x = mlp(b, &["mm.1", "mm.2"], Activation::GeluTanh, x)?;
     let head = b.end(x);
@@ -54,7 +55,7 @@ impl Network for Lfm2 {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, .. } = self.settings;
+        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let positions = self.positions.resampled(grid, Resampling::AntiAliased);
         let inputs = [&*patches(&self.settings, picture), &positions];

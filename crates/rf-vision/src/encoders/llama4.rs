@@ -10,6 +10,7 @@ use crate::build::Builder;
 use crate::config::{Merge, Settings, TileText};
 use crate::error::Error;
 use crate::kind::{Kind, RowRule};
+use crate::modality::Transformer;
 use crate::network::{Group, Network, Runner, Stage};
 use crate::resample::Kernel;
 use crate::rgb::Rgb;
@@ -44,10 +45,11 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let mut spec = b.layer_spec(NormKind::Layer);
     if let Some(attention) = spec.attention_mut() {
         let axes = [RopeAxis::Column, RopeAxis::Row];
-        attention.rope = Some(rope(RopeStyle::Normal, settings.head_dim, axes, 10_000.0, 1.0));
+        attention.rope =
+            Some(rope(RopeStyle::Normal, settings.transformer.head_dim, axes, 10_000.0, 1.0));
     }
     let tower = tower(b, &spec)?;
-    let x = b.input(settings.hidden_size * settings.merge * settings.merge);
+    let x = b.input(settings.transformer.hidden_size * settings.merge * settings.merge);
     let names = ["mm.model.mlp.1", "mm.model.mlp.2"];
     let x = mlp(b, &names, Activation::GeluTanh, x)?;
     let x = b.activation(x, Activation::GeluTanh);
@@ -62,7 +64,7 @@ impl Network for Llama4 {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, .. } = self.settings;
+        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let count = grid[0] * grid[1];
         let mut patches = patches(&self.settings, picture);

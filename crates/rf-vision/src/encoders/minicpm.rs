@@ -8,6 +8,7 @@ use crate::build::Builder;
 use crate::config::{Merge, Settings, TileText};
 use crate::error::Error;
 use crate::kind::{Kind, RowRule};
+use crate::modality::Transformer;
 use crate::network::{Group, Network, Runner, Stage};
 use crate::positions::PositionTable;
 use crate::resample::Kernel;
@@ -46,7 +47,9 @@ struct MiniCpm {
 
 fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let settings = b.settings.clone();
-    let Settings { hidden_size, num_layers, norm_eps, merge, .. } = settings;
+    let Settings {
+        merge, transformer: Transformer { hidden_size, num_layers, norm_eps, .. }, ..
+    } = settings;
     let setting = |key: &str, value: String, reason| Error::Setting {
         key: format!("clip.vision.{key}"),
         value,
@@ -115,7 +118,7 @@ impl Network for MiniCpm {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, .. } = self.settings;
+        let Settings { transformer: Transformer { hidden_size, .. }, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let count = grid[0] * grid[1];
         let square = SIDE * SIDE;

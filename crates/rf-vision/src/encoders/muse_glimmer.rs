@@ -10,6 +10,7 @@ use crate::build::Builder;
 use crate::config::{Merge, Settings, TileText, TokenLimits};
 use crate::error::Error;
 use crate::kind::{Kind, RowRule};
+use crate::modality::Transformer;
 use crate::network::{Group, Network, Runner, Stage};
 use crate::positions::{PositionTable, Resampling};
 use crate::resample::Kernel;
@@ -40,7 +41,11 @@ struct MuseGlimmer {
 
 fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let settings = b.settings.clone();
-    let Settings { hidden_size, merge, head_dim, num_layers, norm_eps, .. } = settings;
+    let Settings {
+        merge,
+        transformer: Transformer { hidden_size, head_dim, num_layers, norm_eps, .. },
+        ..
+    } = settings;
     let table = positions(b)?;
     let mut spec = b.layer_spec(NormKind::Layer);
     if let Some(attention) = spec.attention_mut() {
@@ -81,7 +86,7 @@ impl Network for MuseGlimmer {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, .. } = self.settings;
+        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let windows = windows(grid, self.positions.side());
         let in_windows: Vec<Group> = windows.iter().map(|cells| Group::at(cells)).collect();

@@ -10,6 +10,7 @@ use crate::build::Builder;
 use crate::config::{Merge, Settings, TileText, TokenLimits};
 use crate::error::Error;
 use crate::kind::{Kind, RowRule};
+use crate::modality::Transformer;
 use crate::network::{Group, Network, Runner, Stage};
 use crate::resample::Kernel;
 use crate::rgb::Rgb;
@@ -40,7 +41,9 @@ struct Pixtral {
 
 fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let settings = b.settings.clone();
-    let Settings { hidden_size, merge, head_dim, norm_eps, .. } = settings;
+    let Settings {
+        merge, transformer: Transformer { hidden_size, head_dim, norm_eps, .. }, ..
+    } = settings;
     let base = b.weights.metadata().f32("clip.vision.rope.freq_base")?;
     let base = f64::from(base.unwrap_or(10_000.0));
     let mut spec = b.layer_spec(NormKind::Rms);
@@ -52,7 +55,7 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let x = b.input(settings.patch_width());
     let x = b.patch_embedding(x)?;
     let x = b.norm("v.pre_ln", NormKind::Rms, norm_eps, x)?;
-    let x = b.layers(&spec, 0..settings.num_layers, x)?;
+    let x = b.layers(&spec, 0..settings.transformer.num_layers, x)?;
     let x = if merge > 1 { b.norm("mm.input_norm", NormKind::Rms, norm_eps, x)? } else { x };
     let tower = b.end(x);
 
@@ -72,7 +75,7 @@ impl Network for Pixtral {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, .. } = self.settings;
+        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let patches = patches(&self.settings, picture);
         let x = run.groups(self.tower, &[&patches], &[Group::at(&cells(grid))])?;

@@ -52,24 +52,25 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let mut spec = b.layer_spec(NormKind::Rms);
     let axes = [RopeAxis::Row, RopeAxis::Column];
     if let Some(attention) = spec.attention_mut() {
-        attention.rope = Some(rope(RopeStyle::Neox, settings.head_dim, axes, 10_000.0, 1.0));
+        attention.rope =
+            Some(rope(RopeStyle::Neox, settings.transformer.head_dim, axes, 10_000.0, 1.0));
     }
     let sees_all = |layer: usize| pattern > 0 && (layer + 1).is_multiple_of(pattern as usize);
 
     let patches = b.input(settings.patch_width());
     let mut x = two_frames(b, patches)?;
     let mut layers = Vec::new();
-    for (range, sees_all) in segments(settings.num_layers, sees_all) {
+    for (range, sees_all) in segments(settings.transformer.num_layers, sees_all) {
         x = b.layers(&spec, range.clone(), x)?;
-        let is_last = range.end == settings.num_layers;
+        let is_last = range.end == settings.transformer.num_layers;
         if is_last {
-            x = b.norm("v.post_ln", NormKind::Rms, settings.norm_eps, x)?;
+            x = b.norm("v.post_ln", NormKind::Rms, settings.transformer.norm_eps, x)?;
         }
         let (stage, next) = end_or_continue(b, x, is_last);
         layers.push(Segment { stage, sees_all });
         x = next;
     }
-    let x = b.input(settings.hidden_size * settings.merge * settings.merge);
+    let x = b.input(settings.transformer.hidden_size * settings.merge * settings.merge);
     let x = mlp(b, &["mm.0", "mm.2"], Activation::GeluTanh, x)?;
     let merger = b.end(x);
     Ok(Box::new(Qwen25Vl { settings, layers, merger }))

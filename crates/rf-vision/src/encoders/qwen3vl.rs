@@ -12,6 +12,7 @@ use crate::build::Builder;
 use crate::config::{Merge, Settings, TileText, TokenLimits};
 use crate::error::Error;
 use crate::kind::{Kind, RowRule};
+use crate::modality::Transformer;
 use crate::network::{Group, Network, Runner, Stage};
 use crate::positions::{PositionTable, Resampling};
 use crate::resample::Kernel;
@@ -49,13 +50,14 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let mut spec = b.layer_spec(NormKind::Layer);
     let axes = [RopeAxis::Row, RopeAxis::Column];
     if let Some(attention) = spec.attention_mut() {
-        attention.rope = Some(rope(RopeStyle::Neox, settings.head_dim, axes, 10_000.0, 1.0));
+        attention.rope =
+            Some(rope(RopeStyle::Neox, settings.transformer.head_dim, axes, 10_000.0, 1.0));
     }
 
     let (mut layers, mut deepstack) = (Vec::new(), Vec::new());
-    let width = settings.hidden_size * settings.merge * settings.merge;
+    let width = settings.transformer.hidden_size * settings.merge * settings.merge;
     let patches = b.input(settings.patch_width());
-    let positions = b.input(settings.hidden_size);
+    let positions = b.input(settings.transformer.hidden_size);
     let x = two_frames(b, patches)?;
     let mut x = b.add(x, positions);
     for segment in segments(b) {
@@ -64,15 +66,16 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
         layers.push(b.end(x));
         let name = format!("v.deepstack.{last}");
         let y = b.input(width);
-        let y = b.norm(&format!("{name}.norm"), NormKind::Layer, settings.norm_eps, y)?;
+        let y =
+            b.norm(&format!("{name}.norm"), NormKind::Layer, settings.transformer.norm_eps, y)?;
         let names = ["fc1", "fc2"].map(|part| format!("{name}.{part}"));
         let y = mlp(b, &names.each_ref().map(String::as_str), Activation::GeluTanh, y)?;
         deepstack.push(b.end(y));
-        x = b.input(settings.hidden_size);
+        x = b.input(settings.transformer.hidden_size);
     }
     let first = segments(b).last().map_or(0, |segment| segment.end);
-    x = b.layers(&spec, first..settings.num_layers, x)?;
-    x = b.norm("v.post_ln", NormKind::Layer, settings.norm_eps, x)?;
+    x = b.layers(&spec, first..settings.transformer.num_layers, x)?;
+    x = b.norm("v.post_ln", NormKind::Layer, settings.transformer.norm_eps, x)?;
     layers.push(b.end(x));
 
     let x = b.input(width);
@@ -85,7 +88,7 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
 fn segments(b: &Builder<'_>) -> Vec<Range<usize>> {
     let has_merger = |layer: &usize| b.weights.has(&format!("v.deepstack.{layer}.fc1.weight"));
     let mut first = 0;
-    let ends = (0..b.settings.num_layers).filter(has_merger).map(|layer| layer + 1);
+    let ends = (0..b.settings.transformer.num_layers).filter(has_merger).map(|layer| layer + 1);
     ends.map(|end| std::mem::replace(&mut first, end)..end).collect()
 }
 
@@ -95,7 +98,7 @@ impl Network for Qwen3Vl {
     }
 
     fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { hidden_size, merge, .. } = self.settings;
+        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let order = block_order(grid, merge);
         let cells = cells(grid);

@@ -20,14 +20,14 @@ pub(super) fn tower(b: &mut Builder<'_>, spec: &LayerSpec) -> Result<Stage, Erro
 /// The embedding of patches, plus positions from the host.
 pub(super) fn embedding(b: &mut Builder<'_>) -> Result<Rows, Error> {
     let patches = b.input(b.settings.patch_width());
-    let positions = b.input(b.settings.hidden_size);
+    let positions = b.input(b.settings.transformer.hidden_size);
     let x = b.patch_embedding(patches)?;
     Ok(b.add(x, positions))
 }
 
 /// The embedding of patches by two matrices, one for each of two frames that are the same picture.
 pub(super) fn two_frames(b: &mut Builder<'_>, patches: Rows) -> Result<Rows, Error> {
-    let width = b.settings.hidden_size;
+    let width = b.settings.transformer.hidden_size;
     let first = b.patch_embedding(patches)?;
     let weight = b.weights.matrix("v.patch_embd.weight.1", width, patches.width)?;
     let id = b.weights.graph.matmul(patches.id, weight);
@@ -37,7 +37,7 @@ pub(super) fn two_frames(b: &mut Builder<'_>, patches: Rows) -> Result<Rows, Err
 /// `RMSNorm` without a weight, then the only matrix to the text model.
 pub(super) fn projection(b: &mut Builder<'_>, x: Rows) -> Result<Rows, Error> {
     let ones = b.weights.constant(x.width, 1.0);
-    let id = b.weights.graph.rms_norm(x.id, ones, b.settings.norm_eps);
+    let id = b.weights.graph.rms_norm(x.id, ones, b.settings.transformer.norm_eps);
     b.linear("mm.input_projection", Rows { id, ..x })
 }
 
@@ -49,7 +49,7 @@ pub(super) struct AxisPositions {
 
 impl AxisPositions {
     pub(super) fn new(b: &mut Builder<'_>) -> Result<Self, Error> {
-        let (name, width) = ("v.position_embd.weight", b.settings.hidden_size);
+        let (name, width) = ("v.position_embd.weight", b.settings.transformer.hidden_size);
         let places = b.weights.axis(name, 1)?;
         let mut columns = b.weights.values(name, 2 * places, width)?;
         let rows = columns.split_off(places * width);
@@ -77,7 +77,7 @@ pub(super) fn norm_and_layers(
     x: Rows,
 ) -> Result<Rows, Error> {
     let x = b.optional_norm("v.pre_ln", spec.norm, spec.norm_eps, x)?;
-    let x = b.layers(spec, 0..b.settings.num_layers, x)?;
+    let x = b.layers(spec, 0..b.settings.transformer.num_layers, x)?;
     b.optional_norm("v.post_ln", spec.norm, spec.norm_eps, x)
 }
 
@@ -99,7 +99,7 @@ pub(super) fn positions_of_picture(
 }
 
 fn table(b: &mut Builder<'_>, places: usize) -> Result<PositionTable, Error> {
-    let width = b.settings.hidden_size;
+    let width = b.settings.transformer.hidden_size;
     let values = b.weights.values("v.position_embd.weight", places, width)?;
     Ok(PositionTable::new(values, width))
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use rocmforge::Image;
+use rocmforge::Media;
 use rocmforge::messages::Message;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::sources;
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     message: Message,
-    images: Vec<Image>,
+    files: Vec<Media>,
 }
 
 /// The messages of a conversation, the system message first.
@@ -49,8 +49,8 @@ impl History {
         self.forgotten_turns = turns;
     }
 
-    pub(super) fn push(&mut self, message: Message, images: Vec<Image>) {
-        self.entries.push(Entry { message, images });
+    pub(super) fn push(&mut self, message: Message, files: Vec<Media>) {
+        self.entries.push(Entry { message, files });
     }
 
     /// Sets or removes the system message.
@@ -58,7 +58,7 @@ impl History {
         self.entries.retain(|entry| entry.message.role != "system");
         if let Some(text) = text {
             let message = Message::new("system", text);
-            self.entries.insert(0, Entry { message, images: Vec::new() });
+            self.entries.insert(0, Entry { message, files: Vec::new() });
         }
     }
 
@@ -69,10 +69,10 @@ impl History {
     }
 
     /// Removes the last message of the user and what follows it.
-    pub(super) fn pop_turn(&mut self) -> Option<(String, Vec<Image>)> {
+    pub(super) fn pop_turn(&mut self) -> Option<(String, Vec<Media>)> {
         let mut turn = self.entries.split_off(self.last_question()?).into_iter();
         self.forgotten_turns = self.forgotten_turns.min(self.turns().len().saturating_sub(1));
-        turn.next().map(|entry| (entry.message.content, entry.images))
+        turn.next().map(|entry| (entry.message.content, entry.files))
     }
 
     /// Removes what follows the last message of the user; `None` without such a message.
@@ -98,22 +98,22 @@ impl History {
         self.turns().len()
     }
 
-    /// The messages without the `forgotten` oldest turns, with marks of their pictures.
-    pub(super) fn seen(&self, forgotten: usize) -> (Vec<Message>, Vec<Image>) {
+    /// The messages without the `forgotten` oldest turns, with marks of their pictures and sounds.
+    pub(super) fn seen(&self, forgotten: usize) -> (Vec<Message>, Vec<Media>) {
         let turns = self.turns();
         let start = turns.first().copied().unwrap_or(self.entries.len());
         let kept = turns.get(forgotten.min(turns.len().saturating_sub(1)));
         let kept = kept.copied().unwrap_or(self.entries.len());
         let entries = || self.entries[..start].iter().chain(&self.entries[kept..]);
         let marked = |entry: &Entry| {
-            let marks = rocmforge::image_marker().repeat(entry.images.len());
+            let marks = rocmforge::media_marker().repeat(entry.files.len());
             Message { content: marks + &entry.message.content, ..entry.message.clone() }
         };
-        let images = entries().flat_map(|entry| entry.images.iter().cloned()).collect();
-        (entries().map(marked).collect(), images)
+        let files = entries().flat_map(|entry| entry.files.iter().cloned()).collect();
+        (entries().map(marked).collect(), files)
     }
 
-    /// Writes the messages to a file; returns their number. Pictures are left out.
+    /// Writes the messages to a file; returns their number. Pictures and sounds are left out.
     pub(super) fn save(&self, path: &Path) -> Result<usize> {
         let messages: Vec<_> =
             self.entries.iter().map(|entry| message_json(&entry.message)).collect();
@@ -134,7 +134,7 @@ impl History {
         };
         let json: Value = serde_json::from_str(&text).map_err(|_| malformed())?;
         let messages = json["messages"].as_array().ok_or_else(malformed)?;
-        let entry = |message: &Value| Some(Entry { message: read(message)?, images: Vec::new() });
+        let entry = |message: &Value| Some(Entry { message: read(message)?, files: Vec::new() });
         let entries: Option<_> = messages.iter().map(entry).collect();
         Ok(Self { entries: entries.ok_or_else(malformed)?, forgotten_turns: 0 })
     }
@@ -213,12 +213,12 @@ mod tests {
     #[test]
     fn pictures_stay_with_their_message() {
         let mut history = history(&[("user", "a"), ("assistant", "A")]);
-        history.push(Message::new("user", "b"), vec![Image::new(*b"x"), Image::new(*b"y")]);
-        let mark = rocmforge::image_marker();
-        let (messages, images) = history.seen(1);
-        assert_eq!((&*messages[0].content, images.len()), (&*format!("{mark}{mark}b"), 2));
-        let (text, images) = history.pop_turn().unwrap();
-        assert_eq!((&*text, images.len()), ("b", 2));
+        history.push(Message::new("user", "b"), vec![Media::image(*b"x"), Media::image(*b"y")]);
+        let mark = rocmforge::media_marker();
+        let (messages, files) = history.seen(1);
+        assert_eq!((&*messages[0].content, files.len()), (&*format!("{mark}{mark}b"), 2));
+        let (text, files) = history.pop_turn().unwrap();
+        assert_eq!((&*text, files.len()), ("b", 2));
     }
 
     #[test]

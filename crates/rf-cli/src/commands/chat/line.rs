@@ -19,6 +19,7 @@ pub(super) enum ChatCommand {
     Set,
     System,
     Image,
+    Audio,
     Retry,
     Edit,
     Undo,
@@ -79,6 +80,12 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         &["/image"],
         Needed("FILE"),
         "ask about a picture with the next message",
+    ),
+    row(
+        ChatCommand::Audio,
+        &["/audio"],
+        Needed("FILE"),
+        "ask about a sound, a WAV or MP3 file, with the next message",
     ),
     row(
         ChatCommand::Retry,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use rf_convert::Imatrix;
 use rf_gguf::{Gguf, TensorInfo, Value};
 use rf_model::ControlVector;
-use rf_vision::Projector;
+use rf_vision::{Projector, SoundProjector};
 use serde::Serialize;
 
 use crate::terminal;
@@ -205,7 +205,15 @@ fn projector(gguf: &Gguf) -> (Companion, Vec<String>) {
     };
     let name = metadata.get(&format!("clip.{encoder}.projector_type"));
     let name = name.or_else(|| metadata.get("clip.projector_type")).and_then(Value::as_str);
-    let read = Projector::open(gguf);
+    // An encoder that the file has and that is not supported is a problem, but the other one is used.
+    let pictures = sees.then(|| Projector::open(gguf).err());
+    let sounds = hears.then(|| SoundProjector::open(gguf).err());
+    let supported = [&pictures, &sounds].into_iter().any(|read| matches!(read, Some(None)));
+    let problems = [pictures, sounds].into_iter().flatten().flatten();
+    let mut problems: Vec<String> = problems.map(|problem| problem.to_string()).collect();
+    if !sees && !hears {
+        problems.extend(Projector::open(gguf).err().map(|problem| problem.to_string()));
+    }
     let companion = Companion::Projector {
         projector: name.map(str::to_owned),
         encodes: [(sees, "pictures"), (hears, "sounds")]
@@ -216,9 +224,9 @@ fn projector(gguf: &Gguf) -> (Companion, Vec<String>) {
         image_size: number("image_size"),
         patch_size: number("patch_size"),
         hidden_size: number("projection_dim"),
-        supported: read.is_ok(),
+        supported,
     };
-    (companion, read.err().map(|problem| problem.to_string()).into_iter().collect())
+    (companion, problems)
 }
 
 /// The layer in the name of a tensor.

@@ -11,7 +11,7 @@ use super::tools::{Called, text_argument};
 use crate::api::conversation::{self, Part};
 use crate::error::{ApiError, Kind};
 use crate::fields::TextOr;
-use crate::images::{IllustratedMessages, Picture};
+use crate::images::{Attachment, IllustratedMessages};
 
 /// A part of the conversation. Messages may come without a type.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -70,7 +70,7 @@ impl ItemReader<'_> {
         &self,
         item: InputItem,
         path: &str,
-        images: &mut Vec<Picture>,
+        images: &mut Vec<Attachment>,
     ) -> Result<Option<Message>, ApiError> {
         let call = |arguments: Value| MessageCall {
             id: item.call_id.clone().unwrap_or_default(),

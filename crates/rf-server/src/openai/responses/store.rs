@@ -8,7 +8,7 @@ use axum::http::header::AUTHORIZATION;
 use rocmforge::messages::Message;
 use sha2::{Digest, Sha256};
 
-use crate::images::{IllustratedMessages, Picture};
+use crate::images::{Attachment, IllustratedMessages};
 
 /// The most responses. The oldest one is dropped for a new one.
 const MAX_RESPONSES: usize = 512;
@@ -73,7 +73,7 @@ impl StoredResponse {
         };
         let IllustratedMessages { messages, images } = &self.conversation;
         let messages: usize = messages.iter().map(message).sum();
-        let images: usize = images.iter().map(Picture::bytes).sum();
+        let images: usize = images.iter().map(Attachment::bytes).sum();
         // The items are in the JSON, too.
         messages + images + self.json.len() * 2
     }
