@@ -354,7 +354,7 @@ def write_index(out, index):
         for k, v in index.items():
             if isinstance(v, list) and v:
                 f.write(
-                    " %s: [\n%s\n ]" % (json.dumps(k), ",\n".join("  " + json.dumps(x) for x in v))
+                    " %s: [\n%s\n ]" % (json.dumps(k), ",\n".join("  " + json.dumps(x, separators=(",", ":")) for x in v))
                 )
             else:
                 f.write(" %s: %s" % (json.dumps(k), json.dumps(v)))

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
+use std::path::Path;
+
 use proptest::prelude::*;
 use rf_emu::{
     AllocationKind, Arch, ArgumentKind, Checks, CodeObject, Error, Grid, Hidden, Hint, Launch,
@@ -11,12 +13,17 @@ use rf_emu::{
 const FILE: &[u8] = include_bytes!("fixtures/two_kernels.gfx1100.co");
 
 /// Files with lines of the source.
-const LARGER_FILES: &[&[u8]] = &[
-    include_bytes!("fixtures/reverse.gfx1100.co"),
-    include_bytes!("fixtures/planted.gfx1030.co"),
-    include_bytes!("fixtures/planted.gfx1100.co"),
-    include_bytes!("fixtures/planted.gfx1201.co"),
-];
+fn larger_files() -> Vec<Vec<u8>> {
+    let packed =
+        ["gfx1030", "gfx1100", "gfx1201"].map(|arch| fixture(&format!("planted.{arch}.co.gz")));
+    let plain = include_bytes!("fixtures/reverse.gfx1100.co").to_vec();
+    [plain].into_iter().chain(packed).collect()
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    rf_testing::packed_bytes(&folder.join(name))
+}
 
 fn error(file: &[u8]) -> String {
     CodeObject::parse(file).unwrap_err().to_string()
@@ -180,10 +187,9 @@ proptest! {
     #[test]
     fn what_is_left_of_a_changed_file_runs_to_an_end_or_a_fault(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
-        file in prop::sample::select(LARGER_FILES),
+        mut file in prop::sample::select(larger_files()),
         chosen: prop::sample::Index,
     ) {
-        let mut file = file.to_vec();
         for (at, byte) in changes {
             *at.get_mut(&mut file[..]) = byte;
         }

@@ -4,6 +4,8 @@
 
 mod device;
 
+use std::path::Path;
+
 use device::{Device, all_checks, grid};
 use proptest::prelude::*;
 use rf_emu::{
@@ -59,12 +61,10 @@ fn called(thread: u32) -> [u32; 3] {
 
 #[test]
 fn unoptimised_code_calls_functions() {
-    let files: [&[u8]; 3] = [
-        include_bytes!("fixtures/calls.gfx1030.co"),
-        include_bytes!("fixtures/calls.gfx1100.co"),
-        include_bytes!("fixtures/calls.gfx1201.co"),
-    ];
-    for device in files.map(Device::new) {
+    for arch in ["gfx1030", "gfx1100", "gfx1201"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        let file = rf_testing::packed_bytes(&folder.join(format!("calls.{arch}.co.gz")));
+        let device = Device::new(&file);
         let out = device.buffer(&[0; 64 * 3]);
         device.run("calls", grid(1, 64), &out.to_le_bytes(), &Options::default()).unwrap();
         let expected: Vec<_> = (0..64).flat_map(called).collect();

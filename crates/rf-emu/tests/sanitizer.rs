@@ -2,15 +2,19 @@
 
 mod device;
 
+use std::path::Path;
+
 use device::{Device, all_checks, grid};
 use rf_emu::{Arch, Checks, Fault, FaultKind, Grid, Hint, Launch, Options, dispatch};
 
+/// A device with the kernels of `planted.hip`.
+fn planted(arch: &str) -> Device {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+    Device::new(&rf_testing::packed_bytes(&Path::new(folder).join(format!("planted.{arch}.co.gz"))))
+}
+
 fn devices() -> [Device; 3] {
-    [
-        Device::new(include_bytes!("fixtures/planted.gfx1030.co")),
-        Device::new(include_bytes!("fixtures/planted.gfx1100.co")),
-        Device::new(include_bytes!("fixtures/planted.gfx1201.co")),
-    ]
+    ["gfx1030", "gfx1100", "gfx1201"].map(planted)
 }
 
 fn bytes(arguments: &[u64]) -> Vec<u8> {
@@ -335,7 +339,7 @@ fn arguments_that_do_not_fit_the_kernel_are_named() {
 
 #[test]
 fn a_fault_says_all_that_is_known() {
-    let device = Device::new(include_bytes!("fixtures/planted.gfx1100.co"));
+    let device = planted("gfx1100");
     let short = device.memory.allocate(40).unwrap();
     let buffer = device.buffer(&[0; 64]);
     let text = |kernel: &str, arguments: &[u64]| faults(&device, kernel, arguments)[0].to_string();

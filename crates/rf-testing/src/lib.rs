@@ -50,4 +50,4 @@ pub use golden::{GoldenModel, golden_model, golden_models, golden_models_in};
 pub use random::{Lcg, SplitMix64, prompt};
 pub use skip::skipped;
 pub use transcript::transcript;
-pub use unpacked::{packed_text, plain_or_unpacked};
+pub use unpacked::{packed_bytes, packed_text, plain_or_unpacked};

@@ -10,8 +10,13 @@ use crate::folders::root;
 
 /// The text of a file, which is unpacked if its name ends in `.gz`.
 pub fn packed_text(path: &Path) -> String {
+    String::from_utf8(packed_bytes(path)).unwrap()
+}
+
+/// The content of a file, which is unpacked if its name ends in `.gz`.
+pub fn packed_bytes(path: &Path) -> Vec<u8> {
     let path = unpacked(path);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The file if there is one, or the content of the compressed file with its name and `.gz`.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rf_gguf::{Gguf, GgufWriter};
-use rf_testing::{GoldenModel, golden_models, shared};
+use rf_testing::{GoldenModel, golden_folder, golden_models, golden_models_in, shared};
 
 #[test]
 #[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
@@ -38,9 +38,10 @@ fn files_of_other_programs_open() {
 #[test]
 #[cfg_attr(miri, ignore = "maps files, which Miri does not support")]
 fn a_copy_through_the_writer_has_the_same_bytes() {
-    let folders =
-        [shared("models"), shared("vocabs"), Some(rf_testing::golden_folder().join("iq"))];
-    for path in folders.iter().flatten().flat_map(|folder| gguf_files(folder)) {
+    let folders = [shared("models"), shared("vocabs")];
+    let own = golden_models_in(&golden_folder().join("iq"));
+    let paths = folders.iter().flatten().flat_map(|folder| gguf_files(folder));
+    for path in paths.chain(own.iter().map(GoldenModel::path)) {
         let model = Gguf::open(&path).unwrap();
         let mut writer = GgufWriter::new();
         for (key, value) in model.metadata().iter() {
