@@ -191,5 +191,5 @@ fn no_item_of_a_replayed_conversation_is_refused() {
     let seen = json!({ "type": "message", "role": "user", "content": [image] });
     let error = server.post("/v1/responses", &json!({ "input": [user, seen] }));
     assert_eq!(error.status, 400);
-    assert_eq!(error.json()["error"]["param"], "messages");
+    assert_eq!(error.json()["error"]["param"], "input");
 }
