@@ -72,8 +72,8 @@ impl IllustratedConversation {
     }
 }
 
-/// The texts of the parts of a message, of which pictures and sounds have marks instead. Texts after one
-/// another are on lines of their own where `lines` is true.
+/// The texts of the parts of a message, of which pictures and sounds have marks instead. Texts
+/// after one another are on lines of their own where `lines` is true.
 pub(crate) struct MarkedText {
     pub(crate) text: String,
     lines: bool,

@@ -1,4 +1,5 @@
-//! The two kinds of input of a projector file: the type of each encoder, and the keys that both have.
+//! The two kinds of input of a projector file: the type of each encoder, and the keys that both
+//! have.
 
 use std::ops::RangeInclusive;
 

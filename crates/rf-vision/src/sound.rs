@@ -10,6 +10,7 @@
 
 mod conv;
 mod decode;
+mod decoded;
 mod encoder;
 mod encoders;
 mod fft;
@@ -19,7 +20,8 @@ mod projector;
 mod resample;
 mod wav;
 
-pub use decode::{SoundLimits, decode_sound};
+pub use decode::decode_sound;
+pub use decoded::SoundLimits;
 pub use encoder::SoundEncoder;
 pub use mel::Spectrogram;
 pub use projector::SoundProjector;

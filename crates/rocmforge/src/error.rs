@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rf_engine::scheduler::{RequestError, SubmitError};
 
-use crate::media::MediaKind;
+use crate::media::file::MediaKind;
 
 /// An error of loading a model or of a request.
 ///

@@ -261,8 +261,8 @@ impl Loader {
         self
     }
 
-    /// The projector (`mmproj` file) with which the model reads pictures or hears sounds. Default: the
-    /// one in the folder of the model, if there is one.
+    /// The projector (`mmproj` file) with which the model reads pictures or hears sounds. Default:
+    /// the one in the folder of the model, if there is one.
     #[must_use]
     pub fn mmproj(mut self, path: impl Into<PathBuf>) -> Self {
         self.projector = ProjectorFile::Path(path.into());

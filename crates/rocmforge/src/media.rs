@@ -1,14 +1,15 @@
 //! Pictures and sounds in prompts: the files, and their places in a text.
 //!
-//! A text has a [mark](media_marker) in the place of each file. Chat templates carry the mark as they
-//! carry any text, so they need not know pictures and sounds. The mark is drawn once per process, so
-//! that nobody can write it into a message. A text with more or fewer marks than files is refused.
+//! A text has a [mark](media_marker) in the place of each file. Chat templates carry the mark as
+//! they carry any text, so they need not know pictures and sounds. The mark is drawn once per
+//! process, so that nobody can write it into a message. A text with more or fewer marks than files
+//! is refused.
 
 mod encoders;
+pub(crate) mod file;
 mod projectors;
 
 use std::collections::hash_map::RandomState;
-use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +17,7 @@ use rf_engine::MixedPrompt;
 
 pub use self::encoders::MediaEncoders;
 use self::encoders::Part;
+pub use self::file::{Media, MediaKind};
 pub use self::projectors::Projectors;
 pub(crate) use self::projectors::{ProjectorFile, rows_of_a_batch};
 use crate::error::Error;
@@ -34,52 +36,6 @@ pub fn media_marker() -> &'static str {
         let [a, b] = [(); 2].map(|()| RandomState::new().hash_one(0));
         format!("<__media_{a:016x}{b:016x}__>")
     })
-}
-
-/// A picture or a sound in a prompt, as the bytes of its file. They are decoded when a prompt needs
-/// them.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Media {
-    kind: MediaKind,
-    bytes: Arc<[u8]>,
-}
-
-/// What a file has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MediaKind {
-    /// A picture: PNG, JPEG, WebP, GIF or BMP.
-    Image,
-    /// A sound: WAV or MP3.
-    Audio,
-}
-
-impl Media {
-    /// The bytes of a file of pictures.
-    pub fn image(bytes: impl Into<Arc<[u8]>>) -> Self {
-        Self { kind: MediaKind::Image, bytes: bytes.into() }
-    }
-
-    /// The bytes of a file of sound.
-    pub fn audio(bytes: impl Into<Arc<[u8]>>) -> Self {
-        Self { kind: MediaKind::Audio, bytes: bytes.into() }
-    }
-
-    /// What the file has.
-    pub fn kind(&self) -> MediaKind {
-        self.kind
-    }
-
-    /// The bytes of the file.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl fmt::Debug for Media {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.bytes.len();
-        f.debug_struct("Media").field("kind", &self.kind).field("bytes", &bytes).finish()
-    }
 }
 
 /// A text to continue, with a mark for each of so many files: where its author wrote `<__media__>`,

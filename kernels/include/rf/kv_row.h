@@ -136,8 +136,8 @@ struct KvHead {
     const u8 *scales; // q8_0, q4_0 and q5_0 only
     u32 row_bytes;
     u32 scale_bytes; // of a row
-    // q4_0 and q5_0 only: the byte with the fifth bits of a chunk is after the rows, a fourth of the
-    // chunk's offset from there. q4_0 loads a byte of its elements instead, which is near.
+    // q4_0 and q5_0 only: the byte with the fifth bits of a chunk is after the rows, a fourth of
+    // the chunk's offset from there. q4_0 loads a byte of its elements instead, which is near.
     u32 fifth_bits, fifth_bits_shift;
 
     template <KvHalf HALF>

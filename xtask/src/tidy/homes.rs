@@ -46,7 +46,12 @@ const HOMES: &[Home] = &[
     home("rf-cli", "rf_server", &[], "serves `serve`"),
     home("rf-cli", "rf_testing", &["SplitMix64"], "random command lines of a test"),
     home("rf-cli", "rf_tokenizer", &[], "`tokenize` prints ids and text"),
-    home("rf-cli", "rf_vision", &["Projector"], "`info` says whether it can be read"),
+    home(
+        "rf-cli",
+        "rf_vision",
+        &["Projector", "SoundProjector"],
+        "`info` says whether it can be read",
+    ),
     home("rf-bench", "rf_bench", &[], "its own library"),
     home(
         "rf-bench",

@@ -83,9 +83,9 @@ pub(crate) fn arguments(arguments: Value) -> Value {
     }
 }
 
-/// The text of a content. `path` is that of the content, for errors. A picture or a sound that a user
-/// sends is added to `images`, and has a mark. Another part that is no text is refused
-/// where a user sends it; elsewhere it is noted, because agents send it in each later turn.
+/// The text of a content. `path` is that of the content, for errors. A picture or a sound that a
+/// user sends is added to `images`, and has a mark. Another part that is no text is refused where a
+/// user sends it; elsewhere it is noted, because agents send it in each later turn.
 pub(crate) fn text(
     content: Option<TextOr<Part>>,
     role: &str,

@@ -4,32 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nanomp3::SliceReader;
 
+use super::decoded::{Decoded, SoundLimits, most_samples, push_mono};
 use super::resample::resample;
 use super::{RATE, Sound, wav};
 use crate::error::SoundError;
-
-/// The limits on a sound file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SoundLimits {
-    /// Bytes of the file.
-    pub file_bytes: usize,
-    /// Length in seconds, after which decoding ends with an error.
-    pub seconds: u32,
-}
-
-impl Default for SoundLimits {
-    /// 64 MB, 30 minutes.
-    fn default() -> Self {
-        Self { file_bytes: 64_000_000, seconds: 30 * 60 }
-    }
-}
-
-/// Mono samples at the rate of a file.
-#[derive(Debug)]
-pub(super) struct Decoded {
-    pub(super) rate: u32,
-    pub(super) samples: Vec<f32>,
-}
 
 /// The decoder of a format.
 type Decode = fn(&[u8], &SoundLimits) -> Result<Decoded, SoundError>;
@@ -100,17 +78,6 @@ fn mp3(bytes: &[u8], limits: &SoundLimits) -> Result<Decoded, SoundError> {
         }
     }
     Ok(Decoded { rate, samples })
-}
-
-/// The most samples that a sound of a rate may have.
-pub(super) fn most_samples(rate: u32, limits: &SoundLimits) -> usize {
-    rate as usize * limits.seconds as usize
-}
-
-/// Appends the mean of the channels of each sample.
-pub(super) fn push_mono(samples: &mut Vec<f32>, interleaved: &[f32], channels: usize) {
-    let frames = interleaved.chunks_exact(channels);
-    samples.extend(frames.map(|frame| frame.iter().sum::<f32>() / channels as f32));
 }
 
 #[cfg(test)]

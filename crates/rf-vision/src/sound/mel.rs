@@ -111,8 +111,8 @@ enum End {
     Reflected,
 }
 
-/// Whisper's spectrogram, which has frames of silence from `silent.start` to `silent.end`. The sound
-/// is reflected at its start.
+/// Whisper's spectrogram, which has frames of silence from `silent.start` to `silent.end`. The
+/// sound is reflected at its start.
 fn whisper(samples: &[f32], bins: usize, silent: Range<usize>, end: End) -> Vec<f32> {
     const FLOOR: f64 = 5.960_464_477_539_063e-8;
     let last = samples.len() - 1;

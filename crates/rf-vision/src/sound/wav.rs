@@ -1,6 +1,6 @@
 //! WAV files. Their length may be missing: a program that writes to a pipe does not know it.
 
-use super::decode::{Decoded, SoundLimits, most_samples, push_mono};
+use super::decoded::{Decoded, SoundLimits, most_samples, push_mono};
 use crate::error::SoundError;
 
 /// The name of the format in errors.

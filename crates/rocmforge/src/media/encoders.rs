@@ -9,8 +9,8 @@ use rf_graph::{Backend, Progress};
 use rf_vision::{Chunk, DecodeLimits, Encoder, SoundEncoder, SoundLimits};
 use sha2::{Digest, Sha256};
 
+use super::file::{Media, MediaKind};
 use super::projectors::Projectors;
-use super::{Media, MediaKind};
 use crate::error::Error;
 
 /// Bytes of embeddings of recent files. Later turns of a conversation send its files again.

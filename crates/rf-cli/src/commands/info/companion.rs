@@ -205,7 +205,8 @@ fn projector(gguf: &Gguf) -> (Companion, Vec<String>) {
     };
     let name = metadata.get(&format!("clip.{encoder}.projector_type"));
     let name = name.or_else(|| metadata.get("clip.projector_type")).and_then(Value::as_str);
-    // An encoder that the file has and that is not supported is a problem, but the other one is used.
+    // An encoder that the file has and that is not supported is a problem, but the other one is
+    // used.
     let pictures = sees.then(|| Projector::open(gguf).err());
     let sounds = hears.then(|| SoundProjector::open(gguf).err());
     let supported = [&pictures, &sounds].into_iter().any(|read| matches!(read, Some(None)));
