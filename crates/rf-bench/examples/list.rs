@@ -1,7 +1,7 @@
 //! Prints the table of workloads: name, cost, and a mark for the quick subset.
 //!
-//! `tests/workloads.txt` is the committed table:
-//! `cargo run -p rf-bench --example list > crates/rf-bench/tests/workloads.txt`.
+//! `tests/workloads.txt.gz` is the committed table:
+//! `cargo run -p rf-bench --example list | gzip -9n > crates/rf-bench/tests/workloads.txt.gz`.
 
 use rf_bench::{Suite, workloads};
 

@@ -10,6 +10,7 @@
 
 mod distribution;
 mod history;
+mod load;
 mod plot;
 mod roofline;
 mod summary;
@@ -17,6 +18,8 @@ mod tables;
 mod units;
 
 use askama::Template;
+
+pub use self::load::render_loads;
 
 use self::history::History;
 use self::roofline::RooflinePlot;
@@ -62,9 +65,13 @@ pub fn render(report: &Report<'_>) -> Result<String, Error> {
         environment: summary::environment(run),
     };
     let html = page.render().map_err(|error| Error::Report(error.to_string()))?;
-    // HTML does not allow other control characters.
+    Ok(printable(&html))
+}
+
+/// Replaces the control characters that HTML does not allow.
+fn printable(html: &str) -> String {
     let is_invalid = |c: char| c.is_control() && c != '\n' && c != '\t';
-    Ok(html.replace(is_invalid, "\u{FFFD}"))
+    html.replace(is_invalid, "\u{FFFD}")
 }
 
 #[cfg(test)]

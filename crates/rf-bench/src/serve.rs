@@ -20,6 +20,7 @@ mod server;
 
 pub use load::{Arrivals, Load, ParseArrivalsError};
 pub use measure::{Run, ServeComparison, compare};
+pub(crate) use report::{Values, shared_prefix};
 pub use report::{csv, json, table};
 pub use request::Request;
 pub use server::{Programs, ServerOptions};

@@ -35,7 +35,9 @@ fn run(target: &Target, workloads: impl Iterator<Item = Workload>) -> Vec<String
 #[test]
 fn workloads_are_those_of_the_committed_table() {
     let table: Vec<String> = all().map(|workload| workload.to_string()).collect();
-    let committed: Vec<&str> = include_str!("workloads.txt").lines().collect();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workloads.txt.gz");
+    let committed = rf_testing::packed_text(path.as_ref());
+    let committed: Vec<&str> = committed.lines().collect();
     assert_eq!(table, committed);
 }
 

@@ -1,6 +1,7 @@
 //! Embeddings for the commands: loads a model for the texts that it gets, and computes them.
 
 use anyhow::Result;
+use rocmforge::engine::Engine;
 use rocmforge::{OpenModel, Pooling};
 
 use crate::args::{ComputeArgs, DeviceArgs};
@@ -15,22 +16,27 @@ pub(crate) struct Input<'a> {
     pub(crate) ctx_size: Option<usize>,
 }
 
-/// Loads the model and computes a vector for each text.
-pub(crate) fn compute(
+impl Input<'_> {
+    /// The tokens of each text, as an engine takes them.
+    pub(crate) fn texts(&self) -> Vec<&[u32]> {
+        self.ids.iter().map(Vec::as_slice).collect()
+    }
+}
+
+/// Loads the model for the texts.
+pub(crate) fn load(
     open: OpenModel,
     input: &Input<'_>,
     device: &DeviceArgs,
     compute: &ComputeArgs,
-) -> Result<Vec<Vec<f32>>> {
-    let texts: Vec<&[u32]> = input.ids.iter().map(Vec::as_slice).collect();
+) -> Result<Engine> {
     loading::warn_of_context(open.model(), input.ctx_size);
     let open = open.try_with(|loader| {
         let loader = loading::sized(loader, compute, input.ctx_size)?;
         Ok::<_, anyhow::Error>(
-            loader.pooling(input.pooling).for_texts(texts.iter().map(|text| text.len())),
+            loader.pooling(input.pooling).for_texts(input.ids.iter().map(Vec::len)),
         )
     })?;
     let placement = device::open(device.options(compute.cpu()?))?;
-    let mut engine = loading::load(&open, &placement, false, &mut |_| ())?.engine;
-    Ok(engine.embed(&texts)?)
+    Ok(loading::load(&open, &placement, false, &mut |_| ())?.engine)
 }

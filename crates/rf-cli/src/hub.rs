@@ -63,6 +63,9 @@ pub(crate) fn fetch(name: &ModelName, companions: Companions) -> Result<PathBuf>
             }
             bar.set_position(done_bytes);
         }
+        Event::Retry { file, reason } => bar.suspend(|| {
+            terminal::note(format_args!("downloading {file}: {reason}, trying again"));
+        }),
         Event::Unreachable(error) => {
             terminal::warn(format_args!("using the cached {name}: {error}"));
         }

@@ -110,11 +110,38 @@ pub(crate) fn warn_of_tokenizer(tokenizer: &rocmforge::engine::Tokenizer) {
             "{key} = {id} is not in the vocabulary of {size} tokens and is ignored: convert the model again"
         ));
     }
+    if let Some(problem) = unknown_types(tokenizer) {
+        terminal::warn(format_args!("{problem}: convert the model again"));
+    }
     if tokenizer.pre_is_default() {
         terminal::warn(
             "the file names no pre-tokenizer (tokenizer.ggml.pre), so a generic one is used and answers may be \
              worse: convert the model again with a current converter",
         );
+    }
+}
+
+/// The problem of tokens whose type has no meaning, if there are any.
+pub(crate) fn unknown_types(tokenizer: &rocmforge::engine::Tokenizer) -> Option<String> {
+    let types = tokenizer.unknown_types();
+    let (id, token_type) = types.first()?;
+    let others = match types.len() - 1 {
+        0 => String::new(),
+        others => format!(", as {others} more do"),
+    };
+    Some(format!(
+        "token {id} has the unknown type {token_type} (tokenizer.ggml.token_type){others}, and counts as unused"
+    ))
+}
+
+/// Warns of metadata that replace nothing.
+pub(crate) fn warn_of_unused_overrides(model: &Model) {
+    for key in model.gguf().metadata().unused_overrides() {
+        terminal::warn(format_args!(
+            "--override-kv {}: the file has no such key, and nothing reads it: `rf-cli info --metadata` shows \
+             the keys",
+            terminal::shown(key)
+        ));
     }
 }
 
@@ -156,6 +183,7 @@ pub(crate) fn load(
 ) -> Result<LoadedModel> {
     // A bar that shows for an instant only distracts.
     const DELAY: Duration = Duration::from_millis(200);
+    warn_of_unused_overrides(open.model());
     let bar = terminal::byte_progress("loading", 0);
     let loading = Instant::now();
     let loaded = open.load_on(placement, &mut |event| match event {

@@ -26,6 +26,7 @@ mod limits;
 mod loading;
 mod logging;
 mod media;
+mod picture;
 mod prefix_cache;
 mod recording;
 #[cfg(all(test, feature = "gpu"))]

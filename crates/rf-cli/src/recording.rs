@@ -3,28 +3,38 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use rf_profile::memory::{KvSample, MemoryParts, MemoryReport, MemoryTracker};
 use rf_profile::roofline::Limits;
 use rf_profile::ttft::{Phase, TtftBreakdown};
-use rf_profile::{SpanEvent, SpanLog, SpanRecorder, Trace};
+use rf_profile::{SpanEvent, SpanLog, SpanRecorder, Trace, plot};
 use rocmforge::engine::{BackendExecutionSummary, Timeline, TrackKind};
 use rocmforge::engine::{Engine, time_of_events};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::device::{Placement, gpus};
-use crate::{limits, logging, prefix_cache, telemetry, terminal};
+use crate::{limits, logging, picture, prefix_cache, telemetry, terminal};
 
 /// Events of each backend that are recorded: about 50 MB of a file, a thousand tokens of a small
 /// model. Later events repeat the pattern of the first ones.
 const MAX_EVENTS: usize = 300_000;
 
+/// The destinations of a recording.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outputs {
+    /// The file of the timeline.
+    pub(crate) trace: Option<PathBuf>,
+    /// The picture of the roofline.
+    pub(crate) roofline: Option<PathBuf>,
+    /// Print reports on stderr.
+    pub(crate) reports: bool,
+}
+
 /// Records the spans of this thread during its lifetime, and the measurements of the engine.
 pub(crate) struct Recording {
     spans: SpanLog,
-    trace: Option<PathBuf>,
-    reports: bool,
+    outputs: Outputs,
     run: Option<RunMeasurements>,
     _until_dropped: DefaultGuard,
 }
@@ -41,16 +51,15 @@ struct RunMeasurements {
 }
 
 impl Recording {
-    /// Starts a recording if it has a destination: a trace file, or reports on stderr.
-    pub(crate) fn start(trace: Option<&Path>, reports: bool) -> Option<Self> {
-        if trace.is_none() && !reports {
+    /// Starts a recording if it has a destination.
+    pub(crate) fn start(outputs: Outputs) -> Option<Self> {
+        if outputs.trace.is_none() && outputs.roofline.is_none() && !outputs.reports {
             return None;
         }
         let (recorder, spans) = SpanRecorder::new();
         let subscriber = tracing_subscriber::registry().with(recorder).with(logging::layer());
         let until_dropped = tracing::subscriber::set_default(subscriber);
-        let trace = trace.map(Path::to_owned);
-        Some(Self { spans, trace, reports, run: None, _until_dropped: until_dropped })
+        Some(Self { spans, outputs, run: None, _until_dropped: until_dropped })
     }
 
     /// Captures the measurements of the engine and, for reports, the limits of the devices.
@@ -63,7 +72,8 @@ impl Recording {
                 None => limits::of_cpu(placement),
             }
         };
-        let summaries = if self.reports { engine.summaries() } else { Vec::new() };
+        let are_judged = self.outputs.reports || self.outputs.roofline.is_some();
+        let summaries = if are_judged { engine.summaries() } else { Vec::new() };
         let summaries = summaries.into_iter().map(|summary| {
             let limits = limits_of(&summary);
             (summary, limits)
@@ -78,11 +88,11 @@ impl Recording {
         });
     }
 
-    /// Prints the reports and writes the trace file.
+    /// Prints the reports, draws the roofline and writes the trace file.
     pub(crate) fn finish(self) -> Result<()> {
         let spans = self.spans.spans();
         let timelines = self.run.as_ref().map_or(&[][..], |run| &run.timelines);
-        if self.reports {
+        if self.outputs.reports {
             if let Some(run) = &self.run {
                 for (summary, limits) in &run.summaries {
                     terminal::note(telemetry::report(summary, limits.as_ref()));
@@ -97,7 +107,11 @@ impl Recording {
                 }
             }
         }
-        let Some(path) = &self.trace else { return Ok(()) };
+        if let Some(path) = &self.outputs.roofline {
+            let summaries = self.run.as_ref().map_or(&[][..], |run| &run.summaries);
+            show_roofline(path, summaries)?;
+        }
+        let Some(path) = &self.outputs.trace else { return Ok(()) };
         if self.spans.dropped() > 0 {
             let dropped = self.spans.dropped();
             terminal::warn(format_args!("the trace is full: it lacks the last {dropped} spans"));
@@ -113,6 +127,25 @@ impl Recording {
         terminal::note(format_args!("{}: open it in https://ui.perfetto.dev", path.display()));
         Ok(())
     }
+}
+
+/// Draws the ops of the backend that took the most time.
+fn show_roofline(
+    path: &Path,
+    summaries: &[(BackendExecutionSummary, Result<Limits>)],
+) -> Result<()> {
+    // A run that stopped before its first batch has nothing to draw, and says why by itself.
+    let Some((summary, limits)) = summaries.iter().max_by_key(|(summary, _)| summary.time) else {
+        return Ok(());
+    };
+    let limits = limits.as_ref().map_err(|error| anyhow!("no roofline: {error:#}"))?;
+    let verdicts = telemetry::verdicts(summary, limits);
+    let title = format!("Roofline of {}", summary.backend);
+    let nothing =
+        || anyhow!("no roofline: the limits of the device or the costs of ops are unknown");
+    let svg = plot::roofline_svg(limits, &verdicts, &title).ok_or_else(nothing)?;
+    let text = |width| plot::roofline_text(limits, &verdicts, width).unwrap_or_default();
+    picture::show(path, || svg, text)
 }
 
 /// Starts timing every op.

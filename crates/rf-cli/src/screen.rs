@@ -117,7 +117,7 @@ impl Screen {
 }
 
 /// The columns of the terminal, if it says so.
-fn width() -> Option<usize> {
+pub(crate) fn width() -> Option<usize> {
     let (terminal_size::Width(columns), _) = terminal_size::terminal_size()?;
     // Narrower ones have no room for words.
     Some(usize::from(columns)).filter(|&columns| columns >= 20)

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use rf_profile::roofline::{self, Limits, OpMeasurement};
+use rf_profile::roofline::{self, Limits, OpMeasurement, Verdict};
 use rocmforge::engine::BackendExecutionSummary;
 
 use crate::failure::sentence;
@@ -17,7 +17,7 @@ pub(crate) fn report(
     let mut out = table(summary);
     out.push('\n');
     match limits {
-        Ok(limits) => verdicts(&mut out, summary, limits),
+        Ok(limits) => limits_and_verdicts(&mut out, summary, limits),
         Err(error) => {
             line(&mut out, format_args!("limits were not measured: {}", sentence(error)));
         }
@@ -25,7 +25,7 @@ pub(crate) fn report(
     out
 }
 
-fn verdicts(out: &mut String, summary: &BackendExecutionSummary, limits: &Limits) {
+fn limits_and_verdicts(out: &mut String, summary: &BackendExecutionSummary, limits: &Limits) {
     let metric = |value: Option<f64>, unit: f64, name: &str| {
         value.map(|value| format!("{:.1} {name}", value / unit))
     };
@@ -38,6 +38,11 @@ fn verdicts(out: &mut String, summary: &BackendExecutionSummary, limits: &Limits
     ];
     let metrics: Vec<String> = metrics.into_iter().flatten().collect();
     line(out, format_args!("limits: {} ({})", metrics.join(", "), limits.source));
+    out.push_str(&roofline::table(&verdicts(summary, limits)));
+}
+
+/// The ops compared with the limits.
+pub(crate) fn verdicts(summary: &BackendExecutionSummary, limits: &Limits) -> Vec<Verdict> {
     let ops = summary.ops.iter().filter(|(_, op)| op.count > 0 && !op.time.is_zero());
     let ops: Vec<OpMeasurement> = ops
         .map(|(name, op)| OpMeasurement {
@@ -51,7 +56,7 @@ fn verdicts(out: &mut String, summary: &BackendExecutionSummary, limits: &Limits
             ..OpMeasurement::default()
         })
         .collect();
-    out.push_str(&roofline::table(&limits.judge(&ops)));
+    limits.judge(&ops)
 }
 
 /// The ops by their time, and the time outside of ops.

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
+use program::terminal::Terminal;
 use program::{Finished, TinyModel, demo_model, finish, finish_with_input, rf_cli, transcripts};
 use rf_quant::DType;
 use snapbox::{assert_data_eq, str};
@@ -80,6 +81,20 @@ fn a_file_that_is_no_prompt_cache() {
     let finished = finish(folder.path(), &[&arguments[..], &["story.cache"]].concat());
     let message = "'story.cache': the prompt cache is truncated or damaged: delete it";
     check(&finished, 2, message);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_prompt_cache_that_cannot_be_written_does_not_cost_the_answer() {
+    let folder = TempDir::new().unwrap();
+    let arguments = ["run", "-q", "--raw", "-n", "2", "--temp", "0", "Once upon a"];
+    let answer = finish(folder.path(), &arguments).stdout;
+    let with_cache =
+        |path| finish(folder.path(), &[&arguments[..], &["--prompt-cache", path]].concat());
+    let ran = with_cache("/proc/story.cache");
+    assert_eq!((ran.code, &ran.stdout), (Some(1), &answer), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: cannot save '/proc/story.cache': "), "{}", ran.stderr);
+    check(&with_cache("/dev/zero"), 2, "'/dev/zero' is no file: give the path of a file");
 }
 
 #[test]
@@ -239,8 +254,9 @@ fn a_prompt_longer_than_the_context() {
 #[test]
 fn no_tokens_to_generate() {
     let folder = TempDir::new().unwrap();
-    let message = "-n 0 generates nothing: give 1 or more, or -1 to continue until the model ends";
-    check(&finish(folder.path(), &["run", "-n", "0", "Hello"]), 2, message);
+    let mut chat = Terminal::start(rf_cli(folder.path(), &["run", "-n", "0"]), "xterm");
+    chat.wait_for("-n 0 generates nothing in a chat: give 1 or more, or -1 to continue until");
+    assert_eq!(chat.finish().0, Some(2));
 }
 
 #[test]
@@ -262,9 +278,19 @@ fn nothing_to_say() {
     let folder = folder_with("empty.txt", b"\n");
     let model = demo_model();
     let message = "the prompt is empty: give one as an argument, with -f FILE, or by a pipe";
-    for arguments in [&["-f", "empty.txt"][..], &[""], &["-p", " "], &[]] {
+    for arguments in [&["-f", "empty.txt"][..], &[]] {
         let arguments = [&["run", "-m", model.to_str().unwrap()], arguments].concat();
         check(&finish(folder.path(), &arguments), 2, message);
+    }
+    // As of "$X" where the variable is not set; the demo model tells no story of its own then.
+    let message = "the prompt is empty: write a text between the quotation marks (a variable of the \
+                   shell may be empty), or leave it out";
+    for prompt in
+        [&[""][..], &["  "], &["-p", ""], &["-p", " "], &["--raw", ""], &["-f", "empty.txt", ""]]
+    {
+        for model in [&[][..], &["-m", model.to_str().unwrap()]] {
+            check(&finish(folder.path(), &[&["run"], model, prompt].concat()), 2, message);
+        }
     }
     let finished = finish(folder.path(), &["tokenize", "--json", "-f", "empty.txt"]);
     assert_eq!(finished.json()["ids"].as_array().unwrap().len(), 1);

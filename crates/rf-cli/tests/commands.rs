@@ -7,7 +7,7 @@ mod program;
 use std::fs;
 use std::path::PathBuf;
 
-use program::{finish, finish_with_input, transcripts};
+use program::{demo_model, finish, finish_with_input, transcripts};
 use rf_testing::shared;
 use serde_json::Value;
 use snapbox::{assert_data_eq, str};
@@ -86,6 +86,26 @@ fn a_prompt_is_computed_once_with_a_prompt_cache() {
     assert!(tokens > 4);
     assert_eq!(run(prompt), 1);
     assert!(run(&format!("{prompt} who had lost a key")) < tokens);
+}
+
+#[test]
+fn no_tokens_to_generate_only_compute_the_prompt() {
+    let folder = TempDir::new().unwrap();
+    let run = |arguments: &[&str]| {
+        let basic = ["run", "--raw", "--temp", "0", "Once upon a time there was a fox"];
+        finish(folder.path(), &[&basic[..], arguments].concat())
+    };
+    let plain = run(&["-n", "0"]);
+    assert_eq!((plain.code, &*plain.stdout), (Some(0), ""), "{}", plain.stderr);
+    assert!(plain.stderr.contains("generated 0 tokens"), "{}", plain.stderr);
+    let cache = ["--prompt-cache", "story.cache"];
+    let filled = run(&[&["-n", "0", "--json"], &cache[..]].concat()).json();
+    assert_eq!((&filled["text"], &filled["ids"]), (&serde_json::json!(""), &serde_json::json!([])));
+    assert!(filled["timings"]["prompt_tokens"].as_u64().unwrap() > 4);
+    // The cache has all tokens but the last.
+    let later = run(&[&["-n", "2", "--json"], &cache[..]].concat()).json();
+    assert_eq!(later["timings"]["prompt_tokens"], 1);
+    assert_eq!(later["ids"], run(&["-n", "2", "--json"]).json()["ids"]);
 }
 
 #[test]
@@ -322,10 +342,35 @@ fn perplexity_is_that_of_the_reference() {
 fn perplexity_takes_windows_of_the_context() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("ids.txt"), "[460, 464, 11, 265, 460, 464, 11]").unwrap();
-    for (context, scored) in [("4", 5), ("3", 4), ("7", 6), ("512", 6)] {
+    // The last one is bounded by the text: it takes no memory for a hundred million tokens.
+    for (context, scored) in [("4", 5), ("3", 4), ("7", 6), ("512", 6), ("100000000", 6)] {
         let arguments = ["perplexity", "-f", "ids.txt", "--ids", "-c", context, "--json"];
         assert_eq!(finish(folder.path(), &arguments).json()["tokens"], scored);
     }
+}
+
+#[test]
+fn bench_draws_its_results() {
+    let folder = TempDir::new().unwrap();
+    let run = |plot: &str| {
+        let arguments = ["bench", "-p", "8", "-n", "2", "-r", "2", "--plot", plot];
+        let ran = finish(folder.path(), &arguments);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stderr
+    };
+    assert_eq!(run("speed.svg"), "speed.svg: open it in a browser\n");
+    let svg = fs::read_to_string(folder.path().join("speed.svg")).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.contains("threads, pp8<"), "{svg}");
+    // A bar per test, and a dot per repetition.
+    assert_eq!((svg.matches("class=\"bar\"").count(), svg.matches("<circle").count()), (2, 4));
+    let text = run("-");
+    assert_eq!(text.lines().count(), 2);
+    assert!(text.lines().all(|line| line.contains('█') && line.ends_with(" t/s")), "{text}");
+    fs::copy(demo_model(), folder.path().join("m.gguf")).unwrap();
+    let arguments = ["bench", "-m", "m.gguf", "--plot", "m.gguf"];
+    let message =
+        "error: the output 'm.gguf' is a model, which it would replace: give another file\n";
+    assert_eq!(finish(folder.path(), &arguments).stderr, message);
 }
 
 /// In llama-bench's order.

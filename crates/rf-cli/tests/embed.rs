@@ -130,6 +130,39 @@ fn pooling_and_normalisation_are_as_asked_for() {
 }
 
 #[test]
+fn without_a_pooling_every_token_has_an_embedding() {
+    let folder = TempDir::new().unwrap();
+    let (ids, _) = golden("nomic_bert");
+    let count = serde_json::from_str::<Vec<u32>>(&ids).unwrap().len();
+    let file = model("nomic_bert.gguf");
+    let basic = ["embed", "-m", &file, "--ids", &ids, "--normalize", "-1", "--pooling"];
+    let run = |pooling: &str| {
+        let json = finish(folder.path(), &[&basic[..], &[pooling, "--json"]].concat()).json();
+        json["embeddings"][0].clone()
+    };
+    let tokens = run("none");
+    let tokens: Vec<Vec<f32>> = tokens.as_array().unwrap().iter().map(floats).collect();
+    assert_eq!(tokens.len(), count);
+    assert_eq!(tokens[0], floats(&run("cls")));
+    assert_eq!(tokens[count - 1], floats(&run("last")));
+    let mean: Vec<f32> = (0..tokens[0].len())
+        .map(|index| tokens.iter().map(|token| token[index]).sum::<f32>() / count as f32)
+        .collect();
+    assert_close(&floats(&run("mean")), &mean);
+    let output = rf_cli(folder.path(), &[&basic[..], &["none"]].concat()).output().unwrap();
+    assert_eq!(numbers(&output.stdout), tokens.concat());
+    let note = format!("{count} x 32 numbers, pooling none\n");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), note);
+    // Each token is normalised by itself.
+    let arguments = ["embed", "-m", &file, "--ids", &ids, "--json", "--pooling", "none"];
+    let normalized = finish(folder.path(), &arguments).json()["embeddings"][0].clone();
+    for token in normalized.as_array().unwrap() {
+        let length = floats(token).iter().map(|x| x * x).sum::<f32>().sqrt();
+        assert!((length - 1.0).abs() < 1e-5, "{length}");
+    }
+}
+
+#[test]
 fn a_model_that_generates_embeds_the_last_token_too() {
     let demo = demo_model();
     let arguments = ["embed", "--json", "-m", demo.to_str().unwrap(), "Once upon a time"];
@@ -225,7 +258,7 @@ fn what_cannot_be_embedded_is_named() {
         printed,
         str![[r#"
 $ rf-cli embed --pooling median a
-error: invalid value 'median' for '--pooling <POOLING>': expected one of mean, cls, last, rank
+error: invalid value 'median' for '--pooling <POOLING>': expected one of none, mean, cls, last, rank
 ? 2
 
 "#]]

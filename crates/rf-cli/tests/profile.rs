@@ -115,6 +115,58 @@ fn tracks(events: &[Value], what: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_run_draws_its_roofline() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |path: &str| {
+        let arguments =
+            ["run", "-q", "-n", "4", "--temp", "0", "--roofline", path, "Tell me a story."];
+        let ran = finish(folder.path(), &arguments);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stderr
+    };
+    assert_eq!(run("roof.svg"), "roof.svg: open it in a browser\n");
+    let svg = fs::read_to_string(folder.path().join("roof.svg")).unwrap();
+    assert!(svg.contains("<title>Roofline of CPU (") && svg.contains(" GB/s</text>"), "{svg}");
+    assert!(svg.contains("matmul: ") && svg.matches("<circle").count() > 3, "{svg}");
+    let text = run("-");
+    assert!(text.contains("operations per byte") && text.contains("\na "), "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+fn call_stacks_of_perf_become_a_flame_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    // A stand-in with the output of `perf script`.
+    let script = r#"#!/bin/sh
+case "$1" in
+    --version) echo "perf version 6.1" ;;
+    record) [ "$2" = --help ] && exit 0
+        while [ "$1" != -- ]; do [ "$1" = -o ] && : > "$2"; shift; done; shift; "$@" ;;
+    script) printf 'rf-cli 42 10.5: 1 cycles:\n\t55 matmul+0x10 (/rf-cli)\n\t44 main+0x20 (/rf-cli)\n\n' ;;
+esac
+"#;
+    stand_in(&folder, "perf", script);
+    let run = |arguments: &[&str]| {
+        let arguments =
+            [&["profile", "--tool", "perf"], arguments, &["--", "echo", "ran"]].concat();
+        let mut command = rf_cli(folder.path(), &arguments);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", folder.path().display()));
+        let ran = program::Finished::of(command.output().unwrap());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran
+    };
+    let ran = run(&["--flame-graph", "flames.svg", "--stacks", "stacks.txt"]);
+    assert!(ran.stdout.contains("1 samples") && ran.stderr.contains("flames.svg: open it"));
+    let svg = fs::read_to_string(folder.path().join("flames.svg")).unwrap();
+    assert!(svg.contains("<title>matmul (1 samples, 100.0 %)</title>"), "{svg}");
+    let stacks = fs::read_to_string(folder.path().join("stacks.txt")).unwrap();
+    assert_eq!(stacks, "rf-cli;main;matmul 1\n");
+    let ran = run(&["--flame-graph", "-"]);
+    assert!(ran.stderr.contains("▏matmul"), "{}", ran.stderr);
+}
+
+#[test]
 fn a_timeline_that_cannot_be_written_is_an_error_and_the_answer_is_there() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), "").unwrap();
@@ -178,11 +230,19 @@ rocm-smi is not installed: it comes with ROCm (package rocm-smi-lib); use amd-sm
     );
 }
 
+/// Puts a script in the place of a tool.
+#[cfg(unix)]
+fn stand_in(folder: &tempfile::TempDir, name: &str, script: &str) {
+    use std::os::unix::fs::PermissionsExt;
+
+    let tool = folder.path().join(name);
+    fs::write(&tool, script).unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 #[cfg(unix)]
 #[test]
 fn a_profiler_s_tables_are_printed() {
-    use std::os::unix::fs::PermissionsExt;
-
     let folder = tempfile::tempdir().unwrap();
     // A stand-in that runs the command and writes what rocprofv3 writes.
     let script = r#"#!/bin/sh
@@ -195,9 +255,7 @@ done
 mkdir -p "$dir"
 printf '"Kernel_Name","Start_Timestamp","End_Timestamp"\n"matvec(int, int)",1000,4000\n' > "$dir/run_kernel_trace.csv"
 "#;
-    let tool = folder.path().join("rocprofv3");
-    fs::write(&tool, script).unwrap();
-    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    stand_in(&folder, "rocprofv3", script);
     let path = std::env::var("PATH").unwrap_or_default();
     let arguments = ["profile", "--gfx", "gfx1100", "--trace", "gpu.json", "--", "echo", "ran"];
     let mut command = rf_cli(folder.path(), &arguments);
@@ -217,6 +275,14 @@ matvec(int, int)                                                     1        0.
     );
     let trace = fs::read_to_string(folder.path().join("gpu.json")).unwrap();
     assert!(trace.contains("matvec(int, int)"));
+
+    // It samples no call stacks.
+    let arguments = ["profile", "--gfx", "gfx1100", "--flame-graph", "f.svg", "--", "echo", "ran"];
+    let mut command = rf_cli(folder.path(), &arguments);
+    command.env("PATH", format!("{}:{path}", folder.path().display()));
+    let ran = program::Finished::of(command.output().unwrap());
+    let message = "error: --flame-graph needs call stacks, which rocprofv3 does not sample: give --tool perf\n";
+    assert_eq!((ran.code, &*ran.stderr), (Some(2), message));
 
     let arguments = ["profile", "--gfx", "gfx1100", "--", "no-such-program"];
     let mut command = rf_cli(folder.path(), &arguments);

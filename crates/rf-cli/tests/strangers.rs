@@ -7,7 +7,9 @@ mod program;
 use std::fs;
 
 use program::terminal::Terminal;
-use program::{Finished, changed_demo, demo_model, finish, finish_with_input, rf_cli, transcripts};
+use program::{
+    Finished, TinyModel, changed_demo, demo_model, finish, finish_with_input, rf_cli, transcripts,
+};
 use rf_gguf::Value;
 use snapbox::{assert_data_eq, str};
 use tempfile::TempDir;
@@ -282,6 +284,80 @@ fn metadata_can_be_overridden() {
     assert!(before != after && after == 77, "{before} {after}");
 }
 
+#[test]
+fn metadata_that_replace_nothing_are_named() {
+    let folder = TempDir::new().unwrap();
+    let run = |entry: &str| {
+        let model = demo_model();
+        let model = model.to_str().unwrap();
+        let arguments = ["run", "-q", "-m", model, "-n", "2", "--override-kv", entry, "hi"];
+        let finished = finish(folder.path(), &arguments);
+        assert_eq!(finished.code, Some(0), "{entry}: {}", finished.stderr);
+        finished.stderr
+    };
+    assert_eq!(
+        run("llama.rope.freq_bas=float:500000"),
+        "warning: --override-kv llama.rope.freq_bas: the file has no such key, and nothing reads it: \
+         `rf-cli info --metadata` shows the keys\n"
+    );
+    // The file does not have these keys, but they have an effect.
+    for entry in [
+        "llama.rope.scaling.type=str:linear",
+        "tokenizer.ggml.eom_token_id=int:2",
+        "general.sampling.temp=float:0",
+        "llama.context_length=int:77",
+    ] {
+        assert_eq!(run(entry), "", "{entry}");
+    }
+    let model = demo_model();
+    let arguments = ["run", "--override-kv", "general.sampling.top_k=int:3", "-m"];
+    let arguments = [&arguments[..], &[model.to_str().unwrap()]].concat();
+    let mut command = rf_cli(folder.path(), &arguments);
+    command.env("XDG_STATE_HOME", folder.path());
+    let mut chat = Terminal::start(command, "xterm");
+    chat.wait_for(">>> ");
+    chat.press(b"/exit\r");
+    let (code, screen) = chat.finish();
+    assert!(code == Some(0) && !screen.contains("warning"), "{screen}");
+}
+
+#[test]
+fn tokens_of_unknown_types_are_a_problem_and_scores_that_are_no_numbers_an_error() {
+    let demo = rf_gguf::Gguf::open(demo_model()).unwrap();
+    let metadata = demo.metadata();
+    let mut types = metadata.required_i32s("tokenizer.ggml.token_type").unwrap().into_owned();
+    (types[300], types[301]) = (99, -4);
+    let folder =
+        with_file(&changed_demo(&[("tokenizer.ggml.token_type", types.into())], |_, _| ()));
+    let problem = "token 300 has the unknown type 99 (tokenizer.ggml.token_type), as 1 more do, and counts as unused";
+    let ran = run(&folder, &["-q", "hi"]);
+    assert_eq!(
+        (ran.code, ran.stderr),
+        (Some(0), format!("warning: {problem}: convert the model again\n"))
+    );
+    let info = finish(folder.path(), &["info", "--json", "m.gguf"]).json();
+    assert_eq!(info["problems"], serde_json::json!([problem]));
+
+    // The demo model has no scores.
+    let tiny = TinyModel { architecture: "llama", tensors: Vec::new() }.bytes();
+    let tiny = rf_gguf::Gguf::from_bytes(tiny).unwrap();
+    let mut writer = rf_gguf::GgufWriter::new();
+    for (key, value) in tiny.metadata().iter() {
+        writer.add(key, value.clone()).unwrap();
+    }
+    writer.set("tokenizer.ggml.scores", vec![0.0, 0.0, f32::NAN, 0.0]).unwrap();
+    let mut file = Vec::new();
+    writer.write_to(&mut file, |_, _| Ok(())).unwrap();
+    let folder = with_file(&file);
+    let problem =
+        "the score of token 2 is not a number (tokenizer.ggml.scores): convert the model again";
+    let ran = finish(folder.path(), &["tokenize", "-m", "m.gguf", "hi"]);
+    assert_eq!((ran.code, ran.stderr), (Some(2), format!("error: {problem}\n")));
+    let info = finish(folder.path(), &["info", "--json", "m.gguf"]).json();
+    let problems = info["problems"].as_array().unwrap();
+    assert!(problems.contains(&problem.into()), "{problems:?}");
+}
+
 /// A chat at a terminal of this type, with answers of two tokens. Its prompt is shown.
 fn chat(folder: &TempDir, term: &str) -> Terminal {
     let arguments = ["run", "-q", "-t", "1", "-n", "2", "--temp", "0"];
@@ -332,6 +408,17 @@ fn a_saved_chat_continues_where_it_ended() {
     next.press(b"/load other.json\r");
     next.wait_for("'other.json' is not a conversation");
     assert_eq!(ended(&folder, next, "Hi"), ["Hi"]);
+}
+
+#[test]
+fn the_end_of_input_ends_a_chat_and_its_line() {
+    for term in ["xterm", "dumb"] {
+        let folder = TempDir::new().unwrap();
+        let mut chat = chat(&folder, term);
+        chat.press(b"\x04");
+        let (code, screen) = chat.finish();
+        assert!(code == Some(0) && screen.ends_with('\n'), "{screen:?}");
+    }
 }
 
 #[test]

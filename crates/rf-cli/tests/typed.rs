@@ -6,7 +6,7 @@ mod program;
 
 use std::fs;
 
-use program::{demo_model, finish, rf_cli, shell, transcripts};
+use program::{demo_model, finish, rf_cli, transcripts};
 use rf_testing::transcript;
 use snapbox::{assert_data_eq, str};
 use tempfile::TempDir;
@@ -250,55 +250,4 @@ fn layers_beyond_those_of_the_metadata_are_an_error() {
     let finished = finish(folder.path(), &arguments);
     assert_eq!(finished.code, Some(2), "{}", finished.stderr);
     assert!(finished.stderr.contains("blk.6."), "{}", finished.stderr);
-}
-
-/// Completes the end of a line as bash does, and returns the candidates.
-fn completed(folder: &TempDir, line: &str) -> Vec<String> {
-    let script = r#"
-source <(rf-cli completions bash)
-COMP_WORDBREAKS=$' \t\n"\'@><=;|&(:'
-COMP_LINE="$LINE" COMP_POINT=${#LINE}
-IFS=' ' read -ra COMP_WORDS <<< "$LINE"
-if [[ "$LINE" == *" " ]]; then COMP_WORDS+=(""); fi
-COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-entry=$(complete -p rf-cli); entry="${entry#*-F }"; entry="${entry%% *}"
-"$entry" rf-cli "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
-printf '%s\n' "${COMPREPLY[@]}"
-"#;
-    let output = shell(folder.path(), "exec bash -c \"$SCRIPT\"")
-        .env("SCRIPT", script)
-        .env("LINE", line)
-        .output()
-        .unwrap();
-    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
-}
-
-#[test]
-fn bash_completes_commands_options_and_values() {
-    if !std::path::Path::new("/bin/bash").exists() {
-        rf_testing::skip!("no bash");
-        return;
-    }
-    let folder = folder();
-    let has = |line: &str, expected: &[&str]| {
-        let words = completed(&folder, line);
-        let missing: Vec<_> =
-            expected.iter().filter(|word| !words.contains(&(**word).into())).collect();
-        assert!(missing.is_empty(), "'{line}': {missing:?} of {words:?}");
-    };
-    has("rf-cli perp", &["perplexity"]);
-    has("rf-cli run --sp", &["--spec"]);
-    has("rf-cli gguf ", &["split", "merge", "edit", "diff"]);
-    has("rf-cli gguf split --split-max-", &["--split-max-size", "--split-max-tensors"]);
-    has("rf-cli bench -o ", &["json", "csv"]);
-    has("rf-cli run --cache-type q8", &["q8_0"]);
-    has("rf-cli run --chat-template chat", &["chatml"]);
-    has("rf-cli embed --device ", &["cpu", "gpu"]);
-    has("rf-cli run -m ", &["m.gguf", "qwen3.5:4b"]);
-    has("rf-cli run qwen3.5", &["qwen3.5:4b"]);
-    has("rf-cli bench -m qwen3.5:4", &["4b"]);
-    has("rf-cli pull qwen3.5:", &["4b"]);
-    has("rf-cli quantize m.gguf Q4_K", &["Q4_K_M"]);
-    has("rf-cli serve --po", &["--port"]);
 }

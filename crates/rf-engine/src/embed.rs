@@ -60,28 +60,60 @@ impl Engine {
             Pooling::Last | Pooling::Rank => Outputs::Last,
         };
         let are_probabilities = pooling == Pooling::Rank && config.is_causal();
-        let width = self.output_width();
         let mut vectors = Vec::with_capacity(texts.len());
+        self.rows_of_texts(texts, outputs, &mut |rows, width| {
+            let mut vector = mean(rows.chunks_exact(width), width);
+            if are_probabilities && width > 1 {
+                softmax(&mut vector);
+            }
+            vectors.push(vector);
+        })?;
+        Ok(vectors)
+    }
+
+    /// Computes a vector for each token of each text, without a pooling: the state of the last
+    /// layer, not normalised, or the scores of a reranker.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`embed`](Self::embed).
+    pub fn embed_tokens(&mut self, texts: &[&[u32]]) -> Result<Vec<Vec<Vec<f32>>>, Error> {
+        self.pooling().ok_or(Error::LoadedToGenerate)?;
+        let mut vectors = Vec::with_capacity(texts.len());
+        self.rows_of_texts(texts, Outputs::All, &mut |rows, width| {
+            vectors.push(rows.chunks_exact(width).map(<[f32]>::to_vec).collect());
+        })?;
+        Ok(vectors)
+    }
+
+    /// Computes texts, several in a batch, and passes on the rows of each in their order, with the
+    /// width of a row.
+    fn rows_of_texts(
+        &mut self,
+        texts: &[&[u32]],
+        outputs: Outputs,
+        on_text: &mut dyn FnMut(&[f32], usize),
+    ) -> Result<(), Error> {
+        let width = self.output_width();
         let mut rows = Vec::new();
-        while vectors.len() < texts.len() {
-            let texts = &texts[vectors.len()..];
-            let texts = &texts[..self.texts_per_batch(texts)];
+        let mut remaining = texts;
+        while !remaining.is_empty() {
+            let (texts, later) = remaining.split_at(self.texts_per_batch(remaining));
+            remaining = later;
             let mut sessions: Vec<Session> = texts.iter().map(|_| self.session()).collect();
             let feeds = sessions.iter_mut().zip(texts);
             let mut feeds: Vec<Feed<'_>> =
                 feeds.map(|(session, ids)| Feed { session, ids, outputs }).collect();
             self.rows_into(&mut feeds, &mut rows)?;
-            let mut rows = rows.chunks_exact(width);
+            let mut rest = &*rows;
             for text in texts {
                 let count = if outputs == Outputs::All { text.len() } else { 1 };
-                let mut vector = mean(rows.by_ref().take(count), width);
-                if are_probabilities && width > 1 {
-                    softmax(&mut vector);
-                }
-                vectors.push(vector);
+                let (of_text, of_others) = rest.split_at(count * width);
+                rest = of_others;
+                on_text(of_text, width);
             }
         }
-        Ok(vectors)
+        Ok(())
     }
 
     /// The number of texts in the next batch: as many as its tokens, the free pages and the free

@@ -58,6 +58,30 @@ fn texts_in_one_batch_have_the_vectors_that_each_has_alone() {
 }
 
 #[test]
+fn tokens_have_the_states_that_poolings_reduce() {
+    let texts = texts([3, 40, 1, 17]);
+    let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+    for name in ["nomic_bert", "smollm3"] {
+        // Several batches, and texts that take more than one.
+        let options = EngineOptions { batch_tokens: 20, ..options(Pooling::Mean) };
+        let mut engine = load(open(name), options).unwrap();
+        let tokens = engine.embed_tokens(&texts).unwrap();
+        let lengths: Vec<_> = tokens.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [3, 40, 1, 17], "{name}");
+        assert_eq!(engine.kv_stats().used_pages, 0);
+        for (pooling, place) in [(Pooling::Cls, 0), (Pooling::Last, usize::MAX)] {
+            let mut engine = load(open(name), self::options(pooling)).unwrap();
+            let pooled = engine.embed(&texts).unwrap();
+            let of_tokens: Vec<_> =
+                tokens.iter().map(|text| text[place.min(text.len() - 1)].clone()).collect();
+            assert_eq!(bits(&pooled), bits(&of_tokens), "{name} {pooling:?}");
+        }
+    }
+    let mut engine = load(open("smollm3"), EngineOptions::default()).unwrap();
+    assert!(matches!(engine.embed_tokens(&texts), Err(Error::LoadedToGenerate)));
+}
+
+#[test]
 fn every_token_of_an_encoder_sees_the_others() {
     let [text] = texts([20]);
     let mut changed = text.clone();

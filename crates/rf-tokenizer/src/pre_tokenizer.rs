@@ -207,8 +207,9 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "takes minutes under Miri")]
     fn pieces_match_the_tokenizers_library() {
-        let json = include_str!("../tests/data/pre_tokenizers.json");
-        let groups: serde_json::Value = serde_json::from_str(json).unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/pre_tokenizers.json.gz");
+        let json = rf_testing::packed_text(path.as_ref());
+        let groups: serde_json::Value = serde_json::from_str(&json).unwrap();
         for group in groups.as_array().unwrap() {
             let name = |name: &serde_json::Value| name.as_str().unwrap().to_owned();
             for name in group["names"].as_array().unwrap().iter().map(name) {

@@ -4,7 +4,9 @@
 //! maps it to a variable of the theme, so that plots follow the light and the dark mode.
 
 use plotters::coord::Shift;
-use plotters::prelude::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea, SVGBackend};
+use plotters::prelude::{
+    DrawingArea, DrawingAreaErrorKind, IntoDrawingArea, IntoFont, RGBColor, SVGBackend, TextStyle,
+};
 
 use crate::Error;
 
@@ -64,6 +66,11 @@ pub(super) fn draw(
         svg = svg.replace(default, "");
     }
     Ok(Plot { svg, marks })
+}
+
+/// The style of labels.
+pub(super) fn text_style(size: u32, colour: RGBColor) -> TextStyle<'static> {
+    ("sans-serif", size).into_font().color(&colour)
 }
 
 impl Mark {

@@ -3,16 +3,14 @@
 
 use std::ops::Range;
 
-use plotters::prelude::{
-    ChartBuilder, Circle, Color, IntoFont, IntoLogRange, PathElement, RGBColor, Text, TextStyle,
-};
+use plotters::prelude::{ChartBuilder, Circle, Color, IntoLogRange, PathElement, RGBColor, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use rf_profile::roofline::{Limits, Roofline};
 
 use super::plot::palette::{
     ATTENTION, DEQUANT, INFERENCE, INK, LAUNCH, MATMUL, MEMORY, MUTED, RULE,
 };
-use super::plot::{self, Area, Drawn, Mark, Plot};
+use super::plot::{self, Area, Drawn, Mark, Plot, text_style};
 use super::units::{percent, rate};
 use crate::results::{Measured, Run};
 use crate::{Error, Suite};
@@ -278,10 +276,6 @@ impl Rect {
             && self.top >= other.top
             && self.bottom <= other.bottom
     }
-}
-
-fn text_style(size: u32, colour: RGBColor) -> TextStyle<'static> {
-    ("sans-serif", size).into_font().color(&colour)
 }
 
 fn suite_colour(suite: Suite) -> RGBColor {

@@ -80,7 +80,7 @@ pub fn table(
 }
 
 /// The gain of the shared beginning of prompts.
-fn shared_prefix(load: &Load, runs: &[Run]) -> Option<String> {
+pub(crate) fn shared_prefix(load: &Load, runs: &[Run]) -> Option<String> {
     let (first, later) = ServeComparison::first_and_later(runs)?;
     (load.shared_tokens > 0).then(|| {
         format!(
@@ -102,15 +102,15 @@ fn milliseconds(times_s: &[f64; 3], width: usize) -> String {
 
 /// The results of one side: generated tokens per second, and the 50th, 95th and 99th percentiles in
 /// seconds.
-struct Values {
-    throughput: f64,
-    first: [f64; 3],
-    gaps: [f64; 3],
+pub(crate) struct Values {
+    pub(crate) throughput: f64,
+    pub(crate) first: [f64; 3],
+    pub(crate) gaps: [f64; 3],
 }
 
 impl Values {
     /// `None` without a run. Answers of one token have no gaps, which count as 0.
-    fn of(runs: &[Run]) -> Option<Self> {
+    pub(crate) fn of(runs: &[Run]) -> Option<Self> {
         let percentiles = |summary: Summary| [summary.median, summary.p95, summary.p99];
         Some(Self {
             throughput: ServeComparison::throughput(runs)?,

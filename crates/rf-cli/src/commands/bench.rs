@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
+use rf_profile::baseline::Hardware;
+use rf_profile::plot;
 use rocmforge::device::{CpuOptions, GpuLayers, Isa, LayerPlacement};
 use rocmforge::engine::{KvType, SyntheticFeeder};
 use rocmforge::hub::ModelName;
@@ -25,7 +27,7 @@ use crate::failure::bad_input;
 use crate::hub::{self, Companions};
 use crate::interrupt::Watch;
 use crate::loading::ModelFile;
-use crate::{loading, terminal};
+use crate::{loading, picture, sources, terminal};
 
 /// Tokens of the warm-up of a test of decode on a GPU: replays 1, 2, 4, … of a captured graph are
 /// checked, here those up to 32.
@@ -94,6 +96,10 @@ pub(crate) struct BenchArgs {
     /// Print a Markdown table, a JSON array, a JSON object per line, or CSV
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = RecordFormat::Md)]
     output: RecordFormat,
+    /// Draw the throughput of all tests to FILE, an SVG picture; - draws it with characters on
+    /// stderr
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Skip the warm-up run
     #[arg(long)]
     no_warmup: bool,
@@ -109,6 +115,7 @@ pub(crate) struct BenchArgs {
 /// Runs `rf-cli bench`.
 pub(crate) fn bench(arguments: &BenchArgs) -> Result<()> {
     arguments.check()?;
+    let mut bars = Vec::new();
     let tests = arguments.tests();
     let mut out = io::stdout().lock();
     let mut printer = Printer::new(arguments.output, &arguments.varied());
@@ -129,18 +136,30 @@ pub(crate) fn bench(arguments: &BenchArgs) -> Result<()> {
                     record = record.with_drafts(DraftCounts::default());
                 }
                 printer.row(&mut out, &record)?;
+                bars.push(record.bar());
             }
             for record in runner.text_records(arguments, setup)? {
                 printer.row(&mut out, &record)?;
+                bars.push(record.bar());
             }
         }
     }
     printer.finish(&mut out)?;
+    if let Some(path) = &arguments.plot {
+        let title = format!("Throughput on {}", Hardware::cpu_only().cpu);
+        let svg = || plot::bars_svg(&bars, &title, "t/s");
+        picture::show(path, svg, |width| plot::bars_text(&bars, "t/s", width))?;
+    }
     Ok(())
 }
 
 impl BenchArgs {
     fn check(&self) -> Result<()> {
+        if let Some(plot) = &self.plot {
+            picture::check(plot)?;
+            let inputs = self.model.iter().chain(&self.file).map(PathBuf::as_path);
+            sources::check_is_no_input(plot, inputs)?;
+        }
         if self.repetitions == 0 {
             return Err(bad_input!("-r 0 measures nothing: give 1 or more"));
         }

@@ -1,9 +1,10 @@
 //! `rf-cli completions`: prints a completion script for a shell.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use anyhow::Result;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Command};
 use clap_complete::Shell;
 use rf_convert::Mix;
@@ -17,8 +18,8 @@ use super::list;
 /// Arguments of `rf-cli completions`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Values are completed, too: downloaded models, short names and files for -m (bash, zsh and fish), formats, chat \
-templates and devices.
+Values are completed, too: downloaded models, short names and files (bash, zsh and fish), formats, chat templates \
+and devices.
 
 Examples:
   rf-cli completions bash > ~/.local/share/bash-completion/completions/rf-cli
@@ -43,8 +44,8 @@ pub(crate) fn completions(arguments: &CompletionsArgs, cli: Command) -> Result<(
         // clap_complete sets one name of a subcommand and compares with another one, if the name of
         // the program has a dash.
         Shell::Bash => script.replace("rf__subcmd__cli", "rf__cli") + &bash_models(),
-        Shell::Fish => script + &fish_models(),
-        Shell::Zsh => zsh_models(&script),
+        Shell::Fish => script + &fish_words(&cli),
+        Shell::Zsh => zsh_words(&script),
         _ => script,
     };
     io::stdout().lock().write_all(script.as_bytes())?;
@@ -83,7 +84,7 @@ fn values(long: &str) -> Option<Vec<&'static str>> {
     Some(match long {
         "device" => vec!["auto", "cpu", "gpu"],
         "gpu-layers" => vec!["auto", "all"],
-        "split-mode" => vec!["none", "layer"],
+        "split-mode" => vec!["none", "layer", "tensor"],
         "graphs" => vec!["auto", "on", "off"],
         "cache-type" | "cache-type-k" | "cache-type-v" => kv_types(),
         "chat-template" => ChatTemplate::builtin_names().collect(),
@@ -97,7 +98,7 @@ fn values(long: &str) -> Option<Vec<&'static str>> {
 /// Completes models after `-m`, and as words of some commands. Bash splits words at colons, which
 /// names have, so the words are found in the line.
 fn bash_models() -> String {
-    let mixes = Mix::ALL.iter().map(Mix::name).collect::<Vec<_>>().join(" ");
+    let mixes = mixes();
     // The word before is the command itself.
     let commands = MODEL_COMMANDS.split(' ').map(|name| format!("\"{name} {name}\""));
     let commands = commands.collect::<Vec<_>>().join(" | ");
@@ -133,40 +134,80 @@ complete -F _rf_cli_values -o bashdefault -o default rf-cli
     )
 }
 
-fn fish_models() -> String {
+/// Completes models and formats, and the values of words that have few: `clap_complete` leaves
+/// those out.
+fn fish_words(cli: &Command) -> String {
     let models = "-a '(rf-cli complete-models 2>/dev/null)'";
     let after_command = "complete -c rf-cli -n 'not __fish_rf_cli_needs_command'";
-    [
-        format!("{after_command} -s m -l model -r {models}\n"),
-        format!("{after_command} -l model-draft -r {models}\n"),
-        format!("complete -c rf-cli -n '__fish_seen_subcommand_from {MODEL_COMMANDS}' {models}\n"),
-    ]
-    .concat()
+    let after =
+        |command: &str| format!("complete -c rf-cli -n '__fish_seen_subcommand_from {command}'");
+    let mut script = format!(
+        "{after_command} -s m -l model -r {models}\n{after_command} -l model-draft -r {models}\n{} {models}\n{} -a '{}'\n",
+        after(MODEL_COMMANDS),
+        after("quantize"),
+        mixes()
+    );
+    for command in cli.get_subcommands().filter(|command| !command.is_hide_set()) {
+        for arg in command.get_positionals() {
+            let values: Vec<_> = arg.get_possible_values();
+            let names: Vec<_> = values.iter().map(PossibleValue::get_name).collect();
+            if !names.is_empty() {
+                let after = after(command.get_name());
+                // Writing into a String cannot fail.
+                _ = writeln!(script, "{after} -f -a '{}'", names.join(" "));
+            }
+        }
+    }
+    script
 }
 
-/// Replaces the completion of files by that of models and files.
-fn zsh_models(script: &str) -> String {
-    let is_model = |line: &str| {
-        let option = line.trim_start_matches(['\'', '*']);
-        ["-m+[", "--model=[", "--model-draft=["].iter().any(|name| option.starts_with(name))
+/// Words of commands that are models, by the beginning of their lines in the script of zsh.
+const ZSH_MODELS: [&str; 8] = [
+    "-m+[",
+    "--model=[",
+    "--model-draft=[",
+    ":words -- Answer ",
+    "name -- Download ",
+    ":model -- Examine ",
+    ":names -- Remove ",
+    ":file -- Show ",
+];
+
+/// Replaces the completion of files by that of models and files, and of formats.
+fn zsh_words(script: &str) -> String {
+    let functions = format!(
+        "_rf_cli_models() {{\n    local -a models\n    \
+         models=(${{(f)\"$(rf-cli complete-models 2>/dev/null)\"}})\n    \
+         compadd -a models\n    _files\n}}\n\n\
+         _rf_cli_formats() {{\n    compadd {}\n    _files\n}}\n\n",
+        mixes()
+    );
+    let completing = |line: &str, function: &str| {
+        let line = line.replace(":_files'", &format!(":{function}'"));
+        line.replace(":_default'", &format!(":{function}'"))
     };
-    let function = "_rf_cli_models() {\n    local -a models\n    \
-                    models=(${(f)\"$(rf-cli complete-models 2>/dev/null)\"})\n    \
-                    compadd -a models\n    _files\n}\n\n";
     let mut text = String::new();
     for (index, line) in script.lines().enumerate() {
-        let line = if is_model(line) {
-            line.replace(":_files'", ":_rf_cli_models'")
+        let word = line.trim_start_matches(['\'', '*']);
+        let word = word.strip_prefix(':').unwrap_or(word);
+        text += &if ZSH_MODELS.iter().any(|name| word.starts_with(name)) {
+            completing(line, "_rf_cli_models")
+        } else if word.starts_with(":words -- Convert ") {
+            completing(line, "_rf_cli_formats")
         } else {
             line.to_owned()
         };
-        text += &line;
         text.push('\n');
         // After the line that names the command.
         if index == 0 {
             text.push('\n');
-            text += function;
+            text += &functions;
         }
     }
     text
+}
+
+/// The formats of `quantize`.
+fn mixes() -> String {
+    Mix::ALL.iter().map(Mix::name).collect::<Vec<_>>().join(" ")
 }

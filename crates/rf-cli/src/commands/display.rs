@@ -37,6 +37,8 @@ pub(super) struct Presentation {
     pub(super) look: Look,
     /// Print no metrics, no notes and no reasoning.
     pub(super) quiet: bool,
+    /// False if only the prompt is computed, so that there is no line to end.
+    pub(super) is_answered: bool,
 }
 
 /// Generates to stdout, with a line break at the end. Returns the parts of the answer, too.
@@ -49,6 +51,7 @@ pub(super) fn stream(
     watch: &Watch,
 ) -> Result<(Outcome, Answer)> {
     let mut out = io::stdout().lock();
+    let is_answered = presentation.is_answered;
     let mut display = Display::new(question.chat, presentation);
     let mut failed = None;
     let bar = PromptBar::new(question.prompt.len(), engine.batch_tokens());
@@ -80,7 +83,7 @@ pub(super) fn stream(
             display.show(rest, &mut out)?;
             display.end_reasoning()?;
             // A text without any content ends with a line break, too.
-            display.is_in_line |= display.answer == Answer::default();
+            display.is_in_line |= is_answered && display.answer == Answer::default();
             display.end_line(&mut out)
         };
         failed = end().err();
@@ -112,7 +115,7 @@ struct Display {
 
 impl Display {
     fn new(prompt: Option<&Prompt>, presentation: Presentation) -> Self {
-        let Presentation { look, quiet } = presentation;
+        let Presentation { look, quiet, .. } = presentation;
         let reasoning_look = if look == Look::Plain { look } else { Look::Wrapped };
         Self {
             parser: prompt.map_or_else(OutputParser::plain, Prompt::parser),

@@ -21,7 +21,8 @@ use crate::{loading, sources, terminal};
 #[command(after_help = "\
 Writes the embeddings one after the other as little-endian f32. With --json, writes an object \
 {\"embeddings\": [[...], ...]}. Texts share batches, which does not change the result. Keys and values are \
-f32 unless --cache-type names another format. With the pooling rank, which rerankers use, the numbers of a \
+f32 unless --cache-type names another format. With the pooling none, a text has an embedding for each of its \
+tokens, in JSON as a list of them. With the pooling rank, which rerankers use, the numbers of a \
 text are its scores and are not normalised. `rf-cli rerank` makes such texts from a query and documents.
 
 Examples:
@@ -40,10 +41,11 @@ pub(crate) struct EmbedArgs {
     /// Read each text as token ids, separated by commas or spaces
     #[arg(long)]
     ids: bool,
-    /// Pool the hidden states of the tokens: mean, cls (first token), last, or rank (scores)
-    /// [default: the pooling of the file; if it has none, mean for encoders and last otherwise]
+    /// Pool the hidden states of the tokens: mean, cls (first token), last, rank (scores), or none
+    /// (an embedding per token) [default: the pooling of the file; if it has none, mean for
+    /// encoders and last otherwise]
     #[arg(long, value_name = "POOLING", value_parser = pooling)]
-    pooling: Option<Pooling>,
+    pooling: Option<PoolingChoice>,
     /// Normalise each embedding to length 1 in the P-norm (2 = Euclidean, 1 = taxicab). 0 scales
     /// its largest magnitude to 32760, -1 leaves it unchanged
     #[arg(
@@ -67,10 +69,26 @@ pub(crate) struct EmbedArgs {
     compute: ComputeArgs,
 }
 
+/// The value of `--pooling`.
+#[derive(Clone, Copy, Debug)]
+enum PoolingChoice {
+    /// An embedding per token.
+    None,
+    Of(Pooling),
+}
+
 /// The JSON output.
 #[derive(Serialize)]
 struct Embeddings {
-    embeddings: Vec<Vec<f32>>,
+    embeddings: Vectors,
+}
+
+/// The embeddings of texts.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Vectors {
+    OfTexts(Vec<Vec<f32>>),
+    OfTokens(Vec<Vec<Vec<f32>>>),
 }
 
 /// Runs `rf-cli embed`.
@@ -90,33 +108,62 @@ pub(crate) fn embed(arguments: &EmbedArgs) -> Result<()> {
     } else {
         texts.iter().map(|text| model.tokenizer().encode(text, EncodeOptions::PROMPT)).collect()
     };
-    let pooling = arguments.pooling.unwrap_or_else(|| model.config().default_pooling());
-    let input = Input { ids: &ids, pooling, ctx_size: arguments.ctx_size };
-    let mut embeddings = embedding::compute(open, &input, &arguments.device, &arguments.compute)?;
-    if pooling != Pooling::Rank {
-        for vector in &mut embeddings {
-            normalization.apply(vector);
+    let (pooling, name, are_pooled) = match arguments.pooling {
+        // Every pooling but rank keeps the states of the tokens.
+        Some(PoolingChoice::None) => (Pooling::Mean, "none", false),
+        Some(PoolingChoice::Of(pooling)) => (pooling, pooling.name(), true),
+        None => {
+            let pooling = model.config().default_pooling();
+            (pooling, pooling.name(), true)
         }
+    };
+    let input = Input { ids: &ids, pooling, ctx_size: arguments.ctx_size };
+    let mut engine = embedding::load(open, &input, &arguments.device, &arguments.compute)?;
+    let mut embeddings = if are_pooled {
+        Vectors::OfTexts(engine.embed(&input.texts())?)
+    } else {
+        Vectors::OfTokens(engine.embed_tokens(&input.texts())?)
+    };
+    if pooling != Pooling::Rank {
+        embeddings.all_mut().for_each(|vector| normalization.apply(vector));
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     if arguments.json {
         serde_json::to_writer(&mut out, &Embeddings { embeddings }).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
-        let (count, width) = (embeddings.len(), embeddings.first().map_or(0, Vec::len));
-        for number in embeddings.iter().flatten() {
-            out.write_all(&number.to_le_bytes())?;
+        let (mut count, mut width) = (0, 0);
+        for vector in embeddings.all_mut() {
+            (count, width) = (count + 1, vector.len());
+            for number in vector {
+                out.write_all(&number.to_le_bytes())?;
+            }
         }
-        terminal::note(format_args!("{count} x {width} numbers, pooling {}", pooling.name()));
+        terminal::note(format_args!("{count} x {width} numbers, pooling {name}"));
     }
     out.flush()?;
     Ok(())
 }
 
+impl Vectors {
+    /// All vectors in their order.
+    fn all_mut(&mut self) -> Box<dyn Iterator<Item = &mut Vec<f32>> + '_> {
+        match self {
+            Self::OfTexts(vectors) => Box::new(vectors.iter_mut()),
+            Self::OfTokens(texts) => Box::new(texts.iter_mut().flatten()),
+        }
+    }
+}
+
 /// Parses the name of a pooling.
-fn pooling(name: &str) -> Result<Pooling, String> {
+fn pooling(name: &str) -> Result<PoolingChoice, String> {
+    if name == "none" {
+        return Ok(PoolingChoice::None);
+    }
     let known = Pooling::ALL.into_iter().find(|pooling| pooling.name() == name);
-    known.ok_or_else(|| format!("expected one of {}", Pooling::ALL.map(Pooling::name).join(", ")))
+    known.map(PoolingChoice::Of).ok_or_else(|| {
+        format!("expected one of none, {}", Pooling::ALL.map(Pooling::name).join(", "))
+    })
 }
 
 /// The number that llama.cpp gives to a normalisation.

@@ -110,6 +110,7 @@ fn measure(
             ids.len()
         ));
     }
+    loading::warn_of_unused_overrides(open.model());
     let device =
         DeviceOptions::default().with_device(Device::Cpu).with_cpu(arguments.compute.cpu()?);
     let backend = device::open(device)?.cpu()?;

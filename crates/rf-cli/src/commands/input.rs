@@ -103,7 +103,12 @@ impl Input {
                     );
                     return Ok(Some(Typed::Line(String::new())));
                 }
-                Err(ReadlineError::Eof) => return Ok(None),
+                Err(ReadlineError::Eof) => {
+                    if is_without_editor() {
+                        writeln!(io::stdout().lock())?;
+                    }
+                    return Ok(None);
+                }
                 Err(error) => {
                     io::stdout().flush()?;
                     return Err(error.into());
@@ -199,6 +204,11 @@ fn files(folder: &str, start: &str) -> Vec<Pair> {
     let mut names: Vec<String> = names.collect();
     names.sort();
     names.into_iter().map(|name| Pair { display: name.clone(), replacement: name }).collect()
+}
+
+/// Returns true if the editor only reads lines on this terminal, and leaves the last one open.
+fn is_without_editor() -> bool {
+    std::env::var("TERM").is_ok_and(|term| ["dumb", "cons25", "emacs"].contains(&&*term))
 }
 
 /// `$XDG_STATE_HOME/rocmforge/history`; the variable defaults to `~/.local/state`, on Windows to

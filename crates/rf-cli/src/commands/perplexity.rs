@@ -84,6 +84,9 @@ pub(crate) fn perplexity(arguments: &PerplexityArgs) -> Result<()> {
             ids.len()
         ));
     }
+    // A window is never longer than the text, and takes no more memory.
+    let window = open.context_tokens().min(ids.len());
+    let open = open.with(|loader| loader.context_tokens(window));
     let cpu = arguments.compute.cpu()?;
     let placement = device::open(arguments.device.options(cpu))?;
     let mut engine = loading::load(&open, &placement, false, &mut |_| ())?.engine;

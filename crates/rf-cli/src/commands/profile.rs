@@ -15,14 +15,17 @@ use rf_profile::tables::{CounterProfile, kernel_table};
 use rf_profile::tools::{
     InstalledTool, Profile, Request, Runner, Session, Tool, Toolbox, available_tools, perf,
 };
-use rf_profile::{Trace, replace_file};
+use rf_profile::{Trace, plot, replace_file};
 
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
-use crate::{sources, terminal};
+use crate::{picture, sources, terminal};
 
 /// Samples of call stacks per second. An odd number does not run in step with timers.
 const HERTZ: u32 = 997;
+
+/// Rows of a flame graph on a terminal.
+const FLAME_ROWS: usize = 30;
 
 /// Functions in the table of hot spots.
 const FUNCTIONS: usize = 25;
@@ -41,7 +44,8 @@ Examples:
   rf-cli profile -- run -n 50 \"Tell me a story.\"
   rf-cli profile --record memory --gfx gfx1100 -- bench -m model.gguf
   rf-cli profile --record timeline --trace trace.json -- run \"Hello\"
-  rf-cli profile --tool perf --stacks stacks.txt -- run \"Hello\"")]
+  rf-cli profile --tool perf --flame-graph flames.svg -- run \"Hello\"
+  rf-cli profile --tool perf --flame-graph - -- bench -n 64")]
 pub(crate) struct ProfileArgs {
     /// Profile this command line, which follows --
     #[arg(value_name = "COMMAND", last = true, required_unless_present = "list")]
@@ -68,6 +72,9 @@ pub(crate) struct ProfileArgs {
     /// Write folded call stacks to FILE, for flame graphs (with perf)
     #[arg(long, value_name = "FILE")]
     stacks: Option<PathBuf>,
+    /// Draw a flame graph to FILE, an SVG picture; - draws it with characters on stderr (with perf)
+    #[arg(long, value_name = "FILE")]
+    flame_graph: Option<PathBuf>,
     /// Kill the command after SECONDS
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     timeout: u64,
@@ -101,6 +108,10 @@ pub(crate) fn profile(arguments: &ProfileArgs) -> Result<()> {
     for path in [&arguments.trace, &arguments.stacks].into_iter().flatten() {
         sources::check_output(path)?;
     }
+    if let Some(path) = &arguments.flame_graph {
+        picture::check(path)?;
+    }
+    arguments.check_stacks(tool.tool)?;
     let watch = Arc::new(Watch::new());
     let asked = Arc::clone(&watch);
     let runner = Runner::new(Duration::from_secs(arguments.timeout))
@@ -183,6 +194,17 @@ impl ProfileArgs {
         Ok(perf)
     }
 
+    /// Checks that a tool samples call stacks, if they are asked for.
+    fn check_stacks(&self, tool: Tool) -> Result<()> {
+        let asked = [("--stacks", &self.stacks), ("--flame-graph", &self.flame_graph)];
+        match asked.iter().find(|(_, path)| path.is_some()) {
+            Some((flag, _)) if tool != Tool::Perf => Err(bad_input!(
+                "{flag} needs call stacks, which {tool} does not sample: give --tool perf"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     fn with_perf(
         &self,
         tool: &InstalledTool,
@@ -198,6 +220,11 @@ impl ProfileArgs {
         }
         if let Some(path) = &self.stacks {
             replace_file(path, |out| out.write_all(stacks.folded().as_bytes()))?;
+        }
+        if let Some(path) = &self.flame_graph {
+            let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+            let svg = || plot::flame_graph_svg(&stacks, &words.join(" "));
+            picture::show(path, svg, |width| plot::flame_graph_text(&stacks, width, FLAME_ROWS))?;
         }
         Ok(())
     }

@@ -11,14 +11,23 @@ use super::display::PromptBar;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 
-/// The sequence of a file, extended to a prompt but its last token, and then saved again. Also
-/// returns how many tokens were computed, and how long it took.
-pub(super) fn prefill(
-    engine: &mut Engine,
-    path: &Path,
-    ids: &[u32],
-) -> Result<(Session, Option<(usize, Duration)>)> {
+/// A prompt that is computed but its last token.
+pub(super) struct Prefilled {
+    pub(super) session: Session,
+    /// The number of computed tokens.
+    pub(super) tokens: usize,
+    pub(super) time: Duration,
+    /// The reason why the file was not written. The answer is worth more than the file.
+    pub(super) unsaved: Option<anyhow::Error>,
+}
+
+/// Extends the sequence of a file to a prompt, and saves it again.
+pub(super) fn prefill(engine: &mut Engine, path: &Path, ids: &[u32]) -> Result<Prefilled> {
     let start = Instant::now();
+    // Others, such as /dev/zero, may have no end.
+    if fs::metadata(path).is_ok_and(|data| !data.is_file()) {
+        return Err(bad_input!("'{}' is no file: give the path of a file", path.display()));
+    }
     let mut session = match fs::read(path) {
         Ok(saved) => engine.restore(&saved).map_err(|error| refused(path, error))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => engine.session(),
@@ -26,15 +35,17 @@ pub(super) fn prefill(
     };
     // With other scales than before, all of it is computed again.
     session.set_adapters(engine.model().adapter_scales().clone());
-    let computed = compute(engine, &mut session, ids)?;
+    let tokens = compute(engine, &mut session, ids)?;
     let time = start.elapsed();
-    if computed > 0 {
+    let mut unsaved = None;
+    if tokens > 0 {
         let saved = rf_profile::replace_file(path, |out| {
             engine.save(&session, out).map_err(io::Error::other)
         });
-        saved.with_context(|| format!("cannot save '{}'", path.display()))?;
+        let saved = saved.with_context(|| format!("cannot save '{}'", path.display()));
+        unsaved = saved.err();
     }
-    Ok((session, Some((computed, time))))
+    Ok(Prefilled { session, tokens, time, unsaved })
 }
 
 /// Computes the tokens but the last one that the sequence does not have. Returns their number.

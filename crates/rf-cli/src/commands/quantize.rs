@@ -109,6 +109,12 @@ impl QuantizeArgs {
             _ => return Err(bad_input!("give IN, OUT and TYPE")),
         };
         let input = PathBuf::from(&self.words[0]);
+        if name.eq_ignore_ascii_case("copy") {
+            return Err(bad_input!(
+                "COPY changes no tensor: join a split model with `rf-cli gguf merge`, and change metadata with \
+                 `rf-cli gguf edit`"
+            ));
+        }
         let mix = mix(name)?;
         let output = match output {
             // A file of this name would surprise: the output cannot be a stream.

@@ -76,7 +76,8 @@ pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
     let ids = documents.iter().map(|document| Ok(model.rank_ids(&arguments.query, document)?));
     let ids = ids.collect::<Result<Vec<_>>>()?;
     let input = Input { ids: &ids, pooling: Pooling::Rank, ctx_size: arguments.ctx_size };
-    let scores = embedding::compute(open, &input, &arguments.device, &arguments.compute)?;
+    let mut engine = embedding::load(open, &input, &arguments.device, &arguments.compute)?;
+    let scores = engine.embed(&input.texts())?;
     let results = scores.iter().enumerate().map(|(index, scores)| Ranked {
         index,
         relevance_score: scores.first().copied().unwrap_or_default(),

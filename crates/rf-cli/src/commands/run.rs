@@ -1,5 +1,7 @@
 //! `rf-cli run`: one prompt and its answer, or a chat.
 
+mod prompt;
+
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,12 +12,12 @@ use rocmforge::engine::{
     Engine, GenerateOptions, MixedPrompt, Model, Outcome, PromptProgress, Speculation, StopReason,
 };
 use rocmforge::grammar::{Grammar, GrammarConstraint};
-use rocmforge::hub::ShortName;
 use rocmforge::messages::{ChatPrompt, Message, Prompt, Tool};
 use rocmforge::{LoadedModel, Media, MediaEncoders, OpenModel, Purpose};
 
 use super::answer::{OutputForm, conversation_prompt, extras, flow, json, summary};
 use super::display::{Presentation, PromptBar, Question, stream};
+use super::prompt_cache::Prefilled;
 use super::{chat, prompt_cache};
 use crate::adapters::AdapterArgs;
 use crate::args::{ComputeArgs, DeviceArgs, GrammarArgs, ModelArgs, SamplingArgs, TemplateArgs};
@@ -25,10 +27,10 @@ use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
 use crate::loading::ModelFile;
 use crate::media::ProjectorArgs;
-use crate::recording::{self, Recording};
+use crate::recording::{self, Outputs, Recording};
 use crate::screen::Look;
 use crate::terminal::Palette;
-use crate::{demo, device, escapes, flags, loading, media, sources, terminal};
+use crate::{device, escapes, loading, media, picture, sources, terminal};
 
 /// Arguments of `rf-cli run`.
 #[derive(Debug, Args)]
@@ -61,7 +63,8 @@ pub(crate) struct RunArgs {
     /// Read the prompt from FILE; - for standard input. One line break at its end is removed
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Generate at most N tokens; -1 = until the model ends its answer or the context is full
+    /// Generate at most N tokens; -1 = until the model ends its answer or the context is full, 0 =
+    /// only compute the prompt, as for --prompt-cache
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
     predict: i64,
     /// Limit prompt and answer to CTX tokens together; 0 = trained context [default: trained
@@ -132,6 +135,9 @@ pub(crate) struct RunArgs {
     /// Write a timeline of the run to FILE, for <https://ui.perfetto.dev>
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Draw the roofline of the ops to FILE, an SVG picture; - draws it with characters on stderr
+    #[arg(long, value_name = "FILE")]
+    roofline: Option<PathBuf>,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
@@ -156,7 +162,15 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
         sources::check_output(trace)?;
         sources::check_is_no_input(trace, arguments.inputs())?;
     }
-    let mut recording = Recording::start(arguments.trace.as_deref(), arguments.verbose);
+    if let Some(roofline) = &arguments.roofline {
+        picture::check(roofline)?;
+        sources::check_is_no_input(roofline, arguments.inputs())?;
+    }
+    let mut recording = Recording::start(Outputs {
+        trace: arguments.trace.clone(),
+        roofline: arguments.roofline.clone(),
+        reports: arguments.verbose,
+    });
     let ended = answer_or_chat(arguments, recording.as_mut());
     // A stopped answer has a timeline, too.
     let recorded = recording.map_or(Ok(()), Recording::finish);
@@ -166,7 +180,7 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
 fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Result<()> {
     let words = arguments.words()?;
     let is_demo = arguments.model.is_demo() && words.model.is_none();
-    let looks_like_name = words.prompt.as_deref().is_some_and(looks_like_model_name);
+    let looks_like_name = words.prompt.as_deref().is_some_and(prompt::looks_like_model_name);
     if is_demo && looks_like_name && !arguments.quiet {
         terminal::note("no model is named with -m or -hf, so the demo model answers");
     }
@@ -187,6 +201,11 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let tools = arguments.tools()?;
     let is_chat = arguments.is_chat(model, system.is_some() || !tools.is_empty())?;
     let Some(prompt) = prompt else {
+        if arguments.predict == 0 {
+            return Err(bad_input!(
+                "-n 0 generates nothing in a chat: give 1 or more, or -1 to continue until the model ends"
+            ));
+        }
         if !files.is_empty() {
             return Err(bad_input!(
                 "--image and --audio need a prompt: give one, or /image and /audio in the chat"
@@ -230,37 +249,6 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     ended
 }
 
-/// The arguments that are no flags.
-struct Words {
-    model: Option<PathBuf>,
-    prompt: Option<String>,
-}
-
-/// Returns true if the word is a model file, has the name of one, or is a short name.
-fn is_model(word: &str) -> bool {
-    let one_word = !word.contains(char::is_whitespace);
-    (one_word && flags::is_gguf_name(word.as_ref()))
-        || ShortName::find(word).is_some()
-        || sources::is_gguf(Path::new(word))
-}
-
-/// Returns true if a word is a name such as `qwen3:8b` or `llama3.2:latest`. Other words with a
-/// colon are prompts.
-fn is_ollama_name(word: &str) -> bool {
-    let is_part = |part: &str| {
-        let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/');
-        part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(known)
-    };
-    let is_tag = |tag: &str| tag == "latest" || tag.starts_with(|c: char| c.is_ascii_digit());
-    word.split_once(':').is_some_and(|(name, tag)| is_part(name) && is_part(tag) && is_tag(tag))
-}
-
-/// Returns true if a prompt may be meant as a model: `llama3`, `owner/model`.
-fn looks_like_model_name(prompt: &str) -> bool {
-    let is_one_word = !prompt.contains(char::is_whitespace);
-    is_one_word && prompt.contains(|c: char| c.is_ascii_digit() || c == '/')
-}
-
 /// A tokenised prompt.
 struct Request {
     prompt: MixedPrompt,
@@ -298,6 +286,8 @@ impl RunArgs {
             tracing::info_span!("model_load").in_scope(|| loading::open_generator(loader))?;
         self.drafts.note_heads(&open);
         loading::warn_of_context(open.model(), self.ctx_size);
+        // What does not fit the model is refused before its weights are loaded.
+        self.sampling.for_model(open.model())?;
         Ok(open)
     }
 
@@ -370,15 +360,10 @@ impl RunArgs {
             true => Look::Markdown,
             false => Look::Wrapped,
         };
-        Presentation { look, quiet: self.quiet }
+        Presentation { look, quiet: self.quiet, is_answered: true }
     }
 
     fn generate_options(&self) -> Result<GenerateOptions> {
-        if self.predict == 0 {
-            return Err(bad_input!(
-                "-n 0 generates nothing: give 1 or more, or -1 to continue until the model ends"
-            ));
-        }
         self.sampling.check()?;
         Ok(GenerateOptions::default()
             .with_max_tokens(usize::try_from(self.predict).ok())
@@ -403,66 +388,6 @@ impl RunArgs {
             Tool::from_json(tool).map_err(|error| bad_input!("--tools: tool {index}: {error}"))
         };
         (1..).zip(list).map(tool).collect()
-    }
-
-    /// The words that are no flags: a model file, and a prompt.
-    fn words(&self) -> Result<Words> {
-        let (model, prompt) = match self.words.as_slice() {
-            [] => (None, None),
-            [first, rest @ ..] if self.model.is_demo() && is_model(first) => {
-                (Some(PathBuf::from(first)), rest.first())
-            }
-            [name, ..] if self.model.is_demo() && is_ollama_name(name) => {
-                return Err(bad_input!(
-                    "'{name}' is not a name that this program knows: `rf-cli list --all` shows the \
-                     names. Or give a file with -m, or a repository of the Hugging Face hub with -hf"
-                ));
-            }
-            [prompt] => (None, Some(prompt)),
-            [_, second, ..] => {
-                return Err(bad_input!(
-                    "unexpected argument '{}': put the prompt in quotation marks, and give the \
-                     model with -m",
-                    terminal::shown(second)
-                ));
-            }
-        };
-        let prompt = match (prompt, &self.prompt_flag) {
-            (Some(_), Some(_)) => return Err(bad_input!("there are two prompts: leave out -p")),
-            (Some(prompt), None) => Some(prompt.clone()),
-            (None, flag) => flag.as_ref().map(|text| escapes::resolved(text)),
-        };
-        Ok(Words { model, prompt })
-    }
-
-    /// The prompt; `None` for a chat at the terminal. An instruction comes before the texts of the
-    /// file and of standard input.
-    fn prompt(&self, instruction: Option<&str>, is_demo: bool) -> Result<Option<String>> {
-        let instruction = instruction.filter(|text| *text != "-");
-        let file = self.file.as_deref().map(sources::file_text).transpose()?;
-        let piped = match &file {
-            Some(_) => None,
-            None => sources::piped_text()?,
-        };
-        let is_interactive = io::stdout().is_terminal() && !self.json && !self.raw;
-        if instruction.is_none() && file.is_none() && piped.is_none() && is_interactive {
-            return Ok(None);
-        }
-        let texts = [file, piped].into_iter().flatten().map(|text| {
-            let text = text.strip_suffix('\n').unwrap_or(&text);
-            text.strip_suffix('\r').unwrap_or(text).to_owned()
-        });
-        let texts = instruction.map(str::to_owned).into_iter().chain(texts);
-        let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
-        let text = texts.join("\n\n");
-        if text.is_empty() && is_demo && self.file.is_none() && !self.raw {
-            terminal::note(format_args!(
-                "no prompt given, so the demo model answers: {}",
-                demo::PROMPT
-            ));
-            return Ok(Some(demo::PROMPT.to_owned()));
-        }
-        Ok(Some(text))
     }
 
     fn system(&self) -> Result<Option<String>> {
@@ -542,9 +467,15 @@ impl RunArgs {
         mut speculation: Option<&mut Speculation>,
         load_time: Duration,
     ) -> Result<()> {
-        let (mut session, prefill) = match &self.prompt_cache {
-            Some(path) => prompt_cache::prefill(engine, path, request.prompt.ids())?,
-            None => (engine.session(), None),
+        let prefilled = match &self.prompt_cache {
+            Some(path) => Some(prompt_cache::prefill(engine, path, request.prompt.ids())?),
+            None => None,
+        };
+        let (mut session, prefill, unsaved) = match prefilled {
+            Some(Prefilled { session, tokens, time, unsaved }) => {
+                (session, Some((tokens, time)), unsaved)
+            }
+            None => (engine.session(), None, None),
         };
         let add_prefill = |outcome: &mut Outcome| {
             if let Some((tokens, time)) = prefill {
@@ -568,9 +499,10 @@ impl RunArgs {
             add_prefill(&mut outcome);
             let out = &mut io::stdout().lock();
             writeln!(out, "{}", json((&request.prompt, chat), &outcome, load_time))?;
-            return end(&outcome);
+            return end(&outcome, unsaved);
         }
         let shown = request.shown.as_deref();
+        let is_answered = options.max_tokens != Some(0);
         let question = Question {
             prompt: request.prompt,
             chat,
@@ -578,7 +510,7 @@ impl RunArgs {
             constraint: request.constraint,
             speculation: speculation.as_deref_mut(),
         };
-        let presentation = self.presentation(chat.is_some());
+        let presentation = Presentation { is_answered, ..self.presentation(chat.is_some()) };
         let (mut outcome, _) =
             stream(engine, &mut session, question, options, presentation, &watch)?;
         add_prefill(&mut outcome);
@@ -586,7 +518,7 @@ impl RunArgs {
             let bytes = rocmforge::memory_bytes(engine, speculation.as_deref());
             terminal::note(Palette::stderr().dim(summary(&outcome.timings, bytes)));
         }
-        end(&outcome)
+        end(&outcome, unsaved)
     }
 }
 
@@ -607,7 +539,12 @@ impl Request {
     }
 }
 
-/// Turns an interrupted answer into the exit code of Ctrl-C.
-fn end(outcome: &Outcome) -> Result<()> {
-    if outcome.stop_reason == StopReason::Cancelled { Err(Interrupted.into()) } else { Ok(()) }
+/// Turns an interrupted answer into the exit code of Ctrl-C, and reports a prompt that was not saved
+/// after the answer.
+fn end(outcome: &Outcome, unsaved: Option<anyhow::Error>) -> Result<()> {
+    match unsaved {
+        _ if outcome.stop_reason == StopReason::Cancelled => Err(Interrupted.into()),
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
 }

@@ -2,6 +2,7 @@
 
 #![expect(dead_code, reason = "every test file uses a part of it")]
 
+pub(crate) mod chat;
 pub(crate) mod terminal;
 
 use std::io::Write;

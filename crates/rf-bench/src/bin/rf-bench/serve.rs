@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use rf_bench::{
-    Target,
+    Target, html,
     model::ModelFile,
     serve::{self, Arrivals, Load, Programs, ServerOptions},
 };
@@ -37,6 +37,7 @@ Examples:
   cargo xtask bench serve --model model.gguf --load 1,8,32 --peer-server path/to/llama-server
   cargo xtask bench serve --model model.gguf --load 0.5/s --requests 60
   cargo xtask bench serve --model model.gguf --shared-prefix 2000 --prompt 32 --generate 16
+  cargo xtask bench serve --load 1,4,16 --format html --output load.html
   cargo xtask bench serve --json-schema '{\"type\": \"array\", \"minItems\": 1000}'"
 )]
 pub(crate) struct ServeOptions {
@@ -97,9 +98,6 @@ const OPEN_LOOP_REQUESTS: usize = 32;
 
 /// Measures the servers and prints the results.
 pub(crate) fn run(root: &Path, options: &ServeOptions) -> Result<ExitCode> {
-    if options.format == OutputFormat::Html {
-        bail!("serve has no HTML report; use --format table, json or csv");
-    }
     let model = ModelFile::new(root, options.model.as_deref());
     let gpu = options.backend == BackendName::Gpu;
     let (hardware, threads) = options.machine()?;
@@ -121,9 +119,8 @@ pub(crate) fn run(root: &Path, options: &ServeOptions) -> Result<ExitCode> {
     let text = match options.format {
         OutputFormat::Json => serve::json(&comparisons, &model.name(), &server, &hardware)?,
         OutputFormat::Csv => serve::csv(&comparisons)?,
-        OutputFormat::Table | OutputFormat::Html => {
-            serve::table(&comparisons, &model.name(), &server, &hardware)
-        }
+        OutputFormat::Html => html::render_loads(&comparisons, &model.name(), &server, &hardware)?,
+        OutputFormat::Table => serve::table(&comparisons, &model.name(), &server, &hardware),
     };
     output::write(options.output.as_deref(), &text)?;
     if interrupt.is_requested() {

@@ -7,6 +7,7 @@ use chrono::{SecondsFormat, Utc};
 use clap::ValueEnum;
 use csv::{QuoteStyle, WriterBuilder};
 use rf_profile::baseline::Hardware;
+use rf_profile::plot::Bar;
 use rocmforge::device::{GpuLayers, LayerPlacement};
 use rocmforge::engine::KvType;
 use rocmforge::engine::Model;
@@ -175,6 +176,13 @@ impl Record {
         let accepted = if is_on { format!(" drafts {percent:.0} %") } else { String::new() };
         self.test = format!("{} text{accepted}", self.test);
         self.with_drafts(drafts)
+    }
+
+    /// The bar of a plot: the model, what differs between setups, and the test.
+    pub(super) fn bar(&self) -> Bar {
+        let name =
+            format!("{}, {} threads, {}", self.cell("model"), self.cell("threads"), self.test);
+        Bar { name, samples: self.samples_ts.clone() }
     }
 
     /// The fields of JSON output, with the samples.

@@ -182,6 +182,7 @@ impl Report {
                             .into(),
                     );
                 }
+                self.problems.extend(loading::unknown_types(&tokenizer));
                 let size = tokenizer.vocab_size();
                 self.problems.extend(tokenizer.ignored_ids().iter().map(|(key, id)| {
                     format!("{key} = {id} is not in the vocabulary of {size} tokens")

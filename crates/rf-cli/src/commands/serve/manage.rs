@@ -56,10 +56,12 @@ impl ModelManager for Models {
             .map_err(|reason| ManageError::Unknown(format!("{text}: {reason}").into()))?;
         let companions = self.settings.projector.companions();
         let hub = crate::hub::of_environment(companions).map_err(of_hub)?;
-        let path = hub.fetch(&model, &mut |event| {
-            if let Event::Progress { done_bytes, total_bytes } = event {
-                progress(done_bytes, total_bytes);
+        let path = hub.fetch(&model, &mut |event| match event {
+            Event::Progress { done_bytes, total_bytes } => progress(done_bytes, total_bytes),
+            Event::Retry { file, reason } => {
+                tracing::warn!(file, "the download stopped: {reason}, trying again");
             }
+            _ => {}
         });
         let path = path.map_err(of_hub)?;
         // With its quantisation, so that only this model is removed later.
