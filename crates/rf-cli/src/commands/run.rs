@@ -178,7 +178,8 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
 }
 
 fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Result<()> {
-    let words = arguments.words()?;
+    let flag = arguments.prompt_flag.as_deref();
+    let words = prompt::words(&arguments.words, flag, arguments.model.is_demo())?;
     let is_demo = arguments.model.is_demo() && words.model.is_none();
     let looks_like_name = words.prompt.as_deref().is_some_and(prompt::looks_like_model_name);
     if is_demo && looks_like_name && !arguments.quiet {
@@ -189,7 +190,12 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     loading::check_context(arguments.ctx_size)?;
     arguments.compute.cpu()?;
     arguments.template.choice()?;
-    let prompt = arguments.prompt(words.prompt.as_deref(), is_demo)?;
+    let source = prompt::PromptSource {
+        file: arguments.file.as_deref(),
+        json: arguments.json,
+        raw: arguments.raw,
+    };
+    let prompt = prompt::prompt(&source, words.prompt.as_deref(), is_demo)?;
     let companions = arguments.projector.companions();
     let file = ModelFile::with_companions(&arguments.model, companions)?
         .or_path(words.model.as_deref(), companions)?;
@@ -539,8 +545,8 @@ impl Request {
     }
 }
 
-/// Turns an interrupted answer into the exit code of Ctrl-C, and reports a prompt that was not saved
-/// after the answer.
+/// Turns an interrupted answer into the exit code of Ctrl-C, and reports a prompt that was not
+/// saved after the answer.
 fn end(outcome: &Outcome, unsaved: Option<anyhow::Error>) -> Result<()> {
     match unsaved {
         _ if outcome.stop_reason == StopReason::Cancelled => Err(Interrupted.into()),

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use rocmforge::hub::ShortName;
 
-use super::RunArgs;
 use crate::failure::bad_input;
 use crate::{demo, escapes, flags, sources, terminal};
 
@@ -16,77 +15,87 @@ pub(super) struct Words {
     pub(super) prompt: Option<String>,
 }
 
-impl RunArgs {
-    /// The words that are no flags: a model file, and a prompt.
-    pub(super) fn words(&self) -> Result<Words> {
-        let (model, prompt) = match self.words.as_slice() {
-            [] => (None, None),
-            [first, rest @ ..] if self.model.is_demo() && is_model(first) => {
-                (Some(PathBuf::from(first)), rest.first())
-            }
-            [name, ..] if self.model.is_demo() && is_ollama_name(name) => {
-                return Err(bad_input!(
-                    "'{name}' is not a name that this program knows: `rf-cli list --all` shows the \
-                     names. Or give a file with -m, or a repository of the Hugging Face hub with -hf"
-                ));
-            }
-            [prompt] => (None, Some(prompt)),
-            [_, second, ..] => {
-                return Err(bad_input!(
-                    "unexpected argument '{}': put the prompt in quotation marks, and give the \
-                     model with -m",
-                    terminal::shown(second)
-                ));
-            }
-        };
-        let prompt = match (prompt, &self.prompt_flag) {
-            (Some(_), Some(_)) => return Err(bad_input!("there are two prompts: leave out -p")),
-            (Some(prompt), None) => Some(prompt.clone()),
-            (None, flag) => flag.as_ref().map(|text| escapes::resolved(text)),
-        };
-        Ok(Words { model, prompt })
-    }
+/// The flags about the prompt.
+pub(super) struct PromptSource<'a> {
+    /// A file with text.
+    pub(super) file: Option<&'a Path>,
+    /// The answer is printed as JSON.
+    pub(super) json: bool,
+    /// The model continues the text, without a chat template.
+    pub(super) raw: bool,
+}
 
-    /// The prompt; `None` for a chat at the terminal. An instruction comes before the texts of the
-    /// file and of standard input.
-    pub(super) fn prompt(
-        &self,
-        instruction: Option<&str>,
-        is_demo: bool,
-    ) -> Result<Option<String>> {
-        let instruction = instruction.filter(|text| *text != "-");
-        let file = self.file.as_deref().map(sources::file_text).transpose()?;
-        let piped = match &file {
-            Some(_) => None,
-            None => sources::piped_text()?,
-        };
-        let is_interactive = io::stdout().is_terminal() && !self.json && !self.raw;
-        if instruction.is_none() && file.is_none() && piped.is_none() && is_interactive {
-            return Ok(None);
+/// The words that are no flags: a model file, and a prompt.
+///
+/// `flag` is the value of `-p`, and `is_demo` is true if no flag names a model.
+pub(super) fn words(words: &[String], flag: Option<&str>, is_demo: bool) -> Result<Words> {
+    let (model, prompt) = match words {
+        [] => (None, None),
+        [first, rest @ ..] if is_demo && is_model(first) => {
+            (Some(PathBuf::from(first)), rest.first())
         }
-        let texts = [file, piped].into_iter().flatten().map(|text| {
-            let text = text.strip_suffix('\n').unwrap_or(&text);
-            text.strip_suffix('\r').unwrap_or(text).to_owned()
-        });
-        let texts = instruction.map(str::to_owned).into_iter().chain(texts);
-        let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
-        let text = texts.join("\n\n");
-        let is_empty = if self.raw { text.is_empty() } else { text.trim().is_empty() };
-        if instruction.is_some() && is_empty {
+        [name, ..] if is_demo && is_ollama_name(name) => {
             return Err(bad_input!(
-                "the prompt is empty: write a text between the quotation marks (a variable of the shell may be \
-                 empty), or leave it out"
+                "'{name}' is not a name that this program knows: `rf-cli list --all` shows the \
+                 names. Or give a file with -m, or a repository of the Hugging Face hub with -hf"
             ));
         }
-        if text.is_empty() && is_demo && self.file.is_none() && !self.raw {
-            terminal::note(format_args!(
-                "no prompt given, so the demo model answers: {}",
-                demo::PROMPT
+        [prompt] => (None, Some(prompt)),
+        [_, second, ..] => {
+            return Err(bad_input!(
+                "unexpected argument '{}': put the prompt in quotation marks, and give the \
+                 model with -m",
+                terminal::shown(second)
             ));
-            return Ok(Some(demo::PROMPT.to_owned()));
         }
-        Ok(Some(text))
+    };
+    let prompt = match (prompt, flag) {
+        (Some(_), Some(_)) => return Err(bad_input!("there are two prompts: leave out -p")),
+        (Some(prompt), None) => Some(prompt.clone()),
+        (None, flag) => flag.map(escapes::resolved),
+    };
+    Ok(Words { model, prompt })
+}
+
+/// The prompt; `None` for a chat at the terminal. An instruction comes before the texts of the
+/// file and of standard input.
+pub(super) fn prompt(
+    source: &PromptSource<'_>,
+    instruction: Option<&str>,
+    is_demo: bool,
+) -> Result<Option<String>> {
+    let instruction = instruction.filter(|text| *text != "-");
+    let file = source.file.map(sources::file_text).transpose()?;
+    let piped = match &file {
+        Some(_) => None,
+        None => sources::piped_text()?,
+    };
+    let is_interactive = io::stdout().is_terminal() && !source.json && !source.raw;
+    if instruction.is_none() && file.is_none() && piped.is_none() && is_interactive {
+        return Ok(None);
     }
+    let texts = [file, piped].into_iter().flatten().map(|text| {
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        text.strip_suffix('\r').unwrap_or(text).to_owned()
+    });
+    let texts = instruction.map(str::to_owned).into_iter().chain(texts);
+    let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
+    let text = texts.join("\n\n");
+    let is_empty = if source.raw { text.is_empty() } else { text.trim().is_empty() };
+    if instruction.is_some() && is_empty {
+        return Err(bad_input!(
+            "the prompt is empty: write a text between the quotation marks (a variable of the shell may be \
+             empty), or leave it out"
+        ));
+    }
+    if text.is_empty() && is_demo && source.file.is_none() && !source.raw {
+        terminal::note(format_args!(
+            "no prompt given, so the demo model answers: {}",
+            demo::PROMPT
+        ));
+        return Ok(Some(demo::PROMPT.to_owned()));
+    }
+    Ok(Some(text))
 }
 
 /// Returns true if the word is a model file, has the name of one, or is a short name.
