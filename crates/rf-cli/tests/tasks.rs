@@ -244,7 +244,7 @@ fn a_download_is_stopped_and_resumed() {
     };
     // Silent after a part of it.
     server.behaviour().cuts = vec![1_000_000];
-    server.behaviour().silence = Some(Duration::from_secs(60));
+    server.behaviour().silence = Some(Duration::from_mins(1));
     let mut first = pull();
     first.wait_for("downloading owner/model-GGUF (7.");
     first.wait_for("976.56 KiB/7.58 MiB");
