@@ -84,6 +84,22 @@ export async function ask(page, text) {
   await done(page);
 }
 
+/** The times between the frames of a page during an action, in ms from the shortest to the longest. */
+export async function frameTimes(page, action) {
+  await page.evaluate(() => {
+    window.frameTimes = [];
+    let last = performance.now();
+    const frame = (now) => {
+      window.frameTimes.push(now - last);
+      last = now;
+      requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+  });
+  await action();
+  return (await page.evaluate(() => window.frameTimes)).sort((a, b) => a - b);
+}
+
 export async function done(page) {
   await page.waitForFunction(() => document.querySelector("article:last-child.assistant[aria-busy=false]"));
 }

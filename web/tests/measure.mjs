@@ -3,7 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { deflateSync, gzipSync } from "node:zlib";
 import { COMMITTED } from "../build.mjs";
-import { ask, launch, start } from "./harness.mjs";
+import { ask, frameTimes, launch, start } from "./harness.mjs";
 
 const LOADS = 15;
 const shared = await launch("");
@@ -52,22 +52,11 @@ console.log(`ready: ${range(ready)}, CPU time of the start: ${range(cpus)}`);
 const page = await context.newPage();
 await page.goto(it.urls.scripted);
 await page.waitForFunction(() => document.querySelector(".model-name")?.textContent === "scripted");
-await page.evaluate(() => {
-  window.frames60 = [];
-  let last = performance.now();
-  const frame = (now) => {
-    window.frames60.push(now - last);
-    last = now;
-    requestAnimationFrame(frame);
-  };
-  requestAnimationFrame(frame);
-});
 const cpu = await cpuOf(page);
 await cpu();
 const begin = performance.now();
-await ask(page, "one paragraph");
+const frames = await frameTimes(page, () => ask(page, "one paragraph"));
 const passed = performance.now() - begin;
-const frames = (await page.evaluate(() => window.frames60)).sort((a, b) => a - b);
 const at = (share) => frames[Math.floor((frames.length - 1) * share)].toFixed(0);
 console.log(
   `100 KB paragraph: ${(passed / 1000).toFixed(1)} s, ${(frames.length / (passed / 1000)).toFixed(0)} frames/s, ` +

@@ -282,7 +282,8 @@ fn nothing_to_say() {
         let arguments = [&["run", "-m", model.to_str().unwrap()], arguments].concat();
         check(&finish(folder.path(), &arguments), 2, message);
     }
-    // As of "$X" where the variable is not set; the demo model tells no story of its own then.
+    // A script passes an empty "$X" if the variable is not set. The default prompt of the demo
+    // model must not take its place.
     let message = "the prompt is empty: write a text between the quotation marks (a variable of the \
                    shell may be empty), or leave it out";
     for prompt in

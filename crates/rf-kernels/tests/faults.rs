@@ -12,14 +12,15 @@
     reason = "functions of tests, which print skipped tests"
 )]
 
+mod scenario;
 mod stand_in;
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
 use rf_emu_hip::without_symbols;
-use rf_graph::{Backend, BackendError, Batch, Output};
+use rf_graph::{Backend, BackendError};
 use rf_kernels::{Error, GpuBackend, GpuOptions};
-use rf_oracle::case::{Case, cases};
+use scenario::{case, last_calls, steps};
 use stand_in::{Outputs, library, session};
 
 /// `hipErrorInvalidValue`
@@ -40,26 +41,13 @@ fn may_leave_an_object(function: &str) -> bool {
         || function == "hipDeviceSynchronize"
 }
 
-fn case() -> Case {
-    cases().into_iter().find(|case| case.name() == "model/llama-q8_0").unwrap()
-}
-
 /// Loads the model, runs a prompt and decode steps until they are replayed, and closes it.
 fn run() -> Result<Outputs, BackendError> {
     let case = case();
     let backend = GpuBackend::new(GpuOptions::default()).map_err(BackendError::from)?;
-    let program = case.program().fused_for(&backend);
-    let output = program.graph.value(program.graph.output());
-    let mut executor = backend.compile(program, &mut |_| ())?;
+    let mut executor = backend.compile(case.program().fused_for(&backend), &mut |_| ())?;
     // The decode step is launched, captured, and then replayed, with and without a check.
-    let batches = case.batches();
-    let steps = [&batches[0]].into_iter().chain([&batches[1]; 4]);
-    let mut forward = |batch: &Batch<'_>| {
-        let mut out = vec![f32::NAN; batch.rows(output.rows) * output.width];
-        executor.forward(batch, Output::rows(&mut out))?;
-        Ok(out)
-    };
-    steps.map(|batch| batch.with(&mut forward)).collect()
+    steps(&case, &mut *executor, 4)
 }
 
 #[test]
@@ -69,10 +57,7 @@ fn every_call_fails_once_with_an_error_or_a_fallback() {
     let (expected, calls) = session.run("", run);
     let expected = expected.unwrap();
     assert_eq!(calls.last().unwrap().live_objects, 0, "the run without a fault leaves objects");
-    let mut last_calls = BTreeMap::new();
-    for call in &calls {
-        last_calls.insert(call.function.clone(), call.number);
-    }
+    let last_calls = last_calls(&calls);
 
     let (mut runs, mut wrong, mut fallbacks) = (0, Vec::new(), BTreeMap::new());
     for (function, &last) in &last_calls {

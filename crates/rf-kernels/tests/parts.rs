@@ -9,17 +9,17 @@
     reason = "functions of tests, which print skipped tests"
 )]
 
+mod scenario;
 mod stand_in;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rf_graph::tensor::{TensorBackend, divide};
-use rf_graph::{Backend, BackendError, Batch, Member, Op, Output, Rendezvous};
+use rf_graph::{Backend, BackendError, Member, Op, Output, Rendezvous};
 use rf_kernels::{GpuBackend, GpuOptions};
-use rf_oracle::case::{Case, cases};
+use scenario::{case, last_calls, steps};
 use stand_in::{Outputs, Session, arch, library};
 
 /// The longest time of a test.
@@ -41,10 +41,6 @@ fn session(test: &str) -> Option<Session> {
     stand_in::session(test, &library(), &[("ROCFORGE_EMU_ARCH", Path::new(&cards))], LIMIT)
 }
 
-fn case() -> Case {
-    cases().into_iter().find(|case| case.name() == "model/llama-q8_0").unwrap()
-}
-
 fn open(ordinal: usize) -> Result<GpuBackend, BackendError> {
     Ok(GpuBackend::new(GpuOptions { ordinal: Some(ordinal), ..GpuOptions::default() })?)
 }
@@ -55,16 +51,8 @@ fn run() -> Result<Outputs, BackendError> {
     let gpus = [open(0)?, open(1)?];
     let parts: [(&dyn Backend, f32); 2] = [(&gpus[0], 1.0), (&gpus[1], 1.0)];
     let backend = TensorBackend::new(&parts).unwrap().with_limit(Duration::from_mins(1));
-    let output = case.program().graph.value(case.program().graph.output());
     let mut executor = backend.compile(case.program(), &mut |_| ())?;
-    let batches = case.batches();
-    let steps = [&batches[0]].into_iter().chain([&batches[1]; 3]);
-    let mut forward = |batch: &Batch<'_>| {
-        let mut out = vec![f32::NAN; batch.rows(output.rows) * output.width];
-        executor.forward(batch, Output::rows(&mut out))?;
-        Ok(out)
-    };
-    steps.map(|batch| batch.with(&mut forward)).collect()
+    steps(&case, &mut *executor, 3)
 }
 
 #[test]
@@ -73,10 +61,7 @@ fn every_call_of_two_parts_fails_once_with_an_error() {
     let (expected, calls) = session.run("", run);
     let expected = expected.unwrap();
     assert_eq!(calls.last().unwrap().live_objects, 0, "the run without a fault leaves objects");
-    let mut last_calls = BTreeMap::new();
-    for call in &calls {
-        last_calls.insert(call.function.clone(), call.number);
-    }
+    let last_calls = last_calls(&calls);
     // Loading is the same as on one card.
     let of_steps = |function: &&str| {
         let names = ["Launch", "Event", "Stream", "HostMalloc", "HostGetDevicePointer"];

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rocmforge::Media;
 use tokio::sync::Semaphore;
 
+use crate::attachments::Attachment;
 use crate::error::{ApiError, LoadError, check_count};
-use crate::images::Attachment;
 
 /// The most pictures that a request names by URL.
 const MAX_URLS: usize = 16;

@@ -23,12 +23,12 @@ use self::line::{Form, Line, LineToken, Totals, line};
 use crate::answer::Answers;
 use crate::api::is_cut_off;
 use crate::api::logprobs::{WithAlternatives, with_alternatives};
+use crate::attachments::{Attachment, IllustratedConversation, from_base64};
 use crate::body::Fields;
 use crate::entry::ModelKind;
 use crate::error::{Api, ApiError};
 use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
 use crate::grammar::Structure;
-use crate::images::{Attachment, IllustratedConversation, from_base64};
 use crate::infill;
 use crate::keep_alive::KeepAlive;
 use crate::prompt::{beside, chat_prompt, check_length, rendered, tools};
@@ -114,10 +114,10 @@ pub(crate) async fn chat(
         return Request::load(&app, &fields, Form::Chat).await;
     }
     let request = Request::read(&app, &fields, Form::Chat).await?;
-    let mut images = Vec::new();
+    let mut attachments = Vec::new();
     let message = |(index, message): (usize, InputMessage)| {
         let path = format!("messages[{index}].images");
-        let marks = marks(message.images, &path, &mut images)?;
+        let marks = marks(message.images, &path, &mut attachments)?;
         let call = |call: InputCall| MessageCall {
             id: String::new(),
             name: call.function.name,
@@ -138,7 +138,7 @@ pub(crate) async fn chat(
         .with_messages(messages)
         .with_tools(tools)
         .with_reasoning_effort(reasoning_effort);
-    let conversation = IllustratedConversation { conversation, images, field: "messages" };
+    let conversation = IllustratedConversation { conversation, attachments, field: "messages" };
     let prompt = rendered(&request.model, conversation).await?;
     let job = Job::chat(prompt, request.params.clone());
     request.answer(job, request_id).await
@@ -151,8 +151,8 @@ pub(crate) async fn generate(
     fields: Fields,
 ) -> Result<Response, ApiError> {
     let generate: GenerateFields = fields.read()?;
-    let mut images = Vec::new();
-    let marks = marks(generate.images, "images", &mut images)?;
+    let mut attachments = Vec::new();
+    let marks = marks(generate.images, "images", &mut attachments)?;
     let prompt = generate.prompt.unwrap_or_default();
     if prompt.is_empty() {
         return Request::load(&app, &fields, Form::Text).await;
@@ -162,13 +162,13 @@ pub(crate) async fn generate(
     let params = request.params.clone();
     let most = request.model.longest_prompt_bytes();
     check_length(&prompt, most)?;
-    if !images.is_empty() {
+    if !attachments.is_empty() {
         let system = generate.system.map(|text| Message::new("system", text));
         let messages = system.into_iter().chain([Message::new("user", marks + &prompt)]);
         let conversation = Conversation::default()
             .with_messages(messages.collect())
             .with_reasoning_effort(reasoning_effort);
-        let conversation = IllustratedConversation { conversation, images, field: "images" };
+        let conversation = IllustratedConversation { conversation, attachments, field: "images" };
         let prompt = rendered(&request.model, conversation).await?;
         return request.answer(Job::chat(prompt, params), request_id).await;
     }
@@ -193,15 +193,15 @@ pub(crate) async fn generate(
     request.answer(job, request_id).await
 }
 
-/// Adds pictures in base64 to `images`, and returns their marks, which are before the text.
+/// Adds pictures in base64 to `attachments`, and returns their marks, which are before the text.
 fn marks(
     sent: Option<Vec<String>>,
     path: &str,
-    images: &mut Vec<Attachment>,
+    attachments: &mut Vec<Attachment>,
 ) -> Result<String, ApiError> {
     let sent = sent.unwrap_or_default();
     for (index, data) in sent.iter().enumerate() {
-        images.push(from_base64(data, &format!("{path}[{index}]"))?);
+        attachments.push(from_base64(data, &format!("{path}[{index}]"))?);
     }
     Ok(media_marker().repeat(sent.len()))
 }

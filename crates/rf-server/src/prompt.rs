@@ -7,9 +7,9 @@ use rocmforge::messages::{ChatPrompt, Conversation, Tool};
 use rocmforge::{Error, MediaKind};
 use serde_json::Value;
 
+use crate::attachments::IllustratedConversation;
 use crate::error::{ApiError, Kind, check_count};
 use crate::fields::{PromptItem, TextOr};
-use crate::images::IllustratedConversation;
 use crate::state::ServedModel;
 
 /// Renders and tokenizes a conversation, beside the threads that serve sockets.
@@ -18,14 +18,14 @@ pub(crate) async fn rendered(
     conversation: impl Into<IllustratedConversation>,
 ) -> Result<RenderedChat, ApiError> {
     let most = model.longest_prompt_bytes();
-    let IllustratedConversation { mut conversation, images, field } = conversation.into();
+    let IllustratedConversation { mut conversation, attachments, field } = conversation.into();
     model.add_system(&mut conversation);
-    if images.is_empty() {
+    if attachments.is_empty() {
         let chat = beside(model.model(), move |model| chat_prompt(model, &conversation, most));
         return Ok(RenderedChat::from(chat.await?));
     }
     let loaded = model.loaded_model().clone();
-    for file in &images {
+    for file in &attachments {
         match file.kind() {
             MediaKind::Image if !loaded.reads_images() => {
                 return Err(ApiError::field(field, Error::NoProjector));
@@ -36,7 +36,7 @@ pub(crate) async fn rendered(
             MediaKind::Image | MediaKind::Audio => {}
         }
     }
-    let files = model.image_urls().fetched(field, images).await?;
+    let files = model.image_urls().fetched(field, attachments).await?;
     // To encode pictures and sounds takes long.
     beside(model.model(), move |model| {
         let chat = chat_prompt(model, &conversation, most)?;

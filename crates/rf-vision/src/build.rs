@@ -36,8 +36,12 @@ impl<'a, S> Builder<'a, S> {
     /// # Panics
     ///
     /// If it has no stage.
-    pub(crate) fn finish(self) -> (Graph, Vec<Weight>) {
-        self.weights.graph.finish(self.last.expect("a network has a stage"))
+    pub(crate) fn finish(self, projector: &'static str) -> Result<(Graph, Vec<Weight>), Error> {
+        let tensors = self.weights.unused();
+        if !tensors.is_empty() {
+            return Err(Error::UnknownTensors { projector, tensors });
+        }
+        Ok(self.weights.graph.finish(self.last.expect("a network has a stage")))
     }
 
     /// Rows that a stage gets from the host; they come before everything else in it.

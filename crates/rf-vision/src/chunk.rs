@@ -1,5 +1,7 @@
 //! The parts of a prompt that a picture becomes: text between rows of embeddings.
 
+use crate::error::Error;
+
 /// A part of a picture in the prompt, with its embeddings.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chunk {
@@ -51,6 +53,27 @@ pub struct Embeddings {
     pub width: usize,
     /// `[rows, width]`.
     pub values: Vec<f32>,
+}
+
+/// Computes the chunks of pieces. `inputs` has the input of each group of rows, and `encode`
+/// computes the embeddings of an input.
+pub(crate) fn chunks<T>(
+    pieces: Vec<Piece>,
+    inputs: Vec<T>,
+    width: usize,
+    mut encode: impl FnMut(&T) -> Result<Vec<f32>, Error>,
+) -> Result<Vec<Chunk>, Error> {
+    let mut inputs = inputs.into_iter();
+    let chunk = |piece| match piece {
+        Piece::Text(text) => Ok(Chunk::Text(text)),
+        Piece::Rows(group) => {
+            let input = inputs.next().expect("an input for each group of rows");
+            let values = encode(&input)?;
+            assert_eq!(values.len(), group.rows * width, "rows as announced");
+            Ok(Chunk::Rows(Embeddings { group, width, values }))
+        }
+    };
+    pieces.into_iter().map(chunk).collect()
 }
 
 impl RowGroup {

@@ -2,9 +2,9 @@
 
 use rf_graph::{Backend, Executor, MemoryUse, Progress};
 
-use crate::chunk::{Chunk, Embeddings, Piece, RowGroup};
+use crate::chunk::{Chunk, chunks};
 use crate::error::Error;
-use crate::network::Runner;
+use crate::network::{Runner, load};
 use crate::projector::Projector;
 use crate::rgb::Rgb;
 
@@ -26,9 +26,7 @@ impl Encoder {
         backend: &dyn Backend,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
-        let program = projector.program().fused_for(backend);
-        backend.check_memory(&program)?;
-        let executor = backend.compile(program, progress)?;
+        let executor = load(projector.program(), backend, progress)?;
         Ok(Self { projector, executor })
     }
 
@@ -51,24 +49,9 @@ impl Encoder {
     /// fails.
     pub fn encode(&mut self, picture: &Rgb, index: usize) -> Result<Vec<Chunk>, Error> {
         let pieces = self.projector.pieces(picture.size(), index)?;
-        let mut pictures = self.projector.resized(picture)?.into_iter();
-        let mut chunks = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            chunks.push(match piece {
-                Piece::Text(text) => Chunk::Text(text),
-                Piece::Rows(group) => Chunk::Rows(self.embeddings(group, pictures.next())?),
-            });
-        }
-        Ok(chunks)
-    }
-
-    /// The embeddings of a picture or tile, which there is for each group of rows.
-    fn embeddings(&mut self, group: RowGroup, picture: Option<Rgb>) -> Result<Embeddings, Error> {
-        let picture = picture.expect("a picture for each group of rows");
+        let pictures = self.projector.resized(picture)?;
+        let (network, width) = (self.projector.network(), self.projector.width());
         let mut run = Runner { executor: &mut *self.executor };
-        let values = self.projector.network().encode(&picture, &mut run)?;
-        let width = self.projector.width();
-        assert_eq!(values.len(), group.rows * width, "rows as announced");
-        Ok(Embeddings { group, width, values })
+        chunks(pieces, pictures, width, |picture| network.encode(picture, &mut run))
     }
 }

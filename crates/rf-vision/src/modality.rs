@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use rf_gguf::{Gguf, Metadata};
-use rf_graph::Activation;
+use rf_graph::{Activation, KvLayer};
 
 use crate::error::Error;
 
@@ -113,6 +113,15 @@ impl Transformer {
             norm_eps: keys.metadata.required_f32(&keys.name("attention.layer_norm_epsilon"))?,
             activation: keys.activation()?,
         })
+    }
+
+    /// The layers of the cache: all layers of the encoder use the same one. There is none without
+    /// layers.
+    pub(crate) fn kv_layers(&self) -> Vec<KvLayer> {
+        match self.num_layers {
+            0 => Vec::new(),
+            _ => vec![KvLayer::new(self.num_kv_heads, self.head_dim)],
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Networks that run: stages on a backend, rearrangement of rows on the host between them.
 
-use rf_graph::{Batch, Executor, Input, Output, PageId, Position, Span};
+use rf_graph::{
+    Backend, Batch, Executor, Input, Output, PageId, Position, Program, Progress, Span,
+};
 
 use crate::error::Error;
 use crate::rgb::Rgb;
@@ -60,6 +62,17 @@ impl Group {
         let positions = cells.iter().map(|cell| [0, place(cell, 1), place(cell, 0), 0]);
         Self { rows: cells.len(), positions: positions.collect() }
     }
+}
+
+/// Loads a program on a backend.
+pub(crate) fn load(
+    program: Program,
+    backend: &dyn Backend,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Box<dyn Executor>, Error> {
+    let program = program.fused_for(backend);
+    backend.check_memory(&program)?;
+    Ok(backend.compile(program, progress)?)
 }
 
 /// Runs stages.

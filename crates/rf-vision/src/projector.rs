@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rf_gguf::Gguf;
-use rf_graph::{Graph, KvLayer, KvLayout, KvType, Program, Weight};
+use rf_graph::{Graph, KvLayout, KvType, Program, Weight};
 
 use crate::build::Builder;
 use crate::chunk::Piece;
@@ -48,11 +48,7 @@ impl Projector {
         let settings = Settings::read(kind.merge, kind.limits, kind.tile_text, gguf.metadata())?;
         let mut builder = Builder::new(&settings, Weights::new(gguf, Modality::Vision));
         let network = Arc::from((kind.build)(&mut builder)?);
-        let tensors = builder.weights.unused();
-        if !tensors.is_empty() {
-            return Err(Error::UnknownTensors { projector: kind.name, tensors });
-        }
-        let (graph, weights) = builder.finish();
+        let (graph, weights) = builder.finish(kind.name)?;
         let mut projector = Self { kind, width: 0, settings, network, graph, weights };
         projector.width = projector.network.width();
         Ok(projector)
@@ -114,11 +110,7 @@ impl Projector {
 
     /// The program that computes the embeddings, for backends and memory plans. It is not fused.
     pub fn program(&self) -> Program {
-        let s = &self.settings.transformer;
-        let layers = match s.num_layers {
-            0 => Vec::new(),
-            _ => vec![KvLayer::new(s.num_kv_heads, s.head_dim)],
-        };
+        let layers = self.settings.transformer.kv_layers();
         let max_rows = self.max_rows();
         let num_pages = max_rows.div_ceil(PAGE_TOKENS) + self.network.max_spans(max_rows);
         Program {

@@ -32,7 +32,7 @@ const MAX_FILES: usize = 32;
 pub fn media_marker() -> &'static str {
     static MARKER: OnceLock<String> = OnceLock::new();
     MARKER.get_or_init(|| {
-        // Each has random keys of its own.
+        // Each `RandomState` has different random keys.
         let [a, b] = [(); 2].map(|()| RandomState::new().hash_one(0));
         format!("<__media_{a:016x}{b:016x}__>")
     })

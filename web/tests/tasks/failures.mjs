@@ -1,6 +1,6 @@
 // What goes wrong, and what is long.
 import assert from "node:assert/strict";
-import { ask, done, lastAnswer } from "../harness.mjs";
+import { ask, done, frameTimes, lastAnswer } from "../harness.mjs";
 import { lastRequest } from "./steps.mjs";
 
 export default [
@@ -71,19 +71,8 @@ export default [
     "watch a paragraph of 100 KB stream",
     "scripted",
     async (page, it) => {
-      await page.evaluate(() => {
-        window.frames60 = [];
-        let last = performance.now();
-        const frame = (now) => {
-          window.frames60.push(now - last);
-          last = now;
-          requestAnimationFrame(frame);
-        };
-        requestAnimationFrame(frame);
-      });
       const start = Date.now();
-      await ask(page, "one paragraph");
-      const frames = (await page.evaluate(() => window.frames60)).sort((a, b) => a - b);
+      const frames = await frameTimes(page, () => ask(page, "one paragraph"));
       it.report(
         `100 KB paragraph: ${Date.now() - start} ms, frame 50 % ${frames[frames.length >> 1].toFixed(0)} ms, 95 % ${frames[Math.floor(frames.length * 0.95)].toFixed(0)} ms, longest ${frames.at(-1).toFixed(0)} ms`,
       );

@@ -2,6 +2,7 @@
 //! requests that were served within a time.
 
 use std::ops::Range;
+use std::slice;
 
 use askama::Template;
 use plotters::prelude::{ChartBuilder, Color, LineSeries};
@@ -11,12 +12,15 @@ use super::plot::palette::{ACCENT, ATTENTION, MUTED, RULE};
 use super::plot::{self, Area, Drawn, text_style};
 use super::units::{DASH, Value};
 use crate::Error;
-use crate::serve::{Load, Run, ServeComparison, ServerOptions, Values, shared_prefix};
+use crate::serve::{Load, Request, Run, ServeComparison, ServerOptions, Values, shared_prefix};
 
 const SIZE: (u32, u32) = (560, 260);
 
 /// The most points of a line. More do not show at this size.
 const MOST_POINTS: usize = 400;
+
+/// Times of a request in seconds.
+type Times = fn(&Request) -> &[f64];
 
 /// The data of `templates/load.html`.
 #[derive(Template)]
@@ -80,36 +84,21 @@ fn section(number: usize, comparison: &ServeComparison) -> Result<LoadSection, E
     let ServeComparison { load, ours, theirs } = comparison;
     let sides = [("rf-cli", "s-ours", ours), ("llama-server", "s-theirs", theirs)];
     let measured = || sides.iter().filter(|(_, _, runs)| !runs.is_empty());
-    let times = |of: &dyn Fn(&[Run]) -> Vec<f64>| -> Vec<Vec<f64>> {
-        let sorted = sides.iter().map(|(_, _, runs)| {
-            let mut times = of(runs);
-            times.sort_by(f64::total_cmp);
-            times
-        });
-        sorted.collect()
-    };
-    let requests = |runs: &[Run]| -> Vec<crate::serve::Request> {
-        runs.iter().flat_map(|run| run.requests.clone()).collect()
-    };
-    let kinds = [
-        (
-            "Time to the first token",
-            times(&|runs| requests(runs).iter().map(|request| request.first_token_s).collect()),
-        ),
-        (
-            "Time between tokens",
-            times(&|runs| {
-                requests(runs).iter().flat_map(|request| request.gaps_s.clone()).collect()
-            }),
-        ),
-        (
-            "Time of a request",
-            times(&|runs| requests(runs).iter().map(|request| request.total_s).collect()),
-        ),
+    let kinds: [(_, Times); 3] = [
+        ("Time to the first token", |request| slice::from_ref(&request.first_token_s)),
+        ("Time between tokens", |request| &request.gaps_s),
+        ("Time of a request", |request| slice::from_ref(&request.total_s)),
     ];
-    let plots = kinds.iter().filter_map(|(title, times)| {
+    let sorted = |runs: &[Run], times: Times| {
+        let requests = runs.iter().flat_map(|run| &run.requests);
+        let mut times: Vec<f64> = requests.flat_map(times).copied().collect();
+        times.sort_by(f64::total_cmp);
+        times
+    };
+    let plots = kinds.into_iter().filter_map(|(title, times)| {
+        let times = sides.map(|(_, _, runs)| sorted(runs, times));
         let longest = times.iter().flatten().copied().fold(0.0, f64::max);
-        (longest > 0.0).then(|| Ok((*title, cumulative(times, longest)?)))
+        (longest > 0.0).then(|| Ok((title, cumulative(&times, longest)?)))
     });
     let name = load.arrivals.to_string();
     let notes = measured().filter_map(|(name, _, runs)| {
@@ -192,21 +181,9 @@ fn draw(area: &Area<'_>, times: &[Vec<f64>], x: Range<f64>) -> Drawn<Vec<plot::M
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::{Arrivals, Request};
+    use crate::serve::Arrivals;
 
     const HOSTILE: &str = "</script><img src=x onerror=\"alert(1)\">&'";
-
-    fn run(speed: f64) -> Run {
-        let request = |first_token_s: f64| Request {
-            first_token_s: first_token_s / speed,
-            gaps_s: vec![0.02 / speed; 3],
-            total_s: 1.0 / speed,
-            prompt_tokens: 10,
-            generated_tokens: 4,
-            cached_tokens: None,
-        };
-        Run { wall_s: 2.0 / speed, requests: vec![request(0.4), request(0.1), request(0.1)] }
-    }
 
     fn page(theirs: Vec<Run>) -> String {
         let load = Load {
@@ -218,13 +195,14 @@ mod tests {
         };
         let options = ServerOptions::new(2, false, &[load]);
         let hardware = Hardware { cpu: HOSTILE.to_owned(), ..Hardware::default() };
-        let comparison = ServeComparison { load, ours: vec![run(2.0), run(2.0)], theirs };
+        let comparison =
+            ServeComparison { load, ours: vec![Run::sample(2.0), Run::sample(2.0)], theirs };
         render_loads(&[comparison], HOSTILE, &options, &hardware).unwrap()
     }
 
     #[test]
     fn a_page_has_the_results_and_plots_of_every_load() {
-        let page = page(vec![run(1.0)]);
+        let page = page(vec![Run::sample(1.0)]);
         for part in [
             "<h2>2 clients</h2>",
             "2 runs of 3 requests: prompts of 6 shared and 4 tokens, answers of 4",

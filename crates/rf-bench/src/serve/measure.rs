@@ -26,6 +26,22 @@ pub struct Run {
     pub requests: Vec<Request>,
 }
 
+#[cfg(test)]
+impl Run {
+    /// Three requests of a server of this speed: 12 tokens in two seconds at speed 1.
+    pub(crate) fn sample(speed: f64) -> Self {
+        let request = |first_token_s: f64| Request {
+            first_token_s: first_token_s / speed,
+            gaps_s: vec![0.02 / speed; 3],
+            total_s: 1.0 / speed,
+            prompt_tokens: 10,
+            generated_tokens: 4,
+            cached_tokens: None,
+        };
+        Self { wall_s: 2.0 / speed, requests: vec![request(0.4), request(0.1), request(0.1)] }
+    }
+}
+
 /// The runs of a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServeComparison {

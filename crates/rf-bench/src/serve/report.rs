@@ -196,19 +196,7 @@ pub fn csv(comparisons: &[ServeComparison]) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::{Arrivals, Request};
-
-    fn run(speed: f64) -> Run {
-        let request = |first_token_s: f64| Request {
-            first_token_s: first_token_s / speed,
-            gaps_s: vec![0.02 / speed; 3],
-            total_s: 1.0 / speed,
-            prompt_tokens: 10,
-            generated_tokens: 4,
-            cached_tokens: None,
-        };
-        Run { wall_s: 2.0 / speed, requests: vec![request(0.4), request(0.1), request(0.1)] }
-    }
+    use crate::serve::Arrivals;
 
     fn comparison() -> ServeComparison {
         let load = Load {
@@ -218,7 +206,11 @@ mod tests {
             prompt_tokens: 2,
             generated_tokens: 4,
         };
-        ServeComparison { load, ours: vec![run(2.0), run(2.0)], theirs: vec![run(1.0), run(1.0)] }
+        ServeComparison {
+            load,
+            ours: vec![Run::sample(2.0), Run::sample(2.0)],
+            theirs: vec![Run::sample(1.0), Run::sample(1.0)],
+        }
     }
 
     const OPTIONS: ServerOptions = ServerOptions {

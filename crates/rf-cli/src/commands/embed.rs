@@ -146,7 +146,7 @@ pub(crate) fn embed(arguments: &EmbedArgs) -> Result<()> {
 }
 
 impl Vectors {
-    /// All vectors in their order.
+    /// Returns all vectors, in the order of texts and tokens.
     fn all_mut(&mut self) -> Box<dyn Iterator<Item = &mut Vec<f32>> + '_> {
         match self {
             Self::OfTexts(vectors) => Box::new(vectors.iter_mut()),

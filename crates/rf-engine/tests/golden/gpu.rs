@@ -14,8 +14,8 @@ use rf_testing::{
 };
 
 use crate::models::{
-    F16_DEVIATION, TinyModel, all_logits, argmax, demo_folder, find, greedy, ids, json, load,
-    logits_by_token,
+    F16_DEVIATION, TinyModel, all_logits, argmax, assert_lost_in_the_second_step, demo_folder,
+    find, greedy, ids, json, load, logits_by_token,
 };
 use crate::{adapters, larger_models, media, mtp};
 
@@ -161,16 +161,8 @@ fn a_gpu_that_fails_ends_the_step_of_both() {
     let second = StubBackend::new(second, "GPU", u64::MAX).with_steps(1);
     let parts: [(&dyn Backend, f32); 2] = [(&first, 1.0), (&second, 1.0)];
     let backend = TensorBackend::new(&parts).unwrap().with_limit(Duration::from_mins(10));
-    let mut engine = load(&demo_model(), &backend, EngineOptions::default());
-    let mut session = engine.session();
-    let mut forward = |id| {
-        let feed = Feed { session: &mut session, ids: &[id], outputs: Outputs::Last };
-        engine.forward(&mut [feed])
-    };
-    assert!(forward(1).is_ok());
-    for _ in 0..2 {
-        assert_eq!(forward(2).unwrap_err().to_string(), "the device is lost");
-    }
+    let engine = load(&demo_model(), &backend, EngineOptions::default());
+    assert_lost_in_the_second_step(engine);
 }
 
 /// The CPU waits for the values of the GPU, but not the GPU for those of the CPU.

@@ -278,3 +278,17 @@ impl TinyModel {
         found.timings.drafted_tokens
     }
 }
+
+/// Runs steps of an engine with a device that is lost in the second one. The error says so, then
+/// and later.
+pub(crate) fn assert_lost_in_the_second_step(mut engine: Engine) {
+    let mut session = engine.session();
+    let mut forward = |id| {
+        let feed = Feed { session: &mut session, ids: &[id], outputs: Outputs::Last };
+        engine.forward(&mut [feed])
+    };
+    assert!(forward(1).is_ok());
+    for _ in 0..2 {
+        assert_eq!(forward(2).unwrap_err().to_string(), "the device is lost");
+    }
+}

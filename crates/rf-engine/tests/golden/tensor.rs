@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use rf_cpu::CpuBackend;
-use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
+use rf_engine::{Engine, EngineOptions, Model};
 use rf_graph::tensor::{TensorBackend, divide};
 use rf_graph::{Backend, Fusions};
 use rf_oracle::ReferenceBackend;
 use rf_testing::engine::{cpu, golden};
 use rf_testing::{StubBackend, golden_folder, golden_models, prompt};
 
-use crate::models::{TinyModel, all_logits, demo_folder, find, greedy, ids, json, load};
+use crate::models::{
+    TinyModel, all_logits, assert_lost_in_the_second_step, demo_folder, find, greedy, ids, json,
+    load,
+};
 use crate::{INT8_NMSE, adapters, check_story_model, mtp};
 
 /// Some CPUs as one.
@@ -162,15 +165,6 @@ fn a_part_that_fails_ends_the_step_of_all_with_its_error() {
     let parts: [(&dyn Backend, f32); 2] = [(&first, 1.0), (&second, 1.0)];
     let backend = TensorBackend::new(&parts).unwrap().with_limit(Duration::from_mins(10));
     let options = EngineOptions { context_tokens: Some(96), ..EngineOptions::default() };
-    let mut engine = Engine::load(golden("qwen3"), &backend, options, &mut |_| ()).unwrap();
-    let mut session = engine.session();
-    let mut forward = |id| {
-        let feed = Feed { session: &mut session, ids: &[id], outputs: Outputs::Last };
-        engine.forward(&mut [feed])
-    };
-    assert!(forward(1).is_ok());
-    for _ in 0..2 {
-        let error = forward(2).unwrap_err().to_string();
-        assert_eq!(error, "the device is lost");
-    }
+    let engine = Engine::load(golden("qwen3"), &backend, options, &mut |_| ()).unwrap();
+    assert_lost_in_the_second_step(engine);
 }

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::api::conversation::note;
+use crate::attachments::{Attachment, IllustratedConversation, MarkedText, from_source};
 use crate::error::{ApiError, check_count};
 use crate::fields::TextOr;
 use crate::grammar::{Format, Structure};
-use crate::images::{Attachment, IllustratedConversation, MarkedText, from_source};
 use crate::prompt::MAX_TOOLS;
 
 /// The fields of a request. Those of sampling that `OpenAI` has, too, are read apart.
@@ -116,7 +116,7 @@ impl MessagesFields {
         if given.is_empty() {
             return Err(ApiError::field("messages", "expected at least one message"));
         }
-        let (mut messages, mut images) = (Vec::new(), Vec::new());
+        let (mut messages, mut attachments) = (Vec::new(), Vec::new());
         let system = match self.system {
             None => String::new(),
             Some(TextOr::Text(text)) => without_billing_line(&text).to_owned(),
@@ -131,7 +131,7 @@ impl MessagesFields {
                 Some(TextOr::Text(text)) => messages.push(Message::new(message.role, text)),
                 Some(TextOr::List(blocks)) => {
                     let path = format!("messages[{index}].content");
-                    add_blocks(message.role, blocks, &path, (&mut messages, &mut images))?;
+                    add_blocks(message.role, blocks, &path, (&mut messages, &mut attachments))?;
                 }
             }
         }
@@ -147,7 +147,7 @@ impl MessagesFields {
             .with_tool_choice(self.tool_choice.map_or(Ok(ToolChoice::Auto), tool_choice)?)
             .with_reasoning_effort(if is_off { Some("none".to_owned()) } else { effort })
             .with_continue_final_message(continue_final_message);
-        Ok(IllustratedConversation { conversation, images, field: "messages" })
+        Ok(IllustratedConversation { conversation, attachments, field: "messages" })
     }
 }
 
@@ -173,7 +173,7 @@ fn add_blocks(
     role: String,
     blocks: Vec<Block>,
     path: &str,
-    (messages, images): (&mut Vec<Message>, &mut Vec<Attachment>),
+    (messages, attachments): (&mut Vec<Message>, &mut Vec<Attachment>),
 ) -> Result<(), ApiError> {
     let mut message = Message::new(role, "");
     let mut texts = MarkedText::new(true);
@@ -198,7 +198,7 @@ fn add_blocks(
                 Some(text) if text.is_empty() => {}
                 Some(text) => texts.push(&text),
                 None if kind == "image" && message.role == "user" => {
-                    images.push(from_source(block.source.as_ref(), &path)?);
+                    attachments.push(from_source(block.source.as_ref(), &path)?);
                     texts.push_mark();
                 }
                 None if kind == "document" && message.role == "user" => {

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::attachments::{Attachment, IllustratedConversation, MarkedText, from_audio, from_url};
 use crate::error::ApiError;
 use crate::fields::TextOr;
-use crate::images::{Attachment, IllustratedConversation, MarkedText, from_audio, from_url};
 use crate::prompt::{tool_choice, tools};
 
 /// The fields of a request that make its prompt.
@@ -25,15 +25,15 @@ pub(crate) struct ConversationFields {
 
 impl ConversationFields {
     pub(crate) fn conversation(self) -> Result<IllustratedConversation, ApiError> {
-        let mut images = Vec::new();
+        let mut attachments = Vec::new();
         let conversation = Conversation::default()
-            .with_messages(messages(self.messages.unwrap_or_default(), &mut images)?)
+            .with_messages(messages(self.messages.unwrap_or_default(), &mut attachments)?)
             .with_tools(tools(self.tools.as_deref())?)
             .with_tool_choice(tool_choice(self.tool_choice.as_ref())?)
             .with_reasoning_effort(self.reasoning_effort)
             .with_variables(self.chat_template_kwargs.unwrap_or_default())
             .with_continue_final_message(self.continue_final_message.unwrap_or(false));
-        Ok(IllustratedConversation { conversation, images, field: "messages" })
+        Ok(IllustratedConversation { conversation, attachments, field: "messages" })
     }
 }
 
@@ -84,13 +84,13 @@ pub(crate) fn arguments(arguments: Value) -> Value {
 }
 
 /// The text of a content. `path` is that of the content, for errors. A picture or a sound that a
-/// user sends is added to `images`, and has a mark. Another part that is no text is refused where a
-/// user sends it; elsewhere it is noted, because agents send it in each later turn.
+/// user sends is added to `attachments`, and has a mark. Another part that is no text is refused
+/// where a user sends it; elsewhere it is noted, because agents send it in each later turn.
 pub(crate) fn text(
     content: Option<TextOr<Part>>,
     role: &str,
     path: &str,
-    images: &mut Vec<Attachment>,
+    attachments: &mut Vec<Attachment>,
 ) -> Result<String, ApiError> {
     let parts = match content {
         Some(TextOr::List(parts)) if role == "user" => parts,
@@ -102,11 +102,11 @@ pub(crate) fn text(
         match part.readable() {
             Some(text) => marked.push(text),
             None if matches!(&*part.kind, "image_url" | "input_image") => {
-                images.push(from_url(part.others.get("image_url"), &path)?);
+                attachments.push(from_url(part.others.get("image_url"), &path)?);
                 marked.push_mark();
             }
             None if part.kind == "input_audio" => {
-                images.push(from_audio(part.others.get("input_audio"), &path)?);
+                attachments.push(from_audio(part.others.get("input_audio"), &path)?);
                 marked.push_mark();
             }
             None => {
@@ -156,7 +156,7 @@ pub(crate) fn role(role: &str) -> &str {
 
 fn messages(
     messages: Vec<ChatMessage>,
-    images: &mut Vec<Attachment>,
+    attachments: &mut Vec<Attachment>,
 ) -> Result<Vec<Message>, ApiError> {
     let message = |(index, message): (usize, ChatMessage)| {
         let call = |call: ToolCall| MessageCall {
@@ -178,7 +178,7 @@ fn messages(
                 message.content,
                 &message.role,
                 &format!("messages[{index}].content"),
-                &mut *images,
+                &mut *attachments,
             )?,
             reasoning: message.reasoning_content.or(message.reasoning),
             tool_calls: message.tool_calls.unwrap_or_default().into_iter().map(call).collect(),

@@ -26,12 +26,12 @@ use self::store::{Owner, ResponseStore};
 use self::tools::OfferedTools;
 use crate::answer::Answers;
 use crate::api::is_cut_off;
+use crate::attachments::{IllustratedConversation, IllustratedMessages};
 use crate::body::Fields;
 use crate::error::{ApiError, Kind};
 use crate::fields::TextOr;
 use crate::generation::{Generation, Job};
 use crate::grammar::GrammarFields;
-use crate::images::{IllustratedConversation, IllustratedMessages};
 use crate::path::Id;
 use crate::prompt::{rendered, tool_choice};
 use crate::request_id::RequestId;
@@ -211,7 +211,7 @@ impl ResponsesFields {
             .with_tools(tools.tools.clone())
             .with_tool_choice(tool_choice(self.tool_choice.as_ref())?)
             .with_reasoning_effort(effort);
-        let images = illustrated.images.clone();
-        Ok(IllustratedConversation { conversation, images, field: "input" })
+        let attachments = illustrated.attachments.clone();
+        Ok(IllustratedConversation { conversation, attachments, field: "input" })
     }
 }

@@ -3,11 +3,10 @@
 use rf_graph::{Backend, Executor, MemoryUse, Progress};
 
 use super::Sound;
-use super::mel::Spectrogram;
 use super::projector::SoundProjector;
-use crate::chunk::{Chunk, Embeddings, Piece, RowGroup};
+use crate::chunk::{Chunk, chunks};
 use crate::error::Error;
-use crate::network::Runner;
+use crate::network::{Runner, load};
 
 /// An audio projector whose weights a backend has loaded.
 pub struct SoundEncoder {
@@ -26,9 +25,7 @@ impl SoundEncoder {
         backend: &dyn Backend,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
-        let program = projector.program().fused_for(backend);
-        backend.check_memory(&program)?;
-        let executor = backend.compile(program, progress)?;
+        let executor = load(projector.program(), backend, progress)?;
         Ok(Self { projector, executor })
     }
 
@@ -50,28 +47,9 @@ impl SoundEncoder {
     /// If the backend fails.
     pub fn encode(&mut self, sound: &Sound) -> Result<Vec<Chunk>, Error> {
         let pieces = self.projector.pieces(sound.samples().len());
-        let mut spectrograms = self.projector.spectrograms(sound).into_iter();
-        let mut chunks = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            chunks.push(match piece {
-                Piece::Text(text) => Chunk::Text(text),
-                Piece::Rows(group) => Chunk::Rows(self.embeddings(group, spectrograms.next())?),
-            });
-        }
-        Ok(chunks)
-    }
-
-    /// The embeddings of a piece of a sound, which there is for each group of rows.
-    fn embeddings(
-        &mut self,
-        group: RowGroup,
-        piece: Option<Spectrogram>,
-    ) -> Result<Embeddings, Error> {
-        let piece = piece.expect("a spectrogram for each group of rows");
+        let spectrograms = self.projector.spectrograms(sound);
+        let (network, width) = (self.projector.network(), self.projector.width());
         let mut run = Runner { executor: &mut *self.executor };
-        let values = self.projector.network().encode(&piece, &mut run)?;
-        let width = self.projector.width();
-        assert_eq!(values.len(), group.rows * width, "rows as announced");
-        Ok(Embeddings { group, width, values })
+        chunks(pieces, spectrograms, width, |piece| network.encode(piece, &mut run))
     }
 }

@@ -43,6 +43,24 @@ impl SoundSettings {
     }
 }
 
+impl SoundBuilder<'_> {
+    /// The first rows of the table of positions, which each piece or block begins with.
+    pub(super) fn first_positions(&mut self, rows: usize, width: usize) -> Result<Vec<f32>, Error> {
+        let name = "a.position_embd.weight";
+        let places = self.weights.axis(name, 1)?;
+        let mut positions = self.weights.values(name, places, width)?;
+        if places < rows {
+            return Err(Error::Shape {
+                name: name.to_owned(),
+                found: vec![width as u64, places as u64],
+                expected: vec![width as u64, rows as u64],
+            });
+        }
+        positions.truncate(rows * width);
+        Ok(positions)
+    }
+}
+
 /// The network of an audio projector.
 pub(super) trait SoundNetwork: Send + Sync {
     /// The embeddings of a piece of a sound.

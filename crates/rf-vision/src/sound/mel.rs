@@ -28,7 +28,7 @@ impl Spectrogram {
     }
 }
 
-/// How a type of projector makes spectrograms.
+/// A method of computing spectrograms; each type of projector has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     /// Whisper's: pieces of 30 seconds, the last one filled up with silence.
@@ -104,7 +104,7 @@ fn block_frames(samples: usize) -> usize {
     samples / HOP + 1
 }
 
-/// What comes after a sound in the last frames.
+/// The samples after the end of a sound, which the last frames contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Silence,

@@ -45,11 +45,7 @@ impl SoundProjector {
         let settings = SoundSettings::read(gguf.metadata())?;
         let mut builder = Builder::new(&settings, Weights::new(gguf, Modality::Sound));
         let network = Arc::from((kind.build)(&mut builder)?);
-        let tensors = builder.weights.unused();
-        if !tensors.is_empty() {
-            return Err(Error::UnknownTensors { projector: kind.name, tensors });
-        }
-        let (graph, weights) = builder.finish();
+        let (graph, weights) = builder.finish(kind.name)?;
         Ok(Self { kind, bins: settings.bins, network, graph, weights })
     }
 

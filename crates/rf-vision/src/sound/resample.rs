@@ -15,7 +15,7 @@ pub(super) fn resample(samples: Vec<f32>, from: usize, to: usize) -> Vec<f32> {
     }
     let divisor = greatest_common_divisor(from, to);
     let (step, phases) = (from / divisor, to / divisor);
-    let filter = Filter::new(from, to, phases);
+    let mut filter = Filter::new(from, to, phases);
     let len = (samples.len() as u64 * to as u64).div_ceil(from as u64) as usize;
     let mut out = Vec::with_capacity(len);
     let (mut at, mut phase) = (0, 0);
@@ -31,42 +31,47 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// The weights of the samples around a place, for each phase of the place between two samples.
+/// The weights of the samples around a place, for each phase of the place between two samples. They
+/// are computed when a phase occurs: rates without a common divisor have thousands of phases, and a
+/// short sound has few samples.
 struct Filter {
+    /// The highest frequency that passes, as a fraction of the source's Nyquist frequency.
+    cutoff: f64,
+    /// Half the width of the window, in samples.
+    reach: f64,
     /// Samples before the place; as many follow.
     half: usize,
-    weights: Vec<f32>,
+    phases: Vec<Option<Box<[f32]>>>,
 }
 
 impl Filter {
     fn new(from: usize, to: usize, phases: usize) -> Self {
-        // In units of the source's Nyquist frequency.
         let cutoff = PASS * (to as f64 / from as f64).min(1.0);
         let reach = CROSSINGS / cutoff;
-        let half = reach.ceil() as usize;
-        let mut weights = Vec::with_capacity(phases * 2 * half);
-        for phase in 0..phases {
-            let place = phase as f64 / phases as f64;
+        Self { cutoff, reach, half: reach.ceil() as usize, phases: vec![None; phases] }
+    }
+
+    /// The value at a place; samples beyond the ends are 0.
+    fn apply(&mut self, samples: &[f32], at: usize, phase: usize) -> f32 {
+        // The tap of the first sample, if it is among them.
+        let skipped = (self.half - 1).saturating_sub(at);
+        let first = (at + 1).saturating_sub(self.half).min(samples.len());
+        let pairs = self.weights(phase)[skipped..].iter().zip(&samples[first..]);
+        pairs.map(|(weight, sample)| weight * sample).sum()
+    }
+
+    fn weights(&mut self, phase: usize) -> &[f32] {
+        let Self { cutoff, reach, half, .. } = *self;
+        let place = phase as f64 / self.phases.len() as f64;
+        self.phases[phase].get_or_insert_with(|| {
             let weight = |tap: usize| {
                 let distance = tap as f64 + 1.0 - half as f64 - place;
                 sinc(distance * cutoff) * window(distance / reach)
             };
             let taps: Vec<f64> = (0..2 * half).map(weight).collect();
             let sum: f64 = taps.iter().sum();
-            weights.extend(taps.iter().map(|tap| (tap / sum) as f32));
-        }
-        Self { half, weights }
-    }
-
-    /// The value at a place; samples beyond the ends are 0.
-    fn apply(&self, samples: &[f32], at: usize, phase: usize) -> f32 {
-        let taps = 2 * self.half;
-        let weights = &self.weights[phase * taps..][..taps];
-        // The tap of the first sample, if it is among them.
-        let skipped = (self.half - 1).saturating_sub(at);
-        let first = (at + 1).saturating_sub(self.half).min(samples.len());
-        let pairs = weights[skipped..].iter().zip(&samples[first..]);
-        pairs.map(|(weight, sample)| weight * sample).sum()
+            taps.iter().map(|tap| (tap / sum) as f32).collect()
+        })
     }
 }
 

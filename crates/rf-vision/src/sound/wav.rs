@@ -13,7 +13,7 @@ const MAX_CHANNELS: usize = 32;
 /// The largest rate that sound cards have.
 const MAX_RATE: u32 = 768_000;
 
-/// How samples are stored.
+/// The encoding of samples in a file.
 #[derive(Clone, Copy, Debug)]
 struct Format {
     is_float: bool,

@@ -45,7 +45,7 @@ impl Golden {
         floats.skip(number(&stored["offset"])).take(len).collect()
     }
 
-    /// How far the embeddings of a chunk are off, if that is too far.
+    /// Returns the error of the embeddings of a chunk, if it exceeds the tolerance.
     pub(crate) fn failure(
         &self,
         family: &Value,

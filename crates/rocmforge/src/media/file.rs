@@ -11,7 +11,7 @@ pub struct Media {
     bytes: Arc<[u8]>,
 }
 
-/// What a file has.
+/// The kind of a file: picture or sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaKind {
     /// A picture: PNG, JPEG, WebP, GIF or BMP.
@@ -31,7 +31,7 @@ impl Media {
         Self { kind: MediaKind::Audio, bytes: bytes.into() }
     }
 
-    /// What the file has.
+    /// The kind of the file.
     pub fn kind(&self) -> MediaKind {
         self.kind
     }

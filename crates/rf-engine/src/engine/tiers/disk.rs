@@ -26,8 +26,8 @@ const MOST_QUEUED_BYTES: u64 = 256 << 20;
 const UNFINISHED: &str = "tmp";
 /// The age of a file that is still being written if a process was killed.
 const ABANDONED: Duration = Duration::from_hours(1);
-/// The fraction of the limit that is freed at a time: one sixteenth. Finding the oldest files reads
-/// the whole folder, so it should be rare.
+/// The divisor of the limit: a full folder is reduced by a sixteenth of its limit. Finding the
+/// oldest files reads the whole folder, so it should be rare.
 const FREED_SHARE: u64 = 16;
 
 /// A folder for pages of the prefix cache.

@@ -11,9 +11,9 @@ use super::items::Item;
 use super::store::{Owner, StoredItem, StoredResponse};
 use super::tools::OfferedTools;
 use crate::api::{NoFields, NoItems, is_cut_off};
+use crate::attachments::IllustratedMessages;
 use crate::error::ApiError;
 use crate::generation::Usage;
-use crate::images::IllustratedMessages;
 use crate::request_id::unique;
 use crate::state::{App, ServedModel, now};
 

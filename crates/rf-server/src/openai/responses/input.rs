@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::store::{Owner, ResponseStore};
 use super::tools::{Called, text_argument};
 use crate::api::conversation::{self, Part};
+use crate::attachments::{Attachment, IllustratedMessages};
 use crate::error::{ApiError, Kind};
 use crate::fields::TextOr;
-use crate::images::{Attachment, IllustratedMessages};
 
 /// A part of the conversation. Messages may come without a type.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -56,7 +56,7 @@ impl ItemReader<'_> {
     ) -> Result<(), ApiError> {
         for (index, item) in items.into_iter().enumerate() {
             let path = format!("input[{index}]");
-            let message = self.message(item, &path, &mut conversation.images)?;
+            let message = self.message(item, &path, &mut conversation.attachments)?;
             if let Some(message) = message {
                 push(&mut conversation.messages, message);
             }
@@ -65,12 +65,12 @@ impl ItemReader<'_> {
     }
 
     /// The message of an item; `None` for one that is no part of a prompt. Its pictures are added
-    /// to `images`.
+    /// to `attachments`.
     fn message(
         &self,
         item: InputItem,
         path: &str,
-        images: &mut Vec<Attachment>,
+        attachments: &mut Vec<Attachment>,
     ) -> Result<Option<Message>, ApiError> {
         let call = |arguments: Value| MessageCall {
             id: item.call_id.clone().unwrap_or_default(),
@@ -92,7 +92,7 @@ impl ItemReader<'_> {
                     .ok_or_else(|| ApiError::field(format!("{path}.role"), "expected a string"))?;
                 let content = parts(item.content, &format!("{path}.content"))?;
                 let content =
-                    conversation::text(content, role, &format!("{path}.content"), images)?;
+                    conversation::text(content, role, &format!("{path}.content"), attachments)?;
                 Some(Message::new(conversation::role(role), content))
             }
             // The word of another agent to this one.

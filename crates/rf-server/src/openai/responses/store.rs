@@ -8,7 +8,7 @@ use axum::http::header::AUTHORIZATION;
 use rocmforge::messages::Message;
 use sha2::{Digest, Sha256};
 
-use crate::images::{Attachment, IllustratedMessages};
+use crate::attachments::{Attachment, IllustratedMessages};
 
 /// The most responses. The oldest one is dropped for a new one.
 const MAX_RESPONSES: usize = 512;
@@ -71,11 +71,11 @@ impl StoredResponse {
             // Parts repeat the content.
             MESSAGE_BYTES + message.content.len() * 2 + calls.sum::<usize>()
         };
-        let IllustratedMessages { messages, images } = &self.conversation;
+        let IllustratedMessages { messages, attachments } = &self.conversation;
         let messages: usize = messages.iter().map(message).sum();
-        let images: usize = images.iter().map(Attachment::bytes).sum();
+        let attachments: usize = attachments.iter().map(Attachment::bytes).sum();
         // The items are in the JSON, too.
-        messages + images + self.json.len() * 2
+        messages + attachments + self.json.len() * 2
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
             owner: owner(key),
             conversation: IllustratedMessages {
                 messages: vec![Message::new("user", text)],
-                images: Vec::new(),
+                attachments: Vec::new(),
             },
             items: vec![StoredItem { id: format!("msg_{id}"), message: None }],
             json: text.to_owned(),

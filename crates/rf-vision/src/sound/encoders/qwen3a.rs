@@ -63,17 +63,7 @@ fn build(b: &mut SoundBuilder<'_>) -> Result<Box<dyn SoundNetwork>, Error> {
     let x = b.linear("mm.a.mlp.2", x)?;
     let layers = b.end(x);
 
-    let name = "a.position_embd.weight";
-    let places = b.weights.axis(name, 1)?;
-    let mut positions = b.weights.values(name, places, hidden_size)?;
-    if places < BLOCK_ROWS {
-        return Err(Error::Shape {
-            name: name.to_owned(),
-            found: vec![hidden_size as u64, places as u64],
-            expected: vec![hidden_size as u64, BLOCK_ROWS as u64],
-        });
-    }
-    positions.truncate(BLOCK_ROWS * hidden_size);
+    let positions = b.first_positions(BLOCK_ROWS, hidden_size)?;
     Ok(Box::new(Qwen3A { transformer, positions, convolutions, layers }))
 }
 
@@ -91,7 +81,7 @@ impl SoundNetwork for Qwen3A {
     }
 
     fn kv_layers(&self) -> Vec<KvLayer> {
-        vec![KvLayer::new(self.transformer.num_kv_heads, self.transformer.head_dim)]
+        self.transformer.kv_layers()
     }
 
     fn encode(&self, piece: &Spectrogram, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {

@@ -93,25 +93,9 @@ fn build(
     let x = head(b, x)?;
     let head = b.end(x);
 
-    let positions = first_positions(b, hidden_size)?;
+    let positions = b.first_positions(ROWS, hidden_size)?;
     let pools = pools(stack);
     Ok(Box::new(Whisper { transformer, positions, start, layers, pools, norm, stack, head }))
-}
-
-/// The positions of a piece: the first ones of the table.
-fn first_positions(b: &mut SoundBuilder<'_>, width: usize) -> Result<Vec<f32>, Error> {
-    let name = "a.position_embd.weight";
-    let places = b.weights.axis(name, 1)?;
-    let mut positions = b.weights.values(name, places, width)?;
-    if places < ROWS {
-        return Err(Error::Shape {
-            name: name.to_owned(),
-            found: vec![width as u64, places as u64],
-            expected: vec![width as u64, ROWS as u64],
-        });
-    }
-    positions.truncate(ROWS * width);
-    Ok(positions)
 }
 
 /// A gated unit, whose gate is the second half of the columns.
@@ -161,7 +145,7 @@ impl SoundNetwork for Whisper {
     }
 
     fn kv_layers(&self) -> Vec<KvLayer> {
-        vec![KvLayer::new(self.transformer.num_kv_heads, self.transformer.head_dim)]
+        self.transformer.kv_layers()
     }
 
     fn encode(&self, piece: &Spectrogram, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {

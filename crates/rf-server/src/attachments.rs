@@ -28,7 +28,7 @@ impl Attachment {
         }
     }
 
-    /// What its file has.
+    /// Whether the file is a picture or a sound.
     pub(crate) fn kind(&self) -> MediaKind {
         match self {
             Self::Sent(file) => file.kind(),
@@ -41,28 +41,28 @@ impl Attachment {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IllustratedMessages {
     pub(crate) messages: Vec<Message>,
-    pub(crate) images: Vec<Attachment>,
+    pub(crate) attachments: Vec<Attachment>,
 }
 
 /// A conversation, with the pictures and sounds of its messages in their order. Each message has
 /// marks for its own.
 pub(crate) struct IllustratedConversation {
     pub(crate) conversation: Conversation,
-    pub(crate) images: Vec<Attachment>,
+    pub(crate) attachments: Vec<Attachment>,
     /// The field of the request that has the messages, for errors.
     pub(crate) field: &'static str,
 }
 
 impl From<Conversation> for IllustratedConversation {
     fn from(conversation: Conversation) -> Self {
-        Self { conversation, images: Vec::new(), field: "messages" }
+        Self { conversation, attachments: Vec::new(), field: "messages" }
     }
 }
 
 impl IllustratedConversation {
     /// The conversation, for an endpoint that reads text only.
     pub(crate) fn into_text(self) -> Result<Conversation, ApiError> {
-        match self.images.as_slice() {
+        match self.attachments.as_slice() {
             [] => Ok(self.conversation),
             _ => Err(ApiError::field(
                 self.field,
