@@ -1,13 +1,19 @@
-// Bundles the page into one file: `node build.mjs [FOLDER]`, by default the folder whose files the
-// server embeds. The same sources and lock file give the same bytes.
+// Bundles the page into one file, which the server embeds: `node build.mjs`. The same sources and
+// lock file give the same page. `node build.mjs --check` compares the page with the committed one.
 import { readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { deflateSync, inflateSync } from "node:zlib";
 import { build } from "esbuild";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-const FOLDER = here("../crates/rf-server/page");
-export const COMMITTED = join(FOLDER, "page.html");
+const PAGE = here("../crates/rf-server/page/page.html.zlib");
+const LICENCES = here("../crates/rf-server/page/licences.txt");
+
+/** The bytes that the server sends to browsers. */
+export const compressed = () => readFile(PAGE);
+
+/** The text of the committed page. Its compressed bytes depend on the version of Node. */
+export const committed = async () => inflateSync(await compressed()).toString();
 
 // The script runs after the first frame, which shows what needs no script. A hidden tab has no frames.
 const BANNER = "{const run=()=>{";
@@ -43,7 +49,7 @@ export async function bundle() {
 /** The licences of the packages in the page. */
 async function licences() {
   const { dependencies } = JSON.parse(await readFile(here("package.json"), "utf8"));
-  const parts = ["The chat page, page.html, contains these packages.\n"];
+  const parts = ["The chat page contains these packages.\n"];
   for (const [name, version] of Object.entries(dependencies)) {
     const { author } = JSON.parse(await readFile(here(`node_modules/${name}/package.json`), "utf8"));
     // Offered under two licences, of which the project has one itself.
@@ -57,9 +63,18 @@ async function licences() {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const folder = process.argv[2] ?? FOLDER;
   const page = await bundle();
-  await writeFile(join(folder, "page.html"), page);
-  await writeFile(join(folder, "licences.txt"), await licences());
-  console.log(`page.html: ${Buffer.byteLength(page)} bytes`);
+  const texts = await licences();
+  if (process.argv[2] === "--check") {
+    const same = page === (await committed()) && texts === (await readFile(LICENCES, "utf8"));
+    if (!same) {
+      console.error("error: the committed page is not what the sources give: run `npm run build` in web");
+      process.exit(1);
+    }
+  } else {
+    const packed = deflateSync(page, { level: 9 });
+    await writeFile(PAGE, packed);
+    await writeFile(LICENCES, texts);
+    console.log(`page: ${Buffer.byteLength(page)} bytes, ${packed.length} compressed`);
+  }
 }

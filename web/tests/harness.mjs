@@ -1,9 +1,8 @@
 // Chromium, the servers and the page, for the tasks and the screenshots.
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { readFile } from "node:fs/promises";
 import { chromium } from "playwright-core";
-import { COMMITTED } from "../build.mjs";
+import { committed } from "../build.mjs";
 import { startProxy } from "../dev.mjs";
 import { startMcp } from "./mcp.mjs";
 import { startScripted } from "./scripted.mjs";
@@ -49,12 +48,11 @@ export async function launch(program) {
 
 /** The page of the committed bundle in front of a scripted server of its own, and of the demo model. */
 export async function start({ browser, demo }) {
-  const page = async () => readFile(COMMITTED, "utf8");
   const scripted = await startScripted();
   const mcp = await startMcp();
   const upstream = { url: scripted.url };
-  const proxies = { scripted: await startProxy({ page, upstream: () => upstream.url }) };
-  if (demo) proxies.demo = await startProxy({ page, upstream: () => demo.url });
+  const proxies = { scripted: await startProxy({ page: committed, upstream: () => upstream.url }) };
+  if (demo) proxies.demo = await startProxy({ page: committed, upstream: () => demo.url });
   const urls = Object.fromEntries(
     Object.entries(proxies).map(([name, proxy]) => [name, `http://127.0.0.1:${proxy.address().port}/`]),
   );

@@ -1,8 +1,7 @@
 // Measures the page: `node tests/measure.mjs`. Other programs that compute make the times longer, so
 // the CPU time of the page's main thread is measured, too.
-import { readFile } from "node:fs/promises";
-import { deflateSync, gzipSync } from "node:zlib";
-import { COMMITTED } from "../build.mjs";
+import { gzipSync } from "node:zlib";
+import { committed, compressed } from "../build.mjs";
 import { ask, frameTimes, launch, start } from "./harness.mjs";
 
 const LOADS = 15;
@@ -25,8 +24,8 @@ async function cpuOf(page) {
   };
 }
 
-const html = await readFile(COMMITTED);
-console.log(`size: ${html.length} bytes, ${deflateSync(html, { level: 6 }).length} as the server sends it (deflate)`);
+const html = Buffer.from(await committed());
+console.log(`size: ${html.length} bytes, ${(await compressed()).length} as the server sends it (deflate)`);
 console.log(`size: ${gzipSync(html, { level: 9 }).length} with gzip`);
 
 const [paints, ready, cpus] = [[], [], []];
