@@ -11,9 +11,8 @@ const END: u32 = 0;
 const MAX_TOKENS: usize = 24;
 
 /// The compiler for [`TOKENIZER`].
-pub static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| {
-    GrammarCompiler::new(&TOKENIZER).expect("the vocabulary fits the matcher")
-});
+pub static COMPILER: LazyLock<GrammarCompiler> =
+    LazyLock::new(|| GrammarCompiler::new(&TOKENIZER).expect("the vocabulary fits the matcher"));
 
 /// Tokens of one and of several characters.
 static TOKENIZER: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| {
@@ -21,7 +20,8 @@ static TOKENIZER: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| {
     // GPT-2's stand-ins of all bytes.
     let visible = ('!'..='~').chain('¡'..='¬').chain('®'..='ÿ');
     tokens.extend(visible.chain('\u{100}'..='\u{143}').map(String::from));
-    tokens.extend(["{\"", "\":", "\",", "\"}", "ab", "true", "null", "00", "\\\""].map(String::from));
+    tokens
+        .extend(["{\"", "\":", "\",", "\"}", "ab", "true", "null", "00", "\\\""].map(String::from));
     let token_types = (0..tokens.len()).map(|id| if id == 0 { 3 } else { 1 }).collect();
     let config = VocabConfig {
         model: "gpt2".to_owned(),
