@@ -165,16 +165,37 @@ impl Serve {
     /// The status and the body of an answer.
     fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
+        let (status, body) = self.exchange(method, path, "application/json", body.as_bytes());
+        (status, serde_json::from_str(&body).unwrap())
+    }
+
+    /// The status and the body of the answer to a form with a file and fields.
+    fn send_form(&self, path: &str, file: &[u8], fields: &[(&str, &str)]) -> (u16, String) {
+        let mut body = Vec::new();
+        let mut part = |name: &str, data: &[u8]| {
+            let head = format!("--cut\r\ncontent-disposition: form-data; name={name}\r\n\r\n");
+            body.extend([head.as_bytes(), data, b"\r\n"].concat());
+        };
+        for (name, value) in fields {
+            part(name, value.as_bytes());
+        }
+        part("\"file\"; filename=\"a.wav\"", file);
+        body.extend(b"--cut--\r\n");
+        self.exchange("POST", path, "multipart/form-data; boundary=cut", &body)
+    }
+
+    fn exchange(&self, method: &str, path: &str, media_type: &str, body: &[u8]) -> (u16, String) {
         let length = body.len();
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-type: {media_type}\r\ncontent-length: {length}\r\n\r\n"
         );
-        stream.write_all((head + &body).as_bytes()).unwrap();
+        stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head[9..12].parse().unwrap(), serde_json::from_str(body).unwrap())
+        (head[9..12].parse().unwrap(), body.to_owned())
     }
 }
 
@@ -306,11 +327,9 @@ fn requests_of_every_api_have_the_same_pictures() {
     }
 }
 
-#[test]
-fn a_chat_hears_the_sounds_of_its_messages() {
-    let Some(golden) = Golden::open() else { return };
-    let temporary = tempfile::tempdir().unwrap();
-    let template = temporary.path().join("plain.jinja");
+/// A server of a model that hears, whose prompts are the texts of messages alone.
+fn hearing(golden: &Golden, folder: &Path) -> (Serve, Value) {
+    let template = folder.join("plain.jinja");
     // As tokenizers do with the golden prompts, the text has the token of its beginning.
     fs::write(&template, "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}")
         .unwrap();
@@ -318,14 +337,68 @@ fn a_chat_hears_the_sounds_of_its_messages() {
     let (family, prompts) = families.iter().find(|(f, _)| f["name"] == "ultravox").unwrap();
     let mut arguments = options(&golden.folder, family);
     arguments.extend(["--chat-template".to_owned(), template.display().to_string()]);
-    let server = Serve::start(temporary.path(), &arguments);
+    let prompt = prompts.iter().find(|prompt| prompt["name"] == "short").unwrap();
+    (Serve::start(folder, &arguments), (*prompt).clone())
+}
+
+#[test]
+fn a_transcription_is_the_answer_to_a_chat_with_the_sound() {
+    let Some(golden) = Golden::open() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (server, prompt) = hearing(&golden, folder.path());
+    let sound = fs::read(golden.sound(&prompt["media"][0])).unwrap();
+    let chat = |text: &str| {
+        let body = json!({ "temperature": 0, "max_tokens": 8, "ignore_eos": true,
+            "messages": [{ "role": "user", "content": [
+                { "type": "text", "text": text },
+                { "type": "input_audio", "input_audio": { "data": base64(&sound) } },
+            ]}],
+        });
+        let (status, answer) = server.send("POST", "/v1/chat/completions", &body);
+        assert_eq!(status, 200, "{answer}");
+        (answer["choices"][0]["message"]["content"].clone(), answer["usage"].clone())
+    };
+    let fields = [("max_tokens", "8"), ("ignore_eos", "true")];
+    let path = "/v1/audio/transcriptions";
+    let (status, body) = server.send_form(path, &sound, &fields);
+    assert_eq!(status, 200, "{body}");
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    let (text, usage) = chat("Transcribe audio to text");
+    assert_eq!(answer["text"], text);
+    assert_eq!(answer["usage"]["input_tokens"], usage["prompt_tokens"]);
+    assert_eq!(answer["usage"]["output_tokens"], 8);
+
+    let with = |more: &[(&'static str, &'static str)]| [&fields, more].concat();
+    let german =
+        with(&[("language", "de"), ("prompt", "Write it down"), ("response_format", "text")]);
+    let (status, body) = server.send_form(path, &sound, &german);
+    assert_eq!((status, json!(body)), (200, chat("Write it down (language: de)").0));
+
+    let (status, body) = server.send_form(path, &sound, &with(&[("stream", "true")]));
+    assert_eq!(status, 200, "{body}");
+    let events = body.lines().filter_map(|line| line.strip_prefix("data: {"));
+    let events = events.map(|event| serde_json::from_str(&format!("{{{event}")).unwrap());
+    let events: Vec<Value> = events.collect();
+    let (done, deltas) = events.split_last().unwrap();
+    assert_eq!((&done["type"], &done["text"]), (&json!("transcript.text.done"), &text));
+    let deltas: String = deltas.iter().map(|event| event["delta"].as_str().unwrap()).collect();
+    assert_eq!(json!(deltas), text);
+
+    let (status, body) = server.send_form(path, b"fLaC....", &fields);
+    assert!(status == 400 && body.contains("FLAC is not supported"), "{body}");
+}
+
+#[test]
+fn a_chat_hears_the_sounds_of_its_messages() {
+    let Some(golden) = Golden::open() else { return };
+    let temporary = tempfile::tempdir().unwrap();
+    let (server, prompt) = hearing(&golden, temporary.path());
     let (_, models) = server.send("GET", "/v1/models", &Value::Null);
     let modalities = &models["data"][0]["architecture"]["input_modalities"];
     assert_eq!(*modalities, json!(["text", "audio"]));
     let (_, props) = server.send("GET", "/props", &Value::Null);
     assert_eq!(props["modalities"], json!({ "vision": false, "audio": true }));
 
-    let prompt = prompts.iter().find(|prompt| prompt["name"] == "short").unwrap();
     let (before, after) = text(&prompt["text"]).split_once("<__media__>").unwrap();
     let data = base64(&fs::read(golden.sound(&prompt["media"][0])).unwrap());
     let request = |part: Value| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::to_bytes;
+use axum::body::{Bytes, to_bytes};
 use axum::extract::{FromRequest, Request};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -66,6 +66,11 @@ impl Fields {
         Self::of(parse(bytes)?)
     }
 
+    /// The fields of a form.
+    pub(crate) fn of_form(fields: Map<String, Value>) -> Self {
+        Self(Value::Object(fields)).with_integers()
+    }
+
     /// Reads the fields of `T`. The others are ignored.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         read(&self.0)
@@ -108,7 +113,7 @@ impl FromRequest<Arc<App>> for Fields {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
         let path = request.uri().path().to_owned();
-        let fields = Self::of(receive(request, app).await?)?;
+        let fields = Self::of(receive_json(request, app).await?)?;
         fields.check_known(&path)?;
         Ok(fields)
     }
@@ -118,7 +123,7 @@ impl FromRequest<Arc<App>> for List {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
-        match receive(request, app).await? {
+        match receive_json(request, app).await? {
             value @ Value::Array(_) => Ok(Self(value)),
             _ => Err(ApiError::invalid("the body is not a JSON array")),
         }
@@ -126,19 +131,24 @@ impl FromRequest<Arc<App>> for List {
 }
 
 /// Receives the body of a request.
-async fn receive(request: Request, app: &App) -> Result<Value, ApiError> {
+pub(crate) async fn receive(request: Request, app: &App) -> Result<Bytes, ApiError> {
     let limit = app.options().max_body_bytes;
     let body = tokio::time::timeout(TIMEOUT, to_bytes(request.into_body(), limit));
     let bytes = body.await.map_err(|_| {
         ApiError::new(Kind::Timeout, format!("the body did not arrive in {TIMEOUT:?}"))
     })?;
-    let bytes = bytes.map_err(|error| {
+    bytes.map_err(|error| {
         if is_length_limit(&error) {
             let message = format!("the body is larger than {limit} bytes");
             return ApiError::new(Kind::TooLarge, message);
         }
         ApiError::invalid(format!("the body cannot be read: {error}"))
-    })?;
+    })
+}
+
+/// Receives the JSON value in the body of a request.
+async fn receive_json(request: Request, app: &App) -> Result<Value, ApiError> {
+    let bytes = receive(request, app).await?;
     if bytes.len() < LARGE_BODY {
         return parse(&bytes);
     }

@@ -64,6 +64,7 @@ mod lora;
 mod managed_models;
 mod mcp;
 mod metrics;
+mod multipart;
 mod ollama;
 mod openai;
 mod openapi;

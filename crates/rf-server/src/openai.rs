@@ -6,6 +6,7 @@ pub(crate) mod embeddings;
 pub(crate) mod models;
 pub(crate) mod render;
 pub(crate) mod responses;
+pub(crate) mod transcriptions;
 
 use rocmforge::engine::StopReason;
 use schemars::JsonSchema;

@@ -18,6 +18,8 @@ pub(crate) struct Operation {
     summary: &'static str,
     /// The types that the body of a request is read as, one after the other.
     takes: Vec<Taken>,
+    /// The file of a form. The body is JSON without one.
+    file: Option<&'static str>,
     /// Optional fields of the query, all of which are texts.
     query: &'static [&'static str],
     /// The media type of each kind of answer, with its schema.
@@ -37,13 +39,13 @@ impl Operation {
     /// A route that answers with text of this type.
     pub(crate) fn text(summary: &'static str, media_type: &'static str) -> Self {
         let answers: Vec<(_, SchemaOf)> = vec![(media_type, SchemaGenerator::subschema_for::<str>)];
-        Self { summary, takes: Vec::new(), query: &[], answers }
+        Self { summary, takes: Vec::new(), file: None, query: &[], answers }
     }
 
     /// A route that answers with this JSON.
     pub(crate) fn json<T: JsonSchema>(summary: &'static str) -> Self {
         let answers: Vec<(_, SchemaOf)> = vec![(JSON, SchemaGenerator::subschema_for::<T>)];
-        Self { summary, takes: Vec::new(), query: &[], answers }
+        Self { summary, takes: Vec::new(), file: None, query: &[], answers }
     }
 
     /// Reads the body of the request as `T`, too.
@@ -52,6 +54,12 @@ impl Operation {
             schema: SchemaGenerator::subschema_for::<T>,
             read: |fields| fields.read::<T>().map(drop),
         });
+        self
+    }
+
+    /// Reads the body as a form with a file of this name.
+    pub(crate) fn takes_file(mut self, name: &'static str) -> Self {
+        self.file = Some(name);
         self
     }
 
@@ -69,6 +77,7 @@ impl Operation {
 }
 
 const JSON: &str = "application/json";
+const FORM: &str = "multipart/form-data";
 /// The media type of server-sent events. The schema is that of the data of one event.
 pub(crate) const EVENTS: &str = "text/event-stream";
 /// The media type of one JSON object per line. The schema is that of one line.
@@ -227,7 +236,11 @@ impl Operation {
             }
         };
         let request_body = request.map(|schema| {
-            body("The fields of the request.", BTreeMap::from([(JSON, Content { schema })]))
+            let (media_type, schema) = match self.file {
+                Some(file) => (FORM, with_file(schema, file)),
+                None => (JSON, schema),
+            };
+            body("The fields of the request.", BTreeMap::from([(media_type, Content { schema })]))
         });
         let content = self.answers.iter().map(|(media_type, schema)| {
             let schema = schema(answers);
@@ -245,6 +258,16 @@ impl Operation {
             ]),
         }
     }
+}
+
+/// The schema of a form that has the fields of `schema` and a file.
+fn with_file(schema: Schema, name: &str) -> Schema {
+    let file = json_schema!({
+        "type": "object",
+        "properties": { name: { "type": "string", "format": "binary" } },
+        "required": [name],
+    });
+    json_schema!({ "allOf": [schema, file] })
 }
 
 #[cfg(test)]

@@ -120,6 +120,7 @@ fn operation_routes() -> Vec<Route> {
 }
 
 fn openai_routes() -> Vec<Route> {
+    use openai::transcriptions::{self, Transcription, TranscriptionFields};
     use openai::{Completion, chat, completions, embeddings, models, render, responses};
 
     let chat_operation =
@@ -154,6 +155,11 @@ fn openai_routes() -> Vec<Route> {
     let rendered_text = Operation::json::<Vec<render::RenderedRequest>>("The tokens of prompts")
         .takes::<completions::CompletionFields>()
         .takes::<SamplingFields>();
+    let transcription = Operation::json::<Transcription>("Writes what is said in a sound")
+        .streams::<transcriptions::Event>(EVENTS)
+        .takes::<TranscriptionFields>()
+        .takes::<SamplingFields>()
+        .takes_file("file");
     let stored = Operation::json::<responses::head::ResponseJson<'_>>("A stored response");
     let deleted = Operation::json::<responses::DeletedResponse>("Deletes a stored response");
     let list = Operation::json::<models::ModelListing>("All models");
@@ -168,6 +174,12 @@ fn openai_routes() -> Vec<Route> {
         Route::post("/v1/completions", completions::completions, text),
         Route::post("/v1/completions/render", render::completions, rendered_text),
         Route::post("/v1/embeddings", embeddings::embeddings, embedding),
+        Route::post(
+            "/v1/audio/transcriptions",
+            transcriptions::transcriptions,
+            transcription.clone(),
+        ),
+        Route::post("/audio/transcriptions", transcriptions::transcriptions, transcription),
         Route::post("/v1/responses", responses::responses, response),
         Route::post("/v1/responses/input_tokens", responses::input_tokens, tokens),
         Route::get("/v1/responses/{id}", responses::one, stored),

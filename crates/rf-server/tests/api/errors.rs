@@ -176,6 +176,34 @@ fn broken_json_is_a_bad_request_on_every_route() {
 }
 
 #[test]
+fn a_form_that_cannot_be_transcribed_is_refused() {
+    let server = TestServer::start();
+    let part = |name: &str, value: &str| {
+        format!("--b\r\ncontent-disposition: form-data; name={name}\r\n\r\n{value}\r\n")
+    };
+    let file = part("file; filename=a.wav", "RIFF");
+    let form = [("content-type", "multipart/form-data; boundary=b")];
+    for (body, status, param) in [
+        (format!("{file}--b--"), 400, json!("file")),
+        (format!("{}--b--", part("model", "demo")), 400, json!("file")),
+        (format!("{}--b--", part("file; filename=a.wav", "")), 400, json!("file")),
+        (format!("{file}{}--b--", part("response_format", "srt")), 400, json!("response_format")),
+        (format!("{file}{}--b--", part("temperature", "hot")), 400, json!("temperature")),
+        (format!("{file}{}--b--", part("n", "2")), 400, json!("n")),
+        (format!("{file}{}--b--", part("model", "gpt-9")), 404, json!("model")),
+        (file.clone(), 400, Value::Null),
+        ("--b".to_owned(), 400, Value::Null),
+    ] {
+        let response = server.send("POST", "/v1/audio/transcriptions", &form, &body);
+        assert_eq!(response.status, status, "{body}: {}", response.text);
+        assert_eq!(response.json()["error"]["param"], param, "{body}: {}", response.text);
+    }
+    let response = server.post("/v1/audio/transcriptions", &json!({ "file": "a" }));
+    assert_eq!(response.status, 415, "{}", response.text);
+    assert!(response.text.contains("multipart/form-data"), "{}", response.text);
+}
+
+#[test]
 fn an_unknown_model_is_not_found_by_its_name() {
     let server = TestServer::start();
     let messages = json!([{ "role": "user", "content": "x" }]);

@@ -12,6 +12,8 @@ pub(crate) const ROUTES: &[(&str, &str)] = &[
     ("POST", "/v1/completions"),
     ("POST", "/v1/responses"),
     ("POST", "/v1/embeddings"),
+    ("POST", "/v1/audio/transcriptions"),
+    ("POST", "/audio/transcriptions"),
     ("POST", "/v1/responses/input_tokens"),
     ("GET", "/v1/responses/demo"),
     ("DELETE", "/v1/responses/demo"),
