@@ -149,7 +149,7 @@ impl FixedModel {
 /// Divides an answer into pieces that no token has yet, in the alphabet of the vocabulary.
 fn pieces(answer: &str, known: &mut HashSet<String>) -> Vec<String> {
     let text: Vec<char> = answer.bytes().map(stand_in).collect();
-    let mut pieces = Vec::new();
+    let mut pieces: Vec<String> = Vec::new();
     let mut at = 0;
     while at < text.len() {
         let rest = text.len() - at;
@@ -157,9 +157,17 @@ fn pieces(answer: &str, known: &mut HashSet<String>) -> Vec<String> {
         let lengths = [5, 6, 4, 7, 3, 8, 2].into_iter().chain(9..=rest);
         let fits = lengths.filter(|length| *length == rest || length + 2 <= rest);
         let mut candidates = fits.map(|length| text[at..at + length].iter().collect::<String>());
-        let Some(piece) = candidates.find(|piece| !known.contains(piece)) else {
-            panic!("no piece of {answer:?} is new at byte {at}: write another answer");
-        };
+        let new = candidates.find(|piece| !known.contains(piece));
+        // Another answer may have the same end, which then joins the pieces before it.
+        let piece = new.unwrap_or_else(|| {
+            let mut end: String = text[at..].iter().collect();
+            while known.contains(&end) {
+                let before = pieces.pop().expect("no answer is the end of another one");
+                at -= before.chars().count();
+                end = before + &end;
+            }
+            end
+        });
         at += piece.chars().count();
         known.insert(piece.clone());
         pieces.push(piece);
