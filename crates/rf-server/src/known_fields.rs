@@ -45,7 +45,12 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 
 /// Refuses fields that would change the answer.
 pub(crate) fn refuse_unsupported(fields: &Map<String, Value>) -> Result<(), ApiError> {
+    let is_structured = fields.get("structured_outputs").is_some_and(|value| !value.is_null());
     for (name, instead) in UNSUPPORTED {
+        // Some clients send the form of older versions of vLLM, too.
+        if is_structured && name.starts_with("guided_") {
+            continue;
+        }
         if fields.get(*name).is_some_and(|value| !changes_nothing(name, value)) {
             return Err(ApiError::field(*name, format!("it is not supported: {instead}")));
         }
@@ -120,6 +125,7 @@ mod tests {
             json!({ "functions": null, "audio": null, "background": false, "context": [] }),
             json!({ "skip_special_tokens": true, "length_penalty": 1.0, "t_max_predict_ms": -1 }),
             json!({ "modalities": ["text"], "template": "", "user": "me", "min_keep": 3 }),
+            json!({ "guided_grammar": "a", "structured_outputs": { "grammar": "a" } }),
         ] {
             assert_eq!(refused(&fields), None, "{fields}");
         }
@@ -128,6 +134,7 @@ mod tests {
             (json!({ "modalities": ["text", "audio"] }), "modalities"),
             (json!({ "skip_special_tokens": false }), "skip_special_tokens"),
             (json!({ "use_beam_search": true }), "use_beam_search"),
+            (json!({ "guided_grammar": "a", "structured_outputs": null }), "guided_grammar"),
             (json!({ "t_max_predict_ms": 100 }), "t_max_predict_ms"),
         ] {
             assert_eq!(refused(&fields).as_deref(), Some(name), "{fields}");
