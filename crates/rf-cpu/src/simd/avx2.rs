@@ -109,10 +109,12 @@ fn dot_signed_half(acc: __m256i, w: __m256i, x: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pin([mut a, mut b]: [__m256i; 2]) -> [__m256i; 2] {
+    // Not `pure`: the compiler may move pure assembly, and moved the steps of one token past those
+    // of another, with all weights on the stack.
     // SAFETY: the assembly is empty.
     unsafe {
         asm!("/* {a} {b} */", a = inout(ymm_reg) a, b = inout(ymm_reg) b,
-            options(pure, nomem, nostack, preserves_flags));
+            options(nomem, nostack, preserves_flags));
     }
     [a, b]
 }

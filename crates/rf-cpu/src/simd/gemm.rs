@@ -6,6 +6,8 @@
 //! conversion and one or two multiply-adds: at best 73 to 80 % of the dot-product peak. If codes
 //! and integer scales fold into bytes ([`Format::FOLD`]), there is one conversion per 256 columns.
 
+use std::mem::offset_of;
+
 use super::activations::{ACT_BLOCK, ActBlock};
 use super::format::{Format, Planes};
 use super::matvec::{paired_scales, prefetch, sum_pair, word};
@@ -488,15 +490,31 @@ fn starts<S: Simd, Fm: Format, const P: usize, const T: usize>(
         return [array!(s.splat_i(0), |p| int(s, &tiles[p].start[index])); T];
     }
     if S::PAIRS && Fm::OFFSET != 0 {
-        // The factor selects one of the two sums.
-        let factor = s.splat_i((-Fm::OFFSET & 0xffff) << (16 * (index % 2)));
+        // The factor selects one of two sums.
+        let half = if Fm::SUB == 32 { 0 } else { index % 2 };
+        let factor = s.splat_i((-Fm::OFFSET & 0xffff) << (16 * half));
         return array!([s.splat_i(0); P], |t| {
-            let sums = s.splat_i(sum_pair::<Fm>(&x[t], index / 2));
-            [s.dot_i16(s.splat_i(0), sums, factor); P]
+            let sums = if Fm::SUB == 32 {
+                sum_and_next(&x[t], index)
+            } else {
+                sum_pair::<Fm>(&x[t], index / 2)
+            };
+            [s.dot_i16(s.splat_i(0), s.splat_i(sums), factor); P]
         });
     }
     let sum = |x: &ActBlock| if Fm::SUB == 32 { x.sum_32[index] } else { x.sum_16[index] };
     array!([s.splat_i(0); P], |t| [s.splat_i(-Fm::OFFSET * i32::from(sum(&x[t]))); P])
+}
+
+/// `Σ q` of sub-block `i` of 32 in the lower half, and the sum after it in the upper half. With
+/// [`sum_pair`] the factor would depend on `i`.
+#[inline(always)]
+fn sum_and_next(x: &ActBlock, i: usize) -> i32 {
+    const FIRST: usize = offset_of!(ActBlock, sum_32);
+    const { assert!(offset_of!(ActBlock, sum_16) == FIRST + 16) };
+    assert!(i < 8);
+    // SAFETY: `sum_16` follows the eight values of `sum_32`.
+    unsafe { std::ptr::from_ref(x).byte_add(FIRST + 2 * i).cast::<i32>().read_unaligned() }
 }
 
 /// Adds the integer dot products of sub-block `sub` over the groups of four columns in `words`.

@@ -106,8 +106,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn dot_pairs(self, _acc: Self::I, _w: Self::I, _x: Self::I) -> Self::I {
         unreachable!("asked for where PAIRS is true")
     }
-    /// Returns the same vector, opaque to the compiler. This keeps the order of additions, and so
-    /// fewer sums live at a time.
+    /// Returns the same vector, opaque to the compiler, which keeps the order of these calls. So
+    /// additions keep their order, and fewer sums and operands live at a time.
     #[inline(always)]
     fn pin(self, v: Self::I) -> Self::I {
         v
