@@ -39,6 +39,8 @@ def arguments():
     parser.add_argument("--golden", help="the test binary 'golden' of rf-engine; without it no golden models run")
     parser.add_argument("--devices", default="0,1", help="numbers of the cards")
     parser.add_argument("--shape", action="append", help="a shape, with a number of layers as in llama3-70b:20; repeatable")
+    parser.add_argument("--test", action="append", choices=WORKLOADS, help="a test; repeatable; all by default")
+    parser.add_argument("--mode", action="append", choices=modes("0"), help="a mode; repeatable; all by default")
     parser.add_argument("--file-type", default="Q4_K_M")
     parser.add_argument("--models", default=tempfile.gettempdir(), help="folder of the model files")
     parser.add_argument("--rounds", type=int, default=3, help="turns over all modes")
@@ -119,8 +121,10 @@ def main():
         for shape in options.shape or ["llama3-8b"]:
             model = model_file(options.models, shape, options.file_type)
             for number in range(options.rounds):
-                for workload in WORKLOADS:
+                for workload in options.test or WORKLOADS:
                     for mode, devices in modes(options.devices).items():
+                        if options.mode and mode not in options.mode:
+                            continue
                         if time.monotonic() > end:
                             break
                         speed = bench(options.program, model, devices, workload)

@@ -1,5 +1,6 @@
 // Row-wise kernels on activations, which run between the matmuls.
 #include "rf/activation.h"
+#include "rf/params/sums.h"
 #include "rf/rows.h"
 
 using namespace rf;
@@ -89,6 +90,25 @@ RF_DEVICE void for_pairs(const RfPairParams &p, Function function) {
     } else {
         for (u64 i = first; i < p.count; i++) p.out[i] = function(p.a[i], p.b[i]);
     }
+}
+
+// The elements from `at` on: the summands in their order, and the residual. All loads are in flight
+// together, because those of other devices' summands take long.
+template <typename T>
+RF_DEVICE T sum_of_parts(const RfSumPartsParams &p, u64 at) {
+    constexpr u32 MOST = sizeof(p.summands) / sizeof(RfPartSummand);
+    T x[MOST] = {}, residual = {};
+    if (p.residual) residual = *reinterpret_cast<const T *>(p.residual + at);
+#pragma unroll
+    for (u32 i = 0; i < MOST; i++) {
+        if (i < p.num_summands) x[i] = *reinterpret_cast<const T *>(p.summands[i].x + at);
+    }
+    T sum = x[0];
+#pragma unroll
+    for (u32 i = 1; i < MOST; i++) {
+        if (i < p.num_summands) sum = sum + x[i];
+    }
+    return p.residual ? sum + residual : sum;
 }
 
 RF_DEVICE const f32x4 *vectors_of(const float *x, u64 row, u32 columns) {
@@ -217,6 +237,31 @@ RF_KERNEL(ROW_THREADS) add_f32(RfPairParams p) {
 RF_KERNEL(ROW_THREADS) mul_f32(RfPairParams p) {
     follow_previous_kernels();
     for_pairs(p, [](auto a, auto b) { return a * b; });
+}
+
+// Op::AllReduce of rf_graph. The norm lacks its factor (params/matvec.h), so that no workgroup needs
+// the whole row. Grid: x = 512 elements each; elements beyond the last multiple of four are
+// processed one by one. Reads 4 bytes per element and summand, and 4 of a residual; writes 4, and
+// 1.25 with a norm (and 4 as f32).
+RF_KERNEL(ROW_THREADS) sum_parts_f32_q8(RfSumPartsParams p) {
+    follow_previous_kernels();
+    u64 first = ((u64)group_x() * ROW_THREADS + thread_x()) * VECTOR;
+    bool inside = first + VECTOR <= p.count;
+    const RfNormOut &norm = p.norm_out;
+    f32x4 v = {0.0f, 0.0f, 0.0f, 0.0f}, weight = v;
+    // A norm is of few rows: their elements are counted in 32 bits.
+    u32 row = norm.squares ? (u32)first / p.columns : 0, vector = ((u32)first - row * p.columns) / VECTOR;
+    if (inside) {
+        if (norm.squares) weight = reinterpret_cast<const f32x4 *>(norm.weight)[vector];
+        v = sum_of_parts<f32x4>(p, first);
+        *reinterpret_cast<f32x4 *>(p.out + first) = v;
+    } else {
+        for (u64 i = first; i < p.count; i++) p.out[i] = sum_of_parts<float>(p, i);
+    }
+    if (!norm.squares) return;
+    float squares = wave_sum<8>(square_sum(v, 0.0f));
+    if (inside && vector % 8 == 0) norm.squares[first / 32] = squares;
+    store_operand(norm.out, row, p.columns, vector, inside, v * weight);
 }
 
 // rf_oracle::reference::map and gated, and Op::ScaleByPosition. Grid: x = 512 columns each,

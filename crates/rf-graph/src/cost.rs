@@ -142,6 +142,11 @@ impl Costs {
             Op::Embed { norm: Some(norm), out, .. } => {
                 operations += elements(*out) + NORM * elements(norm.out);
             }
+            // At least one addition: the number of parts is unknown here.
+            Op::AllReduce { residual, norm, out, .. } => {
+                operations += elements(*out) + residual.map_or(0, elements);
+                operations += norm.map_or(0, |norm| NORM * elements(norm.out));
+            }
             Op::Rope { x, rope, .. } => operations += rotations(rope, elements(*x)),
             Op::RopeAppend { heads, .. } => operations += head_operations(heads, elements),
             Op::Attention { append, attention, .. } => {

@@ -56,6 +56,9 @@ pub struct Fusions {
     pub combine_epilogue: Option<WeightRule>,
     /// [`Op::RmsNorm`] of the whole row between matmuls becomes the epilogue of the first.
     pub norm_epilogue: Option<WeightRule>,
+    /// [`Op::Add`] and [`Op::RmsNorm`] of the whole row become part of the [`Op::AllReduce`] before
+    /// them, the norm if only matmuls read it.
+    pub sum_epilogue: bool,
     /// [`Op::RmsNorm`] between [`Op::Embed`] and the only matmul that reads the norm becomes part
     /// of [`Op::Embed`].
     pub embed_norm: bool,
@@ -80,6 +83,7 @@ impl Fusions {
         route_epilogue: false,
         combine_epilogue: None,
         norm_epilogue: None,
+        sum_epilogue: false,
         embed_norm: false,
         operand_block: None,
     };
@@ -103,6 +107,7 @@ impl Fusions {
         route_epilogue: true,
         combine_epilogue: Some(WeightRule::ANY),
         norm_epilogue: Some(WeightRule::ANY),
+        sum_epilogue: true,
         embed_norm: true,
         operand_block: Some(32),
         ..Self::PROLOGUES
@@ -123,6 +128,7 @@ impl Fusions {
             route_epilogue: false,
             combine_epilogue: None,
             norm_epilogue: None,
+            sum_epilogue: false,
             embed_norm: false,
             operand_block: None,
             ..self
@@ -141,6 +147,7 @@ impl Fusions {
             Self { route_epilogue: self.route_epilogue, ..none },
             Self { combine_epilogue: self.combine_epilogue, ..none },
             Self { norm_epilogue: self.norm_epilogue, ..none },
+            Self { sum_epilogue: self.sum_epilogue, ..none },
             Self { embed_norm: self.embed_norm, ..none },
             Self { operand_block: self.operand_block, ..none },
             prologues_only,
@@ -191,6 +198,9 @@ pub fn fuse(mut graph: Graph, fusions: Fusions) -> Graph {
     }
     if let Some(rule) = fusions.norm_epilogue {
         epilogue::norm_epilogue(&mut graph, rule);
+    }
+    if fusions.sum_epilogue {
+        epilogue::sum_epilogue(&mut graph);
     }
     if fusions.embed_norm {
         epilogue::embed_norm(&mut graph);

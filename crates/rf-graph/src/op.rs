@@ -296,11 +296,15 @@ pub enum Op {
     StateSpace(StateSpace),
     /// Selective scan of Mamba 1 over the tokens of each sequence.
     SelectiveScan(SelectiveScan),
-    /// `out = Σₚ xₚ` over the parts of a program that is [divided](crate::tensor), in the order of
-    /// the parts. Every part gets the sum.
+    /// `out = Σₚ xₚ (+ residual)` over the parts of a program that is [divided](crate::tensor), in
+    /// the order of the parts. Every part gets the sum.
     AllReduce {
         /// `[rows, width]`: the summand of this part.
         x: ValueId,
+        /// Fused: shape of `x`, equal on all parts.
+        residual: Option<ValueId>,
+        /// Fused: the norm of `out`.
+        norm: Option<RowNorm>,
         /// Shape of `x`.
         out: ValueId,
     },
@@ -394,9 +398,15 @@ macro_rules! operands {
             | Op::ScaleByPosition { x, out, .. }
             | Op::Slice { x, out, .. }
             | Op::SliceGroups { x, out, .. }
-            | Op::SelectRows { x, out }
-            | Op::AllReduce { x, out } => {
+            | Op::SelectRows { x, out } => {
                 list.extend([Input(x), Output(out)]);
+            }
+            Op::AllReduce { x, residual, norm, out } => {
+                list.extend([Input(x), Output(out)]);
+                list.extend(residual.into_iter().map(Input));
+                if let Some(RowNorm { weight, out, .. }) = norm {
+                    list.extend([Vector(weight), Output(out)]);
+                }
             }
             Op::KvAppend { k, v, layer } => {
                 list.extend([Input(k), KvLayer(layer)]);
@@ -551,7 +561,8 @@ impl Op {
             Self::JoinGroups { .. } => "join_groups",
             Self::HeadMatMul { .. } => "head_matmul",
             Self::SelectRows { .. } => "select_rows",
-            Self::AllReduce { .. } => "all_reduce",
+            Self::AllReduce { norm: None, .. } => "all_reduce",
+            Self::AllReduce { norm: Some(_), .. } => "all_reduce+rms_norm",
             Self::Route { .. } => "route",
             Self::ExpertMatMul(m) => m.name(),
             Self::ScaleExperts { .. } => "scale_experts",
@@ -578,8 +589,6 @@ impl Op {
             Self::Embed { .. }
             | Self::Add { .. }
             | Self::AddMedia { .. }
-            // At least one sum; the number of parts is unknown here.
-            | Self::AllReduce { .. }
             | Self::Mul { .. }
             | Self::ScaleByPosition { .. }
             | Self::ScaleExperts { .. } => 1,

@@ -280,7 +280,7 @@ fn subsets_have_each_fusion_alone() {
     let subsets = Fusions::ALL.subsets();
     assert_eq!((subsets[0], *subsets.last().unwrap()), (Fusions::NONE, Fusions::ALL));
     assert!(subsets.contains(&Fusions::PROLOGUES) && subsets.contains(&Fusions::EPILOGUES));
-    assert_eq!(subsets.len(), 18);
+    assert_eq!(subsets.len(), 19);
     assert_eq!(Fusions::NONE.subsets(), [Fusions::NONE]);
 }
 

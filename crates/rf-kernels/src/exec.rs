@@ -99,7 +99,7 @@ impl GpuExecutor {
         let padding = Padding::new(&graph, &kv, &limits);
 
         let (context, stream) = (gpu.context(), Stream::new(gpu.context())?);
-        let sums = Sums::new(context, &graph, max_batch_tokens)?;
+        let sums = Sums::new(&gpu, &graph, max_batch_tokens)?;
         // Load the weights last, so that no weight is read if an allocation fails.
         let work = Work::new(&stream, &analysis, &plan, max_batch_tokens)?;
         let kv_memory = KvMemory::new(&stream, kv_plan)?;

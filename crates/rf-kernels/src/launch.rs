@@ -227,18 +227,41 @@ trait Params: Send {
 
 impl<P: Pod + Send> Params for P {
     fn queue(&self, stream: &Stream, to: &Recorded) -> Result<(), rf_hip::Error> {
+        to.kernel.start(stream, to.config, self, to.starts_early)
+    }
+}
+
+impl Kernel {
+    /// Queues a launch without dynamic LDS that starts when all work before it is done.
+    pub(crate) fn queue<P: Pod>(
+        &self,
+        stream: &Stream,
+        launch: Launch,
+        params: &P,
+    ) -> Result<(), rf_hip::Error> {
+        let Launch { grid, block, lds_bytes, .. } = launch;
+        self.start(stream, LaunchConfig { grid, block, lds_bytes }, params, false)
+    }
+
+    fn start<P: Pod>(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        params: &P,
+        starts_early: bool,
+    ) -> Result<(), rf_hip::Error> {
         // SAFETY: structs of `params` have the layout of the kernel parameters (checked against the
-        // code objects). Recordings of an executor contain only addresses of buffers that it owns,
-        // or that it holds until the step is done (`HandedRows`), and it waits before it drops
-        // them. It writes memory of the host that kernels read (`StepMemory::write`) and reads what
-        // they write (`Results`, `HandedRows`) only when the device is done.
-        let in_order = || unsafe { stream.launch(&to.kernel.function, to.config, self) };
+        // code objects). The launches of an executor contain only addresses of buffers that it
+        // owns, or that it holds until the step is done (`HandedRows`, `Sums`), and it waits before
+        // it drops them. It writes memory of the host that kernels read (`StepMemory::write`) and
+        // reads what they write (`Results`, `HandedRows`) only when the device is done.
+        let in_order = || unsafe { stream.launch(&self.function, config, params) };
         // SAFETY: as above; a kernel that waits does so before it accesses more than weights and
         // the arrays of the batch, which are complete when the first op starts
         // (`starting_in_order`).
-        let early = || unsafe { stream.launch_early(&to.kernel.function, to.config, self) };
-        to.kernel.launched.store(true, Ordering::Relaxed);
-        if to.starts_early { early() } else { in_order() }
+        let early = || unsafe { stream.launch_early(&self.function, config, params) };
+        self.launched.store(true, Ordering::Relaxed);
+        if starts_early { early() } else { in_order() }
     }
 }
 

@@ -36,6 +36,7 @@ mod rows;
 mod sampling;
 mod skinny;
 mod step;
+mod sums;
 mod table;
 mod weight;
 
@@ -73,6 +74,7 @@ pub(crate) use skinny::{SkinnyEpilogue, SkinnyParams};
 pub(crate) use step::{
     CopyBytesParams, LoadRowsParams, LoadStepParams, PassStampParams, StoreRowsParams,
 };
+pub(crate) use sums::SumPartsParams;
 pub(crate) use weight::{Activations, Halves, Weight};
 
 /// An address in device memory.

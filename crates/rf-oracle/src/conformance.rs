@@ -16,11 +16,14 @@
 use std::fmt;
 use std::num::NonZero;
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
 use rf_graph::{
-    Backend, BackendError, Batch, Fusions, Graph, KvType, Op, Output, Program, Projection, fuse,
+    Backend, BackendError, Batch, Collective, Fusions, Graph, KvType, Member, Op, Output, Program,
+    Projection, QueuedRows, QueuedSummands, fuse,
 };
 use rf_quant::DType;
 
@@ -167,7 +170,11 @@ fn run(
     batches: &[CaseBatch],
 ) -> Result<Vec<Vec<f32>>, BackendError> {
     let output = program.graph.value(program.graph.output());
+    let has_sums = program.graph.ops().iter().any(|op| matches!(op, Op::AllReduce { .. }));
     let mut executor = backend.compile(program, &mut |_| ())?;
+    if has_sums {
+        executor.join(Member { collective: Arc::new(EqualParts), part: 1 })?;
+    }
     let mut forward = |batch: &Batch<'_>| {
         let rows = batch.rows(output.rows);
         // An element that the backend does not write stays NaN.
@@ -176,6 +183,29 @@ fn run(
         Ok(out)
     };
     batches.iter().map(|batch| batch.with(&mut forward)).collect()
+}
+
+/// Parts that all have the values of the only one that runs, for cases with sums over parts.
+#[derive(Debug)]
+struct EqualParts;
+
+impl EqualParts {
+    /// The number of parts: more than a GPU adds in one launch.
+    const COUNT: usize = 10;
+}
+
+impl Collective for EqualParts {
+    fn gather(
+        &self,
+        _part: usize,
+        values: Arc<dyn QueuedRows>,
+    ) -> Result<QueuedSummands, BackendError> {
+        Ok(vec![values; Self::COUNT])
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_mins(2)
+    }
 }
 
 /// The outcome of a case.

@@ -106,7 +106,7 @@ impl Step {
             Op::DeltaNet(op) if op.heads.key_dim <= MAX_KEY_DIM => Self::DeltaNet(op),
             Op::StateSpace(op) => Self::StateSpace(op),
             Op::SelectiveScan(op) => Self::SelectiveScan(op),
-            Op::AllReduce { x, out } => Self::AllReduce { x, out },
+            Op::AllReduce { x, residual: None, norm: None, out } => Self::AllReduce { x, out },
             op if rows::supports(&op) => {
                 let out = op.outputs().first().copied();
                 Self::Rows(op, out)

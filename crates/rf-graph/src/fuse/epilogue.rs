@@ -131,10 +131,7 @@ pub(super) fn norm_epilogue(graph: &mut Graph, rule: WeightRule) {
     let uses = Uses::of(graph);
     let mut removed = Vec::new();
     for step in 1..graph.ops.len() {
-        let Some((x, norm)) = row_norm(graph, step) else { continue };
-        if uses.operand_columns(graph, norm.out) != Some(graph.value(norm.out).width) {
-            continue;
-        }
+        let Some((x, norm)) = operand_norm(graph, &uses, step) else { continue };
         let is_fusible = match &graph.ops[step - 1] {
             Op::MatMul(m) => {
                 let [projection] = m.projections.as_slice() else { continue };
@@ -158,6 +155,42 @@ pub(super) fn norm_epilogue(graph: &mut Graph, rule: WeightRule) {
             op => set_epilogue(op, Epilogue::RmsNorm(norm)),
         }
         removed.push(step);
+    }
+    remove(graph, &removed);
+}
+
+/// `x + Σₚ yₚ` over the parts of a divided program, and its norm → the sum adds x and writes the
+/// operand of the matmuls that read the norm.
+pub(super) fn sum_epilogue(graph: &mut Graph) {
+    let uses = Uses::of(graph);
+    let mut removed = Vec::new();
+    for step in 0..graph.ops.len() {
+        let Op::Add { a, b, out: added } = graph.ops[step] else { continue };
+        for (sum, x) in [(b, a), (a, b)] {
+            let Some(writer) = uses.writer_of_only_read(sum) else { continue };
+            // The residual must be written before the sum.
+            let is_ready = uses.writer.get(&x).is_some_and(|w| *w < writer);
+            if let Op::AllReduce { residual: residual @ None, out, .. } = &mut graph.ops[writer]
+                && is_ready
+            {
+                (*residual, *out) = (Some(x), added);
+                removed.push(step);
+                break;
+            }
+        }
+    }
+    remove(graph, &removed);
+
+    let uses = Uses::of(graph);
+    let mut removed = Vec::new();
+    for step in 1..graph.ops.len() {
+        let Some((x, row_norm)) = operand_norm(graph, &uses, step) else { continue };
+        if let Op::AllReduce { norm: norm @ None, out, .. } = &mut graph.ops[step - 1]
+            && *out == x
+        {
+            *norm = Some(row_norm);
+            removed.push(step);
+        }
     }
     remove(graph, &removed);
 }
@@ -188,6 +221,13 @@ fn row_norm(graph: &Graph, step: usize) -> Option<(ValueId, RowNorm)> {
     is_whole.then_some((x, RowNorm { weight, eps, out }))
 }
 
+/// As [`row_norm`], if the norm is the left operand of all ops that read it.
+fn operand_norm(graph: &Graph, uses: &Uses, step: usize) -> Option<(ValueId, RowNorm)> {
+    let (x, norm) = row_norm(graph, step)?;
+    let columns = uses.operand_columns(graph, norm.out);
+    (columns == Some(graph.value(norm.out).width)).then_some((x, norm))
+}
+
 fn set_epilogue(op: &mut Op, epilogue: Epilogue) {
     if let Op::MatMul(m) = op {
         m.epilogue = epilogue;
@@ -210,6 +250,7 @@ pub(super) fn store_operands(graph: &mut Graph, block: usize) {
                 ..
             })
             | Op::Embed { norm: Some(RowNorm { out, .. }), .. }
+            | Op::AllReduce { norm: Some(RowNorm { out, .. }), .. }
             | Op::ExpertMatMul(
                 ExpertMatMul { glu: Some((_, out)), .. }
                 | ExpertMatMul {
@@ -225,5 +266,72 @@ pub(super) fn store_operands(graph: &mut Graph, block: usize) {
         if elements.is_multiple_of(block) && columns.is_some_and(|c| c.is_multiple_of(block)) {
             graph.values[id.index()].storage = Storage::MatMulOperand;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fusions, GraphBuilder, Weight, WeightId, fuse};
+
+    const WIDTH: usize = 8;
+
+    fn matrix(g: &mut GraphBuilder, rows: usize, columns: usize) -> WeightId {
+        g.weight(Weight::f32("w", rows, columns, vec![0.5; rows * columns]))
+    }
+
+    fn square(g: &mut GraphBuilder) -> WeightId {
+        matrix(g, WIDTH, WIDTH)
+    }
+
+    fn input(g: &mut GraphBuilder) -> ValueId {
+        let table = matrix(g, 3, WIDTH);
+        g.embed(table, 1.0)
+    }
+
+    /// Names of the ops that remain after fusing the graph of `build`.
+    fn fused(build: impl Fn(&mut GraphBuilder) -> ValueId) -> Vec<&'static str> {
+        let mut g = GraphBuilder::new();
+        let output = build(&mut g);
+        fuse(g.finish(output).0, Fusions::EPILOGUES).ops().iter().map(Op::name).collect()
+    }
+
+    #[test]
+    fn a_sum_over_parts_adds_the_residual_and_writes_the_norm() {
+        let build = |reads_sum_twice: bool| {
+            fused(|g| {
+                let x = input(g);
+                let w = square(g);
+                let y = g.matmul(x, w);
+                let sum = g.all_reduce(y);
+                let x = g.add(x, sum);
+                let weight = matrix(g, 1, WIDTH);
+                let normalised = g.rms_norm(x, weight, 1e-5);
+                let w = square(g);
+                let y = g.matmul(normalised, w);
+                let y = if reads_sum_twice { g.mul(y, sum) } else { y };
+                let y = g.all_reduce(y);
+                let x = g.add(y, x);
+                // The norm is not the operand of a matmul.
+                let normalised = g.rms_norm(x, weight, 1e-5);
+                g.mul(x, normalised)
+            })
+        };
+        let fused =
+            ["embed", "matmul", "all_reduce+rms_norm", "matmul", "all_reduce", "rms_norm", "mul"];
+        assert_eq!(build(false), fused);
+        // The norm of a sum without the residual would be another one.
+        assert_eq!(build(true)[2..5], ["all_reduce", "add", "rms_norm"]);
+    }
+
+    #[test]
+    fn a_residual_that_is_computed_after_a_sum_is_added_separately() {
+        let ops = fused(|g| {
+            let x = input(g);
+            let sum = g.all_reduce(x);
+            let late = g.scale(x, 2.0);
+            g.add(late, sum)
+        });
+        assert_eq!(ops, ["embed", "all_reduce", "scale", "add"]);
     }
 }

@@ -278,6 +278,12 @@ impl GraphBuilder {
         self.push(Op::HeadMatMul { x, weights, out }, out)
     }
 
+    /// Appends [`Op::AllReduce`].
+    pub fn all_reduce(&mut self, x: ValueId) -> ValueId {
+        let out = self.like(x);
+        self.push(Op::AllReduce { x, residual: None, norm: None, out }, out)
+    }
+
     /// Appends [`Op::SelectRows`].
     pub fn select_rows(&mut self, x: ValueId) -> ValueId {
         let out = self.value(RowKind::Output, self.width(x));

@@ -150,7 +150,7 @@ impl<'a> PartProgram<'a> {
             return *sum;
         }
         let out = self.value(self.values[id.index()]);
-        self.ops.push(Op::AllReduce { x: id, out });
+        self.ops.push(Op::AllReduce { x: id, residual: None, norm: None, out });
         self.sums.insert(id, out);
         out
     }

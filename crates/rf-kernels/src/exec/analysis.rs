@@ -137,6 +137,13 @@ impl GraphAnalysis {
             analysis.add(graph, op);
         }
         for op in graph.ops() {
+            if let Op::AllReduce { norm: Some(norm), .. } = op
+                && let Some(form) = &mut analysis.operands[norm.out.index()]
+            {
+                // The kernel of sums writes any number of rows.
+                form.norm_eps = Some(norm.eps);
+                (form.lacking_rows, form.few_lack_norm) = (usize::MAX, true);
+            }
             let (norm, weight, is_matmul) = match op {
                 Op::MatMul(MatMul { projections, epilogue: Epilogue::RmsNorm(norm), .. }) => {
                     (*norm, Some(graph.weight(projections[0].weight)), true)

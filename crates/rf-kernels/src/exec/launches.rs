@@ -8,10 +8,11 @@ use super::program::{BatchProgram, DeviceProgram};
 use super::record;
 use super::results::{MAX_STORED_FLOATS, Results};
 use super::step::{STAMPS, Shape, StepMemory};
+use super::sums::Sums;
 use super::top_k::{self, TopK};
 use crate::error::Error;
 use crate::launch::{Gpu, LaunchList, Recording};
-use crate::params::{Address, PassStampParams, RowMemory as _, StoreRowsParams};
+use crate::params::{Address, PassStampParams, RowMemory as _, StoreRowsParams, SumPartsParams};
 
 /// Most launches of a captured graph. On AMD, replays of graphs of 200 launches read stale
 /// addresses (ROCm/hip #3887), so longer steps are several graphs.
@@ -51,10 +52,10 @@ pub(super) struct SumPlace {
     pub(super) at: usize,
     /// The summand of this part.
     pub(super) x: Address,
-    /// The sum.
-    pub(super) out: Address,
-    /// Number of values.
-    pub(super) floats: usize,
+    /// The slot of `x` that the launches before the sum write; `None` if the sum copies `x`.
+    pub(super) slot: Option<usize>,
+    /// The launch, without its summands.
+    pub(super) params: SumPartsParams,
 }
 
 /// The result of a step in host memory.
@@ -97,6 +98,7 @@ pub(super) struct StepPlaces<'a> {
     pub(super) program: &'a DeviceProgram,
     pub(super) step: &'a StepMemory,
     pub(super) results: &'a Results,
+    pub(super) sums: &'a Sums,
     pub(super) top_k: &'a TopK,
     pub(super) stage: &'a Stage,
     /// The rows of input, if they are not in the block.
@@ -118,8 +120,9 @@ impl StepPlaces<'_> {
         let (shape, stage) = (key.shape, self.stage);
         let groups = PageGroup::ALL.map(|group| self.step.params(&shape, group));
         let rope_rows = self.step.rope_rows(&shape);
-        let media = self.media;
-        let program = BatchProgram { program: self.program, shape, groups, rope_rows, media };
+        let summands = &self.sums.direct(&self.program.graph, stage, &shape);
+        let (program, media) = (self.program, self.media);
+        let program = BatchProgram { program, shape, groups, rope_rows, media, summands };
 
         let mut input = LaunchList::default();
         let load = self.step.load(block);
@@ -164,13 +167,20 @@ impl StepPlaces<'_> {
         let stage = self.stage.ops.clone();
         let ops = stage.clone().zip(&self.program.graph.ops()[stage]);
         let sums = ops.filter_map(|(i, op)| {
-            let Op::AllReduce { x, out } = op else { return None };
-            Some(SumPlace {
-                at: launches.len_before(i),
-                x: program.address(*x),
+            let Op::AllReduce { x, residual, norm, out } = op else { return None };
+            let params = SumPartsParams {
+                residual: residual.map_or(0, |id| program.address(id)),
                 out: program.address(*out),
-                floats: program.rows(*x) * program.width(*x),
-            })
+                norm_out: norm.and_then(|norm| program.norm_out(&norm)).unwrap_or_default(),
+                count: (program.rows(*x) * program.width(*x)) as u64,
+                columns: program.width(*x) as u32,
+                ..SumPartsParams::default()
+            };
+            let slot = program.summands.get(x).map(|slot| slot.index);
+            let place =
+                SumPlace { at: launches.len_before(i), x: program.address(*x), slot, params };
+            // All parts have as many rows.
+            (params.count > 0).then_some(place)
         });
         sums.collect()
     }

@@ -1,15 +1,18 @@
 //! A program in device memory by address. Launches need no access to the buffers themselves.
 
-use rf_graph::{Graph, Plan, ValueId, WeightId};
+use std::collections::HashMap;
+
+use rf_graph::{Graph, Plan, RowNorm, ValueId, WeightId};
 use rf_kv::PageGroup;
 
 use super::analysis::GraphAnalysis;
 use super::kv::KvPlace;
 use super::media::MediaPlaces;
 use super::step::Shape;
+use super::sums::DirectSlot;
 use super::weights::WeightPlace;
 use crate::params::{
-    Activations, Address, Batch, Halves, KvCache, NormIn, Operand, RowMemory, State,
+    Activations, Address, Batch, Halves, KvCache, NormIn, NormOut, Operand, RowMemory, State,
 };
 
 /// The graph, its plan, and the addresses of weights, KV cache and activations.
@@ -68,6 +71,8 @@ pub(super) struct BatchProgram<'a> {
     /// The rows of the tables of RoPE, by token.
     pub(super) rope_rows: Address,
     pub(super) media: MediaPlaces<'a>,
+    /// Summands that are not in the arena but where other devices read them.
+    pub(super) summands: &'a HashMap<ValueId, DirectSlot>,
 }
 
 impl BatchProgram<'_> {
@@ -119,6 +124,13 @@ impl BatchProgram<'_> {
         Some(StoredOperand { operand: Operand { q8, f32, f16 }, norm })
     }
 
+    /// The norm that the op before it writes; `None` if the norm has its own launch.
+    pub(super) fn norm_out(&self, norm: &RowNorm) -> Option<NormOut> {
+        let StoredOperand { operand, norm: lacking } = self.operand(norm.out)?;
+        let squares = lacking?.squares;
+        Some(NormOut { weight: self.vector(norm.weight), out: operand, squares })
+    }
+
     pub(super) fn weight(&self, id: WeightId) -> &WeightPlace {
         &self.program.weights[id.index()]
     }
@@ -126,6 +138,9 @@ impl BatchProgram<'_> {
 
 impl RowMemory for BatchProgram<'_> {
     fn address(&self, id: ValueId) -> Address {
+        if let Some(slot) = self.summands.get(&id) {
+            return slot.address;
+        }
         self.program.arena + 4 * (self.program.plan.offset(id) * self.shape.tokens) as Address
     }
 

@@ -80,8 +80,11 @@ enum Slots {
 impl Recorder<'_> {
     fn record(&mut self, op: &Op) -> Result<(), Error> {
         match op {
-            // The input is uploaded with the batch, the output is copied after it, and sums over
-            // parts are between the launches (`SumPlace`).
+            // Sums over parts are between the launches (`SumPlace`).
+            Op::AllReduce { norm: Some(norm), out, .. } if self.memory.norm_out(norm).is_none() => {
+                self.row_norm(*out, norm);
+            }
+            // The input is uploaded with the batch, the output is copied after it.
             Op::Input { .. } | Op::Output { .. } | Op::AllReduce { .. } => {}
             Op::Embed { table, scale, takes_media, norm, out } => {
                 let media = if *takes_media { self.memory.media } else { MediaPlaces::default() };
@@ -197,6 +200,8 @@ impl Recorder<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
     use crate::exec::analysis::GraphAnalysis;
     use crate::exec::kv::KvPlan;
@@ -268,6 +273,7 @@ mod tests {
             groups: [batch; 3],
             rope_rows: 0,
             media: MediaPlaces::default(),
+            summands: &HashMap::new(),
         };
         let list = record(&memory, all)?;
         let name = |op: usize| program.graph.ops()[op].name();
@@ -502,6 +508,17 @@ mod tests {
         assert_eq!(kernels_of_op("head_matmul/Q4_0/3x37x256", 1), few);
         let many = ["quantize_f32_q8", "group_experts", "matmul_narrow_q4_0_q8_f32"];
         assert_eq!(kernels_of_op("head_matmul/Q4_0/3x37x256", 40), many);
+    }
+
+    #[test]
+    fn the_norm_after_a_sum_over_parts_is_a_launch_for_many_rows_only() {
+        let kernels = |tokens| kernels_of_op("all_reduce/Q4_K/rms_norm", tokens);
+        let matvec = "matvec_q4_k_q8_f32_n1";
+        assert_eq!(kernels(1), ["quantize_f32_q8", matvec, matvec]);
+        for (tokens, norms) in [(2, 0), (33, 0), (70, 1)] {
+            let launches = kernels(tokens).into_iter();
+            assert_eq!(launches.filter(|name| *name == "rms_norm_f32_q8").count(), norms);
+        }
     }
 
     #[test]

@@ -85,6 +85,7 @@ impl Runner {
             program: &self.program,
             step: &self.step,
             results: &self.results,
+            sums: &self.sums,
             top_k: &self.top_k,
             stage: &self.stages[stage],
             input: None,
@@ -323,12 +324,12 @@ impl Runner {
 
     /// Queues the launches of a step and its sums.
     fn queue(&mut self, launches: &StepLaunches) -> Result<(), Error> {
-        let Self { gpu, stream, sums, .. } = self;
+        let Self { stream, sums, .. } = self;
         launches.input.queue(stream)?;
         let mut start = 0;
         for sum in &launches.sums {
             launches.ops.queue_range(start..sum.at, stream)?;
-            sums.queue(gpu, stream, sum)?;
+            sums.queue(stream, sum)?;
             start = sum.at;
         }
         launches.ops.queue_range(start..launches.ops.len(), stream)?;
@@ -520,11 +521,11 @@ impl Runner {
     ) -> Result<(), Error> {
         let launches = self.record(key, 0, false)?;
         let (stamp, bytes) = self.write_inputs(launches.block, key, all)?;
-        let Self { gpu, stream, sums, profile: Some(profile), .. } = self else { return Ok(()) };
+        let Self { stream, sums, profile: Some(profile), .. } = self else { return Ok(()) };
         profile.start(stream)?;
         launches.input.queue(stream)?;
         profile.uploaded(stream, bytes)?;
-        profile.queue(&launches, stream, &mut |sum| sums.queue(gpu, stream, sum))?;
+        profile.queue(&launches, stream, &mut |sum| sums.queue(stream, sum))?;
         let read_bytes = match &*out {
             OutputRows::Whole(rows) => size_of_val(&**rows),
             OutputRows::TopK { best, .. } => size_of_val(&**best),

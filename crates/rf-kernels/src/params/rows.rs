@@ -8,7 +8,7 @@ use super::{Activations, Address, Halves, Launch};
 pub(super) const VECTOR: u32 = 4;
 
 /// Threads of a workgroup where each lane processes one vector.
-const ROW_THREADS: u32 = 128;
+pub(super) const ROW_THREADS: u32 = 128;
 
 /// Threads of a workgroup with a whole row.
 const WHOLE_ROW_THREADS: u32 = 512;

@@ -138,7 +138,7 @@ mod tests {
     use crate::params;
 
     /// The structs of each header, by the name of the module and of the header.
-    const HEADERS: [(&str, &[Struct]); 14] = [
+    const HEADERS: [(&str, &[Struct]); 15] = [
         ("attention", params::attention::TABLE),
         ("batch", params::batch::TABLE),
         ("embed", params::embed::TABLE),
@@ -152,6 +152,7 @@ mod tests {
         ("sampling", params::sampling::TABLE),
         ("skinny", params::skinny::TABLE),
         ("step", params::step::TABLE),
+        ("sums", params::sums::TABLE),
         ("weight", params::weight::TABLE),
     ];
 

@@ -23,7 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
     }
     for dtype in [DType::Q4K, DType::Q8_0, DType::F16] {
         cases.extend([norm(dtype, "rms_norm/wide", WIDE), wide_gated_unit(dtype)]);
-        cases.push(large_gated_unit(dtype));
+        cases.extend([large_gated_unit(dtype), sums_over_parts(dtype)]);
     }
     cases
 }
@@ -118,6 +118,27 @@ fn norm(dtype: DType, name: &str, columns: usize) -> Case {
         let w = net.matrix(dtype, 256, 256);
         let y = net.g.matmul(y, w);
         net.g.add(stream, y)
+    })
+}
+
+/// Two matmuls whose outputs are summed over parts and added to the residual, and the norm between
+/// them.
+fn sums_over_parts(dtype: DType) -> Case {
+    let schedule = Schedule::batches(&[1, 2, 3, 13, 33, 70]);
+    let what = Some(OperandFormat::Weight(dtype));
+    let name = format!("all_reduce/{dtype}/rms_norm");
+    Case::program_of(name, what, bound(dtype), schedule, move |net| {
+        let (stream, x) = (net.input(256), net.input(256));
+        let w = net.matrix(dtype, 256, 256);
+        let y = net.g.matmul(x, w);
+        let y = net.g.all_reduce(y);
+        let stream = net.g.add(stream, y);
+        let gains = net.norm_weight(256);
+        let y = net.g.rms_norm(stream, gains, 1e-5);
+        let w = net.matrix(dtype, 256, 256);
+        let y = net.g.matmul(y, w);
+        let y = net.g.all_reduce(y);
+        net.g.add(y, stream)
     })
 }
 

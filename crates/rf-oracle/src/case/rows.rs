@@ -107,6 +107,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(ropes());
     cases.extend(gated());
     cases.extend(element_wise());
+    cases.extend(sums_over_parts());
     cases.extend(maps());
     cases.extend(gates());
     cases.extend(position_scales());
@@ -264,6 +265,32 @@ fn element_wise() -> Vec<Case> {
             },
         ),
     ]
+}
+
+/// Sums over parts, of as many elements as kernels process together and others.
+fn sums_over_parts() -> Vec<Case> {
+    let widths = [1, 3, 4, 37, 2050].into_iter();
+    let mut cases: Vec<Case> = widths
+        .map(|width| {
+            case(format!("all_reduce/{width}"), Bound::Float, &[1, 2, 9], move |net| {
+                let (x, y) = (net.input(width), net.input(width));
+                let y = net.g.all_reduce(y);
+                net.g.add(x, y)
+            })
+        })
+        .collect();
+    let schedule = Schedule::batches(&[4, 1, 5]).without_first_output();
+    cases.push(Case::program_of("all_reduce/rows", None, Bound::Float, schedule, |net| {
+        // The first sum has no row where there are no outputs, and the second has another reader.
+        let x = net.input(64);
+        let y = net.g.select_rows(x);
+        let z = net.g.all_reduce(y);
+        let y = net.g.scale(z, 0.3);
+        let sum = net.g.all_reduce(y);
+        let y = net.g.add(sum, y);
+        net.g.mul(y, z)
+    }));
+    cases
 }
 
 /// Functions of single elements, also far from zero.

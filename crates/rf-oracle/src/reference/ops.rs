@@ -170,11 +170,18 @@ impl<'a> Run<'a> {
                     self.get(*x).iter().zip(gates).map(|(x, g)| gated(*function, *x, *g)).collect();
                 self.set(*out, y);
             }
-            Op::AllReduce { x, out } => {
+            Op::AllReduce { x, residual, norm, out } => {
                 let x = self.get(*x).to_vec();
                 let summands = self.reduction.gather(&x)?;
                 let sum = |i| summands.iter().map(|values| f64::from(values[i])).sum::<f64>();
-                self.set(*out, (0..x.len()).map(|i| sum(i) as f32).collect());
+                let mut y: Vec<f32> = (0..x.len()).map(|i| sum(i) as f32).collect();
+                if let Some(residual) = residual {
+                    y.iter_mut().zip(self.get(*residual)).for_each(|(y, r)| *y += r);
+                }
+                self.set(*out, y);
+                if let Some(norm) = norm {
+                    self.norm(norm, *out);
+                }
             }
             Op::ScaleByPosition { x, scale, out } => {
                 let width = self.program.graph.value(*x).width;

@@ -244,7 +244,7 @@ impl Recorder<'_> {
     /// Records the matmuls of the selected experts of one token, their weighted sum, residual and
     /// norm as one launch.
     fn expert_sum(&mut self, m: &ExpertMatMul, batch: &ExpertBatch, sum: Combine) {
-        let norm_out = sum.norm.and_then(|norm| self.norm_out(&norm));
+        let norm_out = sum.norm.and_then(|norm| self.memory.norm_out(&norm));
         let [projection, ..] = self.expert_projections(m);
         let params = MatvecSumParams {
             projection: Projection { out: self.memory.address(sum.out), ..projection },

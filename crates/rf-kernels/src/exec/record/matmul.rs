@@ -1,6 +1,6 @@
 //! Matmuls: the kernel for a format and a number of rows, and the epilogue.
 
-use rf_graph::{Activation, DType, Epilogue, MatMul, Op, Prologue, RowNorm, ValueId};
+use rf_graph::{Activation, DType, Epilogue, MatMul, Op, Prologue, ValueId};
 use rf_quant::Family;
 
 use super::Recorder;
@@ -54,7 +54,7 @@ impl Recorder<'_> {
         match &m.epilogue {
             Epilogue::None => self.projections(m, x, rows, NormOut::default()),
             Epilogue::RmsNorm(norm) => {
-                let norm_out = self.norm_out(norm);
+                let norm_out = self.memory.norm_out(norm);
                 self.projections(m, x, rows, norm_out.unwrap_or_default());
                 if norm_out.is_none() {
                     let out = m.projections[0].out;
@@ -150,13 +150,6 @@ impl Recorder<'_> {
         let scratch = self.memory.program.scratch;
         let (params, launch) = params.halves(dtype, device, (scratch.partials, scratch.arrivals));
         self.launches.push(launch, params);
-    }
-
-    /// The norm that the matmul before it writes; `None` if the norm has its own launch.
-    pub(super) fn norm_out(&self, norm: &RowNorm) -> Option<NormOut> {
-        let StoredOperand { operand, norm: lacking } = self.memory.operand(norm.out)?;
-        let squares = lacking?.squares;
-        Some(NormOut { weight: self.memory.vector(norm.weight), out: operand, squares })
     }
 
     /// A left operand in the form that the weight formats need. Records its quantisation.
