@@ -8,6 +8,7 @@ mod command;
 mod licences;
 mod manifests;
 mod manual;
+mod page;
 mod release;
 mod rpm;
 mod sbom;

@@ -16,6 +16,7 @@ use super::{
     command::output_of,
     licences, manifests,
     manual::Texts,
+    page,
     release::{Machine, Release, WINDOWS},
     rpm, sbom, signature,
     staging::{self, Linux},
@@ -55,7 +56,7 @@ pub(super) fn all(release: &Release) -> Result<Vec<String>> {
     checked.push(package_manifests(release, &base)?);
     for target in Machine::ALL.map(Machine::target).into_iter().chain([WINDOWS]) {
         let lines = licences::text(release, target)?.lines().count();
-        checked.push(format!("{target}: {lines} lines of licences, none is missing"));
+        checked.push(format!("{target}: {lines} lines of licences, with those of the chat page"));
         checked.push(bill(release, target)?);
     }
     Ok(checked)
@@ -76,6 +77,7 @@ fn dist(release: &Release, dist: &Path, epoch: u64) -> Result<Vec<PathBuf>> {
     let wheel = wheel::stage(release, dist, Platform::Linux(machine), &program)?;
     let zip = staging::zip(release, dist, &program)?;
     for folder in [&tarball, &debian, &red_hat, &wheel, &zip] {
+        licences::check_page(release, folder)?;
         let mut find = Command::new("find");
         find.arg(folder).args(["-exec", "touch", "-h", "-d", &format!("@{epoch}"), "{}", "+"]);
         output_of(&mut find)?;
@@ -180,6 +182,10 @@ fn bill(release: &Release, target: &str) -> Result<String> {
     for one in release.crates(target)? {
         let (name, version) = (&one.name, &one.version);
         ensure!(one.is_ours || one.sha256.is_some(), "{name} {version} has no checksum");
+    }
+    for one in page::packages(&release.root)? {
+        let is_one = |component: &Value| component["purl"] == *one.purl;
+        ensure!(components.iter().any(is_one), "{} is not in the bill of materials", one.name);
     }
     Ok(format!("{target}: a bill of materials of {} components", components.len()))
 }

@@ -3,7 +3,10 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::release::{Crate, PROGRAM, Release};
+use super::{
+    page,
+    release::{Crate, PROGRAM, Release},
+};
 
 /// The bill of the program for a target.
 pub(super) fn text(release: &Release, target: &str) -> Result<String> {
@@ -12,13 +15,15 @@ pub(super) fn text(release: &Release, target: &str) -> Result<String> {
     let mut about = component(program);
     about["type"] = "application".into();
     about["properties"] = json!([{ "name": "rocmforge:target", "value": target }]);
+    let page = page::packages(&release.root)?;
     let libraries = crates.iter().filter(|one| one.name != PROGRAM);
+    let components = libraries.map(component).chain(page.iter().map(page_component));
     let bill = json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
         "metadata": { "timestamp": release.time, "component": about },
-        "components": libraries.map(component).collect::<Vec<_>>(),
+        "components": components.collect::<Vec<_>>(),
         "dependencies": crates.iter().map(|one| json!({
             "ref": one.purl,
             "dependsOn": one.dependencies,
@@ -41,4 +46,17 @@ fn component(one: &Crate) -> Value {
         component["hashes"] = json!([{ "alg": "SHA-256", "content": sha256 }]);
     }
     component
+}
+
+/// A package of the chat page.
+fn page_component(one: &page::Package) -> Value {
+    json!({
+        "type": "library",
+        "bom-ref": one.purl,
+        "name": one.name,
+        "version": one.version,
+        "purl": one.purl,
+        "licenses": [{ "expression": one.licence.trim_matches(['(', ')']) }],
+        "hashes": [{ "alg": "SHA-512", "content": one.sha512 }],
+    })
 }

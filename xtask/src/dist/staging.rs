@@ -124,7 +124,7 @@ fn documents(release: &Release, folder: &Path, target: &str) -> Result<()> {
         copy(&release.root.join(name), &folder.join(name))?;
     }
     let licences = licences::text(release, target)?;
-    write(&folder.join("THIRD-PARTY-LICENSES.txt"), licences.as_bytes())
+    write(&folder.join(licences::FILE), licences.as_bytes())
 }
 
 /// The description of the package. The program itself tells what it needs.

@@ -84,10 +84,11 @@ pub(super) fn stage(
             format!("Wheel-Version: 1.0\nGenerator: {NAME}\nRoot-Is-Purelib: false\nTag: {tag}\n"),
         ),
         ("entry_points.txt", format!("[console_scripts]\n{NAME} = {NAME}:main\n")),
-        ("licenses/THIRD-PARTY-LICENSES.txt", licences::text(release, platform.target())?),
     ] {
         write(&about.join(name), text.as_bytes())?;
     }
+    let licences = licences::text(release, platform.target())?;
+    write(&about.join("licenses").join(licences::FILE), licences.as_bytes())?;
     for name in TEXTS {
         copy(&release.root.join(name), &about.join("licenses").join(name))?;
     }
