@@ -88,9 +88,16 @@ impl Target {
         };
         let language: &[&str] = match self.isa {
             Isa::Ptx => &["-x", "cuda", "-nocudainc", "-nocudalib"],
-            Isa::Gfx | Isa::GfxGeneric => {
-                &["-x", "hip", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib"]
-            }
+            // The identifier of a unit, a symbol of its object, is a hash of the source's path
+            // otherwise, and the bytes of a release would depend on the folder of its build.
+            Isa::Gfx | Isa::GfxGeneric => &[
+                "-x",
+                "hip",
+                "--no-gpu-bundle-output",
+                "-nogpuinc",
+                "-nogpulib",
+                "-fuse-cuid=none",
+            ],
         };
         let shared =
             ["--cuda-device-only", "-O3", "-std=c++20", "-ffp-contract=off", "-Wall", "-Wextra"];
