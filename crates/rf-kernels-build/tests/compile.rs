@@ -137,3 +137,29 @@ fn builds_in_one_target_directory_share_the_cache() {
     Cache::open(&inside).unwrap();
     assert!(project.directory.path().join("rocmforge-kernels").is_dir());
 }
+
+#[test]
+fn machine_code_does_not_depend_on_the_folder_of_its_source() {
+    let Ok(compiler) = Compiler::find() else {
+        println!("skipped: clang 19 or newer is not installed");
+        return;
+    };
+    let selection: Selection = "gfx1100,gfx11-generic,sm_80".parse().unwrap();
+    let Ok(supported) = compiler.supported_targets(&selection) else {
+        println!("skipped: clang has no linker for AMD's targets");
+        return;
+    };
+    let kernel = "extern \"C\" __attribute__((global)) void add(int *x) { *x += 1; }\n";
+    let [one, other] = ["one", "another folder"].map(|name| {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("add.hip"), kernel).unwrap();
+        let sources = Sources::read(&folder).unwrap();
+        let cache = Cache::open(&folder).unwrap();
+        let objects = compile_all(&compiler, &cache, &sources, &supported.targets, 1).unwrap();
+        objects.iter().map(|object| fs::read(&object.path).unwrap()).collect::<Vec<_>>()
+    });
+    assert!(!one.is_empty());
+    assert!(one == other, "an object contains the path of its source");
+}
