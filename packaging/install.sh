@@ -59,12 +59,14 @@ if [ -n "$public_key" ]; then
     minisign -V -q -p "$public_key" -m "$work/SHA256SUMS" >/dev/null 2>&1 ||
         fail "wrong signature of SHA256SUMS: nothing is installed"
 fi
-fetch "$name.tar.gz"
-grep "  $name.tar.gz\$" "$work/SHA256SUMS" >"$work/sum" || fail "SHA256SUMS does not name $name.tar.gz"
-(cd "$work" && sha256sum -c sum >/dev/null 2>&1) || fail "wrong checksum of $name.tar.gz: nothing is installed"
+# The smaller file where it can be unpacked.
+if command -v xz >/dev/null; then file="$name.tar.xz"; else file="$name.tar.gz"; fi
+fetch "$file"
+grep "  $file\$" "$work/SHA256SUMS" >"$work/sum" || fail "SHA256SUMS does not name $file"
+(cd "$work" && sha256sum -c sum >/dev/null 2>&1) || fail "wrong checksum of $file: nothing is installed"
 
 mkdir -p "$prefix"
-tar -xzf "$work/$name.tar.gz" -C "$prefix" --strip-components=1 --no-same-owner
+tar -xf "$work/$file" -C "$prefix" --strip-components=1 --no-same-owner
 "$prefix/bin/rf-cli" -V
 echo "installed $prefix/bin/rf-cli, also called rocmforge"
 case ":$PATH:" in

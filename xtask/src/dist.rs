@@ -55,7 +55,7 @@ pub(crate) struct Options {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Artifact {
-    /// The tarball for Linux.
+    /// The tarballs for Linux.
     Linux,
     /// The package for Debian and Ubuntu.
     Deb,
@@ -144,9 +144,9 @@ fn linux(
     for (machine, program) in &programs {
         let linux = Linux { machine: *machine, program, texts: &texts };
         if is_made(Artifact::Linux) {
-            let tarball = archive::tar(release, &staging::tarball(release, dist, &linux)?)?;
-            sums.push((*machine, archive::sha256(&tarball)?));
-            made.push(tarball);
+            let tarballs = archive::tar(release, &staging::tarball(release, dist, &linux)?)?;
+            sums.push((*machine, archive::sha256(&tarballs.xz)?));
+            made.extend([tarballs.xz, tarballs.gz]);
         }
         if is_made(Artifact::Deb) {
             made.push(archive::deb(release, &staging::debian(release, dist, &linux)?)?);

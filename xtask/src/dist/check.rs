@@ -82,8 +82,10 @@ fn dist(release: &Release, dist: &Path, epoch: u64) -> Result<Vec<PathBuf>> {
         find.arg(folder).args(["-exec", "touch", "-h", "-d", &format!("@{epoch}"), "{}", "+"]);
         output_of(&mut find)?;
     }
+    let tarballs = archive::tar(release, &tarball)?;
     Ok(vec![
-        archive::tar(release, &tarball)?,
+        tarballs.xz,
+        tarballs.gz,
         archive::deb(release, &debian)?,
         rpm::pack(release, &red_hat, machine)?,
         archive::wheel(release, &wheel)?,

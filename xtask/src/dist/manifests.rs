@@ -58,7 +58,7 @@ fn url(release: &Release, version: &str) -> String {
 
 fn tarball_url(release: &Release, machine: Machine) -> String {
     let Release { repository, version, .. } = release;
-    format!("{repository}/releases/download/v{version}/{}.tar.gz", release.linux_name(machine))
+    format!("{repository}/releases/download/v{version}/{}.tar.xz", release.linux_name(machine))
 }
 
 /// The three files of a package: version, installer and description.
