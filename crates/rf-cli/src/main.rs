@@ -34,6 +34,7 @@ mod reference;
 mod screen;
 mod short_help;
 mod sources;
+mod state;
 mod telemetry;
 mod terminal;
 mod usage;

@@ -136,9 +136,10 @@ error: cannot reach http://127.0.0.1:1 for 'unsloth/Qwen3.5-4B-GGUF': io: Connec
 #[test]
 fn a_client_gets_the_settings_of_the_documentation() {
     let cache = TempDir::new().unwrap();
-    let printed = ["claude", "codex", "opencode", "aider", "open-webui"].map(|client| {
+    let printed = ["claude", "codex", "opencode", "aider", "zed", "open-webui"].map(|client| {
         let arguments = ["launch", client, "--dry-run", "--port", "8081", "--", "two words"];
-        transcript(&mut offline(cache.path(), &arguments))
+        let mut command = offline(cache.path(), &arguments);
+        transcript(command.env("XDG_STATE_HOME", "/state"))
     });
     assert_data_eq!(
         printed.concat(),
@@ -151,6 +152,9 @@ $ rf-cli launch opencode --dry-run --port 8081 -- 'two words'
 OPENCODE_CONFIG_CONTENT='{"model":"rocmforge/local","provider":{"rocmforge":{"npm":"@ai-sdk/openai-compatible","options":{"baseURL":"http://127.0.0.1:8081/v1"},"models":{"local":{}}}}}' opencode 'two words'
 $ rf-cli launch aider --dry-run --port 8081 -- 'two words'
 OPENAI_API_BASE=http://127.0.0.1:8081/v1 OPENAI_API_KEY=none aider --model openai/local 'two words'
+$ rf-cli launch zed --dry-run --port 8081 -- 'two words'
+# /state/rocmforge/zed/config/settings.json: {"language_models":{"openai_compatible":{"rocmforge":{"api_url":"http://127.0.0.1:8081/v1","available_models":[{"name":"local","display_name":"local","max_tokens":32768}]}}},"agent":{"default_model":{"provider":"rocmforge","model":"local"}}}
+ROCMFORGE_API_KEY=none zed --foreground --user-data-dir /state/rocmforge/zed 'two words'
 $ rf-cli launch open-webui --dry-run --port 8081 -- 'two words'
 OPENAI_API_BASE_URL=http://127.0.0.1:8081/v1 OPENAI_API_KEY=none WEBUI_AUTH=False open-webui serve --port 3000 'two words'
 

@@ -26,6 +26,9 @@ const CASES: &[(&str, &[&str])] = &[
     ("rf-cli serve --po", &["--port"]),
     ("rf-cli completions ", &["bash", "fish", "zsh"]),
     ("rf-cli quantize m.gguf Q4_K", &["Q4_K_M"]),
+    ("rf-cli launch ", &["claude", "codex", "opencode", "aider", "zed", "open-webui"]),
+    ("rf-cli launch open", &["opencode", "open-webui"]),
+    ("rf-cli launch claude -m ", &["m.gguf", "qwen3.5:4b"]),
 ];
 
 /// Completes as bash does.

@@ -31,8 +31,8 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Commands whose words may be models.
-const MODEL_COMMANDS: &str = "run serve info pull rm fit launch";
+/// Commands whose words may be models. The word of `launch` is a client.
+const MODEL_COMMANDS: &str = "run serve info pull rm fit";
 
 /// Runs `rf-cli completions` for the command line `cli`.
 pub(crate) fn completions(arguments: &CompletionsArgs, cli: Command) -> Result<()> {

@@ -16,7 +16,7 @@ use rustyline::{
 };
 
 use crate::interrupt::{HOW_TO_LEAVE, Note};
-use crate::terminal;
+use crate::{state, terminal};
 
 /// The mark before and after the lines of a message.
 const QUOTES: &str = "\"\"\"";
@@ -51,7 +51,7 @@ impl Input {
         let mut editor = Editor::with_config(config)?;
         editor.set_helper(Some(Helpers(words)));
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
-        let history = history_path();
+        let history = state::folder().map(|folder| folder.join("history"));
         if let Some(history) = &history {
             // Without a history the chat works, too.
             drop(editor.load_history(history));
@@ -209,18 +209,6 @@ fn files(folder: &str, start: &str) -> Vec<Pair> {
 /// Returns true if the editor only reads lines on this terminal, and leaves the last one open.
 fn is_without_editor() -> bool {
     std::env::var("TERM").is_ok_and(|term| ["dumb", "cons25", "emacs"].contains(&&*term))
-}
-
-/// `$XDG_STATE_HOME/rocmforge/history`; the variable defaults to `~/.local/state`, on Windows to
-/// `%LOCALAPPDATA%`.
-fn history_path() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let user = || match set("LOCALAPPDATA") {
-        Some(folder) if cfg!(windows) => Some(folder),
-        _ => Some(set("HOME")?.join(".local/state")),
-    };
-    let state = set("XDG_STATE_HOME").or_else(user)?;
-    Some(state.join("rocmforge").join("history"))
 }
 
 #[cfg(test)]

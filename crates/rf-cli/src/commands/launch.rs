@@ -1,8 +1,10 @@
 //! `rf-cli launch`: starts a client with the settings that it needs, and a server for it.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
 use crate::failure::bad_input;
-use crate::terminal;
+use crate::{state, terminal};
 
 /// Arguments of `rf-cli launch`.
 #[derive(Debug, Args)]
@@ -55,6 +57,8 @@ enum Client {
     Opencode,
     /// aider
     Aider,
+    #[value(help = "Zed, with a folder of its own for settings and data")]
+    Zed,
     #[value(help = "Open WebUI")]
     OpenWebui,
 }
@@ -62,28 +66,43 @@ enum Client {
 /// The name under which a server of this command serves the model.
 const MODEL: &str = "local";
 
+/// The context that is assumed if the server does not name one.
+const CONTEXT_TOKENS: u64 = 32_768;
+
+/// A model of the server.
+struct ServedModel {
+    name: String,
+    context_tokens: u64,
+}
+
 /// Runs `rf-cli launch`.
 pub(crate) fn launch(arguments: &LaunchArgs) -> Result<()> {
     let address = SocketAddr::from(([127, 0, 0, 1], arguments.port));
     if arguments.dry_run {
-        return Setting::of(arguments.client, arguments.port, MODEL).print(&arguments.arguments);
+        let model = ServedModel { name: MODEL.to_owned(), context_tokens: CONTEXT_TOKENS };
+        let setting = Setting::of(arguments.client, arguments.port, &model)?;
+        return setting.print(&arguments.arguments);
     }
-    let mut model = MODEL.to_owned();
-    let server = if is_ready(address) {
+    let runs_already = is_ready(address);
+    let server = if runs_already {
         if arguments.model.is_some() || !arguments.serve.is_empty() {
             return Err(bad_input!(
                 "a server runs at {address} already: leave out -m and -s to use it, or give another --port"
             ));
         }
-        model = first_model(address).with_context(|| {
-            format!("the server at {address} names no model: give another --port")
-        })?;
-        terminal::note(format_args!("using {model} of the server at http://{address}"));
         None
     } else {
         Some(Server::start(address, arguments)?)
     };
-    let setting = Setting::of(arguments.client, arguments.port, &model);
+    let mut model = first_model(address)
+        .with_context(|| format!("the server at {address} names no model: give another --port"))?;
+    if runs_already {
+        terminal::note(format_args!("using {} of the server at http://{address}", model.name));
+    } else {
+        MODEL.clone_into(&mut model.name);
+    }
+    let setting = Setting::of(arguments.client, arguments.port, &model)?;
+    setting.write()?;
     let mut client = Command::new(setting.program);
     client.args(&setting.arguments).args(&arguments.arguments).envs(setting.variables.clone());
     let ended = client.status();
@@ -105,15 +124,19 @@ struct Setting {
     program: &'static str,
     arguments: Vec<String>,
     variables: Vec<(&'static str, String)>,
+    /// The file with the settings of a client that reads them from one only, and its text.
+    file: Option<(PathBuf, String)>,
     installation: &'static str,
 }
 
 impl Setting {
-    fn of(client: Client, port: u16, model: &str) -> Self {
+    fn of(client: Client, port: u16, model: &ServedModel) -> Result<Self> {
         let base = format!("http://127.0.0.1:{port}");
         let openai = format!("{base}/v1");
         let text = str::to_owned;
-        match client {
+        let context_tokens = model.context_tokens;
+        let model = &*model.name;
+        Ok(match client {
             Client::Claude => Self {
                 program: "claude",
                 arguments: Vec::new(),
@@ -123,6 +146,7 @@ impl Setting {
                     ("ANTHROPIC_MODEL", text(model)),
                     ("ANTHROPIC_SMALL_FAST_MODEL", text(model)),
                 ],
+                file: None,
                 installation: "npm install -g @anthropic-ai/claude-code",
             },
             Client::Codex => {
@@ -139,6 +163,7 @@ impl Setting {
                     program: "codex",
                     arguments: arguments.into_iter().flatten().collect(),
                     variables: Vec::new(),
+                    file: None,
                     installation: "npm install -g @openai/codex",
                 }
             }
@@ -155,6 +180,7 @@ impl Setting {
                     program: "opencode",
                     arguments: Vec::new(),
                     variables: vec![("OPENCODE_CONFIG_CONTENT", config.to_string())],
+                    file: None,
                     installation: "npm install -g opencode-ai",
                 }
             }
@@ -162,6 +188,7 @@ impl Setting {
                 program: "aider",
                 arguments: vec![text("--model"), format!("openai/{model}")],
                 variables: vec![("OPENAI_API_BASE", openai), ("OPENAI_API_KEY", text("none"))],
+                file: None,
                 installation: "pip install aider-chat",
             },
             Client::OpenWebui => Self {
@@ -172,12 +199,52 @@ impl Setting {
                     ("OPENAI_API_KEY", text("none")),
                     ("WEBUI_AUTH", text("False")),
                 ],
+                file: None,
                 installation: "pip install open-webui",
             },
-        }
+            Client::Zed => {
+                // A provider's key is in the variable that has its name.
+                let settings = serde_json::json!({
+                    "language_models": { "openai_compatible": { "rocmforge": {
+                        "api_url": openai,
+                        "available_models": [
+                            { "name": model, "display_name": model, "max_tokens": context_tokens },
+                        ],
+                    } } },
+                    "agent": { "default_model": { "provider": "rocmforge", "model": model } },
+                });
+                let folder =
+                    state::folder().context("no folder for the settings of Zed: set HOME")?;
+                let folder = folder.join("zed");
+                Self {
+                    program: "zed",
+                    // In the foreground, so that the server ends with Zed and not before.
+                    arguments: vec![
+                        text("--foreground"),
+                        text("--user-data-dir"),
+                        folder.display().to_string(),
+                    ],
+                    variables: vec![("ROCMFORGE_API_KEY", text("none"))],
+                    file: Some((folder.join("config/settings.json"), settings.to_string())),
+                    installation: "see https://zed.dev/download",
+                }
+            }
+        })
     }
 
-    /// Prints a line for a shell of Unix.
+    /// Writes the file of the settings.
+    fn write(&self) -> Result<()> {
+        let Some((path, text)) = &self.file else { return Ok(()) };
+        let write = || {
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::write(path, text)
+        };
+        write().with_context(|| format!("cannot write '{}'", path.display()))
+    }
+
+    /// Prints a line for a shell of Unix, below the file of the settings.
     fn print(&self, more: &[OsString]) -> Result<()> {
         let quoted = |text: &str| {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=".contains(c);
@@ -187,13 +254,17 @@ impl Setting {
                 format!("'{}'", text.replace('\'', r"'\''"))
             }
         };
+        let mut out = io::stdout().lock();
+        if let Some((path, text)) = &self.file {
+            writeln!(out, "# {}: {text}", path.display())?;
+        }
         let variables =
             self.variables.iter().map(|(name, value)| format!("{name}={}", quoted(value)));
         let program = std::iter::once(self.program.to_owned());
         let arguments = self.arguments.iter().map(|text| quoted(text));
         let more = more.iter().map(|text| quoted(&text.to_string_lossy()));
         let words: Vec<String> = variables.chain(program).chain(arguments).chain(more).collect();
-        writeln!(io::stdout().lock(), "{}", words.join(" "))?;
+        writeln!(out, "{}", words.join(" "))?;
         Ok(())
     }
 }
@@ -249,10 +320,15 @@ fn is_ready(address: SocketAddr) -> bool {
     get(address, "/ready").is_ok()
 }
 
-/// The name of the first model of a server.
-fn first_model(address: SocketAddr) -> Result<String> {
+/// The first model of a server.
+fn first_model(address: SocketAddr) -> Result<ServedModel> {
     let list: serde_json::Value = serde_json::from_str(&get(address, "/v1/models")?)?;
-    list["data"][0]["id"].as_str().map(str::to_owned).context("its list of models is empty")
+    let model = &list["data"][0];
+    let name = model["id"].as_str().context("its list of models is empty")?.to_owned();
+    Ok(ServedModel {
+        name,
+        context_tokens: model["max_model_len"].as_u64().unwrap_or(CONTEXT_TOKENS),
+    })
 }
 
 /// The body of an answer with status 200.
@@ -275,9 +351,11 @@ mod tests {
 
     #[test]
     fn every_client_is_sent_to_the_port() {
+        let model = ServedModel { name: "its-name".to_owned(), context_tokens: 4096 };
         for client in Client::value_variants() {
-            let setting = Setting::of(*client, 4711, "its-name");
-            let values = setting.variables.iter().map(|(_, value)| value);
+            let setting = Setting::of(*client, 4711, &model).unwrap();
+            let file = setting.file.iter().map(|(_, text)| text);
+            let values = setting.variables.iter().map(|(_, value)| value).chain(file);
             let has_port = |text: &String| text.contains("127.0.0.1:4711");
             assert!(values.clone().chain(&setting.arguments).any(has_port), "{client:?}");
             let names_model =
