@@ -119,6 +119,7 @@ fn is_bad_input(cause: &(dyn std::error::Error + 'static)) -> bool {
                 || cause.is::<rf_tokenizer::Error>()
                 || cause.is::<rocmforge::messages::Error>()
                 || cause.downcast_ref().is_some_and(rocmforge::hub::Error::is_bad_input)
+                || cause.downcast_ref().is_some_and(rocmforge::hub::NameListError::is_bad_input)
         }
     }
 }

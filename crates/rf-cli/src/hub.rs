@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use rocmforge::hub::{Event, Hub, ModelName, ShortName};
+use rocmforge::hub::{Event, Hub, ModelName, NameList, ShortName};
 
 use crate::terminal;
 
@@ -16,6 +16,13 @@ pub(crate) fn model_name(text: &str) -> Result<ModelName, String> {
         "it is no short name (`rf-cli list --all` shows them), and neither OWNER/REPO nor OWNER/REPO:QUANT"
             .to_owned()
     })
+}
+
+/// Warns if the stored list of names is damaged, so that the names are those of the program.
+pub(crate) fn warn_of_names() {
+    if let Some(error) = NameList::stored_error() {
+        terminal::warn(format_args!("{error}: `rf-cli pull --names` stores a new one"));
+    }
 }
 
 /// Parses `OWNER/REPO` or `OWNER/REPO:QUANT`, also at the end of the address of its page.

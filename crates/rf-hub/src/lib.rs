@@ -6,7 +6,8 @@
 //!
 //! **Where to start.** [`Hub::fetch`]. Internally, `listing` asks the API for the files, `choice`
 //! selects those of the model, `transfer` downloads them and `cache` knows the folder. Apart from
-//! the hub, [`PublicWeb`] fetches the files that clients of a server name.
+//! the hub, [`NameList`] is the list of short names, and [`PublicWeb`] fetches the files that
+//! clients of a server name.
 //!
 //! **Invariants.**
 //! - A file is in the cache under its name only after its size, and its SHA-256 if the hub states
@@ -14,6 +15,7 @@
 //! - The folder has the layout of `huggingface_hub`, so other programs share it.
 //! - Names in answers of the hub cannot lead out of the folder.
 //! - The token goes to the hub and not to the servers that it redirects to.
+//! - A list of short names from elsewhere is used only with a signature that fits.
 //!
 //! The crate `hf-hub` is not used. Its download fails on a complete `part` file, takes an ignored
 //! range for a resumed one, checks no sum, and sends the token to storage servers. What remains of
@@ -41,6 +43,7 @@ mod error;
 mod hub;
 mod listing;
 mod name;
+mod name_list;
 mod remote_model;
 mod short_name;
 mod transfer;
@@ -50,6 +53,7 @@ pub use cache::CachedModel;
 pub use error::Error;
 pub use hub::{Event, Hub};
 pub use name::ModelName;
+pub use name_list::{NameList, NameListError};
 pub use remote_model::RemoteModel;
 pub use short_name::{Product, ShortName};
 pub use web::{PublicWeb, WebError, WebLimits};

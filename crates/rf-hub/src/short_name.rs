@@ -1,9 +1,8 @@
 //! Short names of well-known models, such as `qwen3.5:9b`.
 
 use std::fmt;
-use std::sync::LazyLock;
 
-use crate::ModelName;
+use crate::{ModelName, NameList};
 
 /// The product of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,23 +18,20 @@ pub enum Product {
 
 /// A short name and the model of the hub that it stands for.
 ///
-/// The list is part of the crate. A name is `FAMILY:TAG`, as in Ollama's registry, and the first
-/// model of a family is also found by the family alone.
+/// A name is `FAMILY:TAG`, as in Ollama's registry, and the first model of a family is also found
+/// by the family alone. A [`NameList`] has all names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShortName {
-    name: &'static str,
+    name: String,
     model: ModelName,
     download_gb: f64,
     product: Product,
 }
 
 impl ShortName {
-    /// Returns all names, grouped by family.
+    /// Returns all names of the list in use, grouped by family.
     pub fn all() -> &'static [Self] {
-        static NAMES: LazyLock<Vec<ShortName>> = LazyLock::new(|| {
-            include_str!("short_names.txt").lines().filter_map(ShortName::of_row).collect()
-        });
-        &NAMES
+        NameList::current().names()
     }
 
     /// Finds a name, in any case: `FAMILY:TAG` or `FAMILY`, where `latest` means the family.
@@ -48,13 +44,13 @@ impl ShortName {
     }
 
     /// The name, `FAMILY:TAG`.
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The part of the name before the tag.
-    pub fn family(&self) -> &'static str {
-        self.name.split_once(':').map_or(self.name, |(family, _)| family)
+    pub fn family(&self) -> &str {
+        self.name.split_once(':').map_or(&*self.name, |(family, _)| family)
     }
 
     /// The model of the hub.
@@ -73,10 +69,10 @@ impl ShortName {
         self.product
     }
 
-    /// Reads a row of the list; `None` for a comment.
-    fn of_row(row: &'static str) -> Option<Self> {
+    /// Reads a row of a list: the name, the model, the size of the download, the product.
+    pub(crate) fn of_row(row: &str) -> Option<Self> {
         let mut columns = row.split_whitespace();
-        let name = columns.next().filter(|name| !name.starts_with('#'))?;
+        let name = columns.next().filter(|name| is_name(name))?.to_owned();
         let model = columns.next()?.parse().ok()?;
         let download_gb = columns.next()?.parse().ok()?;
         let product = match columns.next()? {
@@ -85,35 +81,28 @@ impl ShortName {
             "scores" => Product::Scores,
             _ => return None,
         };
-        Some(Self { name, model, download_gb, product })
+        columns.next().is_none().then_some(Self { name, model, download_gb, product })
     }
+}
+
+/// Returns true for `FAMILY:TAG` of characters that neither shells nor terminals interpret.
+fn is_name(text: &str) -> bool {
+    let is_part = |part: &str| {
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_".contains(c);
+        !part.is_empty() && !part.starts_with('-') && part.chars().all(is_plain)
+    };
+    text.split_once(':').is_some_and(|(family, tag)| is_part(family) && is_part(tag))
 }
 
 impl fmt::Display for ShortName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
+        f.write_str(&self.name)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
-
-    #[test]
-    fn every_row_of_the_list_is_read() {
-        let rows = include_str!("short_names.txt").lines().filter(|row| !row.starts_with('#'));
-        assert_eq!(ShortName::all().len(), rows.count());
-        let names: HashSet<_> = ShortName::all().iter().map(ShortName::name).collect();
-        assert_eq!(names.len(), ShortName::all().len(), "a name is twice in the list");
-        for name in ShortName::all() {
-            let (family, tag) = name.name().split_once(':').unwrap();
-            assert!(!family.is_empty() && !tag.is_empty(), "{name}");
-            assert!(name.download_gb() > 0.1 && name.download_gb() < 1000.0, "{name}");
-            assert_eq!(ShortName::find(name.name()), Some(name));
-        }
-    }
 
     #[test]
     fn a_family_is_its_first_model() {
@@ -123,6 +112,28 @@ mod tests {
         assert_eq!(found("GPT-OSS:120B"), Some("gpt-oss:120b"));
         for unknown in ["", ":", "gpt", "gpt-oss:", "gpt-oss:7b", "latest", ":latest"] {
             assert_eq!(found(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_is_not_complete_is_none() {
+        let row = "a:1b owner/repo:Q8_0 0.5 text";
+        assert_eq!(ShortName::of_row(row).unwrap().family(), "a");
+        for bad in [
+            "",
+            "a:1b",
+            "a:1b owner/repo 0.5",
+            "a:1b repo 0.5 text",
+            "a:1b owner/repo much text",
+            "a:1b owner/repo 0.5 songs",
+            "a:1b owner/repo 0.5 text more",
+            "a owner/repo 0.5 text",
+            "a: owner/repo 0.5 text",
+            "-a:1b owner/repo 0.5 text",
+            "A:1b owner/repo 0.5 text",
+            "a\u{1b}[2J:1b owner/repo 0.5 text",
+        ] {
+            assert_eq!(ShortName::of_row(bad), None, "{bad:?}");
         }
     }
 }

@@ -167,7 +167,7 @@ const ZSH_MODELS: [&str; 8] = [
     "--model=[",
     "--model-draft=[",
     ":words -- Answer ",
-    "name -- Download ",
+    ":name -- Download ",
     ":model -- Examine ",
     ":names -- Remove ",
     ":file -- Show ",

@@ -8,6 +8,7 @@ use clap::Args;
 use rocmforge::hub::{CachedModel, Hub, Product, ShortName};
 use serde::Serialize;
 
+use crate::hub;
 use crate::terminal::{self, Palette};
 
 /// Arguments of `rf-cli list`.
@@ -43,6 +44,7 @@ struct Row {
 
 /// Runs `rf-cli list`.
 pub(crate) fn list(arguments: &ListArgs) -> Result<()> {
+    hub::warn_of_names();
     let cached = Hub::from_env()?.cached();
     let rows: Vec<Row> = if arguments.all {
         ShortName::all().iter().map(|name| Row::of_name(name, &cached)).collect()
