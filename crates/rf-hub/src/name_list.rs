@@ -32,8 +32,8 @@ const STORED_LINES: usize = 5;
 ///
 /// The crate has one. [`NameList::update`] stores a newer one in the user's data folder, where
 /// [`NameList::current`] finds it. A list is text: the line `# ROCmForge names YYYY-MM-DD`, then
-/// comments (`#`) and rows of a name, a model, the size of its download in 10⁹ bytes and its product
-/// (`text`, `embeddings`, `scores`).
+/// comments (`#`) and rows of a name, a model, the size of its download in 10⁹ bytes and its
+/// product (`text`, `embeddings`, `scores`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct NameList {
     date: String,
@@ -210,6 +210,22 @@ impl NameList {
     fn of_crate() -> Self {
         let list = Self::parse(include_str!("short_names.txt"), "short_names.txt");
         list.unwrap_or_else(|_| Self { date: String::new(), names: Vec::new() })
+    }
+}
+
+impl ShortName {
+    /// Returns all names of the list in use, grouped by family.
+    pub fn all() -> &'static [Self] {
+        NameList::current().names()
+    }
+
+    /// Finds a name, in any case: `FAMILY:TAG` or `FAMILY`, where `latest` means the family.
+    pub fn find(text: &str) -> Option<&'static Self> {
+        let text = text.strip_suffix(":latest").unwrap_or(text);
+        let is_meant = |known: &&Self| {
+            known.name().eq_ignore_ascii_case(text) || known.family().eq_ignore_ascii_case(text)
+        };
+        Self::all().iter().find(is_meant)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{ModelName, NameList};
+use crate::ModelName;
 
 /// The product of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,8 @@ pub enum Product {
 /// A short name and the model of the hub that it stands for.
 ///
 /// A name is `FAMILY:TAG`, as in Ollama's registry, and the first model of a family is also found
-/// by the family alone. A [`NameList`] has all names.
+/// by the family alone. A [`NameList`](crate::NameList)
+/// has all names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShortName {
     name: String,
@@ -29,20 +30,6 @@ pub struct ShortName {
 }
 
 impl ShortName {
-    /// Returns all names of the list in use, grouped by family.
-    pub fn all() -> &'static [Self] {
-        NameList::current().names()
-    }
-
-    /// Finds a name, in any case: `FAMILY:TAG` or `FAMILY`, where `latest` means the family.
-    pub fn find(text: &str) -> Option<&'static Self> {
-        let text = text.strip_suffix(":latest").unwrap_or(text);
-        let is_meant = |known: &&Self| {
-            known.name.eq_ignore_ascii_case(text) || known.family().eq_ignore_ascii_case(text)
-        };
-        Self::all().iter().find(is_meant)
-    }
-
     /// The name, `FAMILY:TAG`.
     pub fn name(&self) -> &str {
         &self.name
