@@ -29,6 +29,12 @@
 //
 // Gate and up of a gated unit share tiles, in which 16 rows of gate and the same 16 of up take
 // turns. The epilogue writes the gated unit as the f16 operand of the next matmul.
+//
+// The experts of a mixture are one launch, with a workgroup for each tile. The tokens of a tile are
+// slots of one expert, whose rows of x are gathered while they are loaded. How many tiles there are
+// is known on the device only: workgroups without a tile leave at once. Workgroups that follow one
+// another have tiles of the same slots, so the weights of an expert and its rows of x stay in L2
+// until they have been read for the last time. Operands are not copied by waves of their own.
 #pragma once
 
 #include "rf/copy_async.h"
@@ -155,7 +161,7 @@ struct HalfMatmul {
     // The operands of a tile. The weights start at its first row; those of a gated unit are gate or
     // up, depending on the wave.
     RfWeight weight;
-    const f16 *x; // from the first token of this tile on
+    const f16 *x; // from the first token of this tile on, or all of the experts
     u32 blocks;
     u32 thread;
     float unit; // of the weights
@@ -446,6 +452,7 @@ struct HalfMatmul {
 private:
     RF_DEVICE_MEMBER static MatmulPlace place_of(const RfMatmulParams &params, u32 index) {
         MatmulTile at = {index % params.token_tiles, index / params.token_tiles};
+        if (params.groups.tiles) at = {group_y(), group_x()};
         return params.glu.x ? place_of_tile<GatedShape<Shape>>(params, at) : place_of_tile<Shape>(params, at);
     }
 
@@ -499,7 +506,8 @@ private:
         self.thread = computed_here(thread_x());
         self.blocks = params.columns / 32;
         self.weight = row_of<F>(p.weight, place.weight_row, self.blocks);
-        self.x = static_cast<const f16 *>(params.x_f16.x) + (u64)place.first_token * params.columns;
+        u32 first_x_row = params.groups.slots ? 0 : place.first_token;
+        self.x = static_cast<const f16 *>(params.x_f16.x) + (u64)first_x_row * params.columns;
         self.unit = p.half_unit;
 #pragma unroll
         for (u32 i = 0; i < FETCH_ROWS; i++) {
@@ -510,10 +518,9 @@ private:
         }
 #pragma unroll
         for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
-            u32 token = self.token_of_fetch(i), last = place.tokens - 1;
             // The last token in place of those that do not exist.
-            u32 column = (token < last ? token : last) * params.columns + self.thread % Shape::PIECES * 8;
-            self.x_bytes[i] = column * sizeof(f16);
+            u32 row = place.x_row(params, self.token_of_fetch(i)) - first_x_row;
+            self.x_bytes[i] = (row * params.columns + self.thread % Shape::PIECES * 8) * sizeof(f16);
         }
 
         Sums sums;
@@ -564,7 +571,8 @@ private:
 #define RF_HALF_MATMUL_NATURAL(NAME, FORMAT)
 #define RF_HALF_NARROW(NAME, FORMAT)
 #endif
-// The kernels of one format: RfMatmulParams; grid [streams], Shape::THREADS threads.
+// The kernels of one format: RfMatmulParams; grid [streams], of experts [tiles of rows, tiles of
+// slots], Shape::THREADS threads.
 #define RF_HALF_MATMUL_OF(NAME, FORMAT)                                                                                \
     RF_MATMUL_KERNEL(rf::HalfWide) matmul_wide_##NAME##_f16_f32(RfMatmulParams p) {                                    \
         rf::HalfMatmul<FORMAT, rf::HalfWide>::run(p);                                                                  \

@@ -106,22 +106,28 @@ struct HalfOutput {
         return true;
     }
 
-    // The scale of a token of a tile, or of its first one in place of one that does not exist. With
+    // The scale of a token of a tile, or of its last one in place of one that does not exist. With
     // a lambda that captures `params`, LLVM 19 loads by flat instructions on AMD.
     RF_DEVICE_MEMBER static float x_scale(const RfMatmulParams &params, const MatmulPlace &place, u32 token) {
-        return params.x_f16.scale[place.first_token + (token < place.tokens ? token : 0)];
+        return params.x_f16.scale[place.x_row(params, token)];
     }
 
-    // The gated unit of sums that are not scaled.
+    // The gated unit of sums that are not scaled, for four columns from `column` on.
     struct GatedUnit {
         u32 activation;
         float gate_scale, up_scale;
+        f32x4 gate_bias, up_bias;
 
-        RF_DEVICE_MEMBER explicit GatedUnit(const RfMatmulParams &params)
+        RF_DEVICE_MEMBER GatedUnit(const RfMatmulParams &params, const MatmulPlace &place, u32 column)
             : activation(params.activation), gate_scale(reciprocal(params.projections[0].half_unit)),
-              up_scale(reciprocal(params.projections[1].half_unit)) {}
+              up_scale(reciprocal(params.projections[1].half_unit)),
+              gate_bias(place.four_biases(params.projections[0].bias, column)),
+              up_bias(place.four_biases(params.projections[1].bias, column)) {}
+        RF_DEVICE_MEMBER static f32x4 all_four(float value) { return f32x4{value, value, value, value}; }
         RF_DEVICE_MEMBER f32x4 of(f32x4 gate, f32x4 up, float x_scale) const {
-            return gated_units(activation, gate * (gate_scale * x_scale), up * (up_scale * x_scale));
+            f32x4 gate_factor = all_four(gate_scale * x_scale), up_factor = all_four(up_scale * x_scale);
+            return gated_units(activation, __builtin_elementwise_fma(gate, gate_factor, gate_bias),
+                               __builtin_elementwise_fma(up, up_factor, up_bias));
         }
     };
 
@@ -259,15 +265,20 @@ struct HalfOutput {
                                               Tokens tokens) {
         const RfProjection &p = place.projection;
         if (params.glu.x) {
-            const GatedUnit unit(params);
             constexpr u32 STEP = 2 * WAVES, STEPS = (TOGETHER + 1) / 2;
             u32 at = lane() % TILE * 4, column = place.first_row + at;
+            const GatedUnit unit(params, place, column);
             u32 own = tokens.first + 2 * wave() + lane() / TILE;
 #pragma unroll 1
             for (u32 first = own; first < tokens.end; first += STEPS * STEP) {
                 float scale[STEPS];
+                u32 out_row[STEPS];
 #pragma unroll
-                for (u32 i = 0; i < STEPS; i++) scale[i] = x_scale(params, place, first + i * STEP);
+                for (u32 i = 0; i < STEPS; i++) {
+                    u32 token = first + i * STEP;
+                    scale[i] = x_scale(params, place, token);
+                    out_row[i] = place.out_row(params, token < tokens.end ? token : tokens.first);
+                }
 #pragma unroll
                 for (u32 i = 0; i < STEPS; i++) {
                     u32 token = first + i * STEP;
@@ -275,14 +286,12 @@ struct HalfOutput {
                     f32x4 gate = *reinterpret_cast<const f32x4 *>(all[token] + at);
                     f32x4 up = *reinterpret_cast<const f32x4 *>(all[token] + Shape::ROWS / 2 + at);
                     f32x4 v = unit.of(gate, up, scale[i]);
-                    store_f16_fixed(params.glu, place.first_token + token, p.rows, column / 4, v);
+                    store_f16_fixed(params.glu, out_row[i], p.rows, column / 4, v);
                 }
             }
             return;
         }
         u32 row = place.first_row + 4 * lane(), rest = row < p.rows ? p.rows - row : 0;
-        const float *scales = params.x_f16.scale + place.first_token;
-        u64 tile = (u64)place.first_token * p.rows + row;
         float unit = reciprocal(p.half_unit);
         f32x4 bias = {0, 0, 0, 0};
 #pragma unroll
@@ -290,8 +299,9 @@ struct HalfOutput {
         if (p.rows % 4 != 0) {
 #pragma unroll 1
             for (u32 token = tokens.first + wave(); token < tokens.end; token += WAVES) {
-                f32x4 v = *reinterpret_cast<const f32x4 *>(all[token] + 4 * lane()) * (scales[token] * unit) + bias;
-                u64 at = tile + (u64)token * p.rows;
+                f32x4 v = *reinterpret_cast<const f32x4 *>(all[token] + 4 * lane());
+                v = v * (x_scale(params, place, token) * unit) + bias;
+                u64 at = (u64)place.out_row(params, token) * p.rows + row;
 #pragma unroll
                 for (u32 i = 0; i < 4; i++) {
                     if (i < rest) p.out[at + i] = v[i] + (params.residual ? params.residual[at + i] : 0.0f);
@@ -302,22 +312,25 @@ struct HalfOutput {
 #pragma unroll 1
         for (u32 first = tokens.first + wave(); first < tokens.end; first += TOGETHER * WAVES) {
             float scale[TOGETHER];
+            u32 out_row[TOGETHER];
             f32x4 residual[TOGETHER];
             auto token_of = [&](u32 i) { return first + i * WAVES; };
             auto exists = [&](u32 i) { return token_of(i) < tokens.end && rest > 0; };
+            auto place_of = [&](u32 i) { return (u64)out_row[i] * p.rows + row; };
 #pragma unroll
             for (u32 i = 0; i < TOGETHER; i++) {
-                scale[i] = exists(i) ? scales[token_of(i)] : 0.0f;
+                u32 token = exists(i) ? token_of(i) : tokens.first;
+                scale[i] = x_scale(params, place, token), out_row[i] = place.out_row(params, token);
                 residual[i] = f32x4{0, 0, 0, 0};
                 if (params.residual && exists(i)) {
-                    residual[i] = *reinterpret_cast<const f32x4 *>(params.residual + tile + (u64)token_of(i) * p.rows);
+                    residual[i] = *reinterpret_cast<const f32x4 *>(params.residual + place_of(i));
                 }
             }
 #pragma unroll
             for (u32 i = 0; i < TOGETHER; i++) {
                 if (!exists(i)) continue;
                 f32x4 v = *reinterpret_cast<const f32x4 *>(all[token_of(i)] + 4 * lane()) * (scale[i] * unit) + bias;
-                *reinterpret_cast<f32x4 *>(p.out + tile + (u64)token_of(i) * p.rows) = v + residual[i];
+                *reinterpret_cast<f32x4 *>(p.out + place_of(i)) = v + residual[i];
             }
         }
     }
@@ -330,8 +343,8 @@ struct HalfOutput {
                                              u32 wave_row, u32 wave_token, const Sums &sums) {
         constexpr u32 COLUMNS = Shape::WAVE_ROWS / 2, VECTORS = COLUMNS / 4, STRIDE = GATED_STRIDE;
         float(*own)[STRIDE] = static_cast<float(*)[STRIDE]>(lds) + wave() * TILE;
-        const GatedUnit unit(params);
         u32 rows = place.projection.rows, column = place.first_row + wave_row / 2 + lane() % VECTORS * 4;
+        const GatedUnit unit(params, place, column);
         // All waves have read the last stage.
         lds_barrier();
         constexpr u32 STEPS = TILE * VECTORS / WAVE;
@@ -364,7 +377,7 @@ struct HalfOutput {
             f32x4 v = unit.of(*reinterpret_cast<const f32x4 *>(gate),
                               *reinterpret_cast<const f32x4 *>(gate + COLUMNS), scale);
             if (token < place.tokens && column < rows)
-                store_f16_fixed(params.glu, place.first_token + token, rows, column / 4, v);
+                store_f16_fixed(params.glu, place.out_row(params, token), rows, column / 4, v);
         }
     }
 
@@ -387,9 +400,8 @@ struct HalfOutput {
                 if (MatrixTile::lane_row(n % 8) > 0) continue;
                 u32 t = n / 8, i = MatrixTile::y_index(n % 8);
                 u32 token = first_token + (first + t) * TILE + MatrixTile::y_step(n % 8);
-                out_rows[t][i] = token < place.tokens ? place.first_token + token : NO_ROW;
-                token = token < place.tokens ? token : place.tokens - 1;
-                scales[t][i] = params.x_f16.scale[place.first_token + token] * reciprocal(p.half_unit);
+                out_rows[t][i] = token < place.tokens ? place.out_row(params, token) : NO_ROW;
+                scales[t][i] = x_scale(params, place, token) * reciprocal(p.half_unit);
             }
 #pragma unroll
             for (u32 t = 0; t < TILES; t++) {

@@ -58,6 +58,13 @@ struct MatmulPlace {
         u32 row = out_row(params, token < tokens ? token : tokens - 1);
         return params.groups.slots ? row / params.slots_per_row : row;
     }
+
+    // Four elements of the bias of another projection with as many rows, from an element on that is
+    // a multiple of 4; zeros without a bias, or where there is no such element.
+    RF_DEVICE_MEMBER f32x4 four_biases(const float *bias, u32 row) const {
+        if (!bias || row >= projection.rows) return f32x4{0, 0, 0, 0};
+        return *reinterpret_cast<const f32x4 *>(bias + (weight_row - first_row) + row);
+    }
 };
 
 // A tile of the output: its index along the tokens, and along the rows of all projections.

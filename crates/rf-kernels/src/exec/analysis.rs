@@ -22,6 +22,8 @@ pub(super) struct GraphAnalysis {
     /// Elements per token of the largest scratch operand of int8, and of f16.
     scratch_per_token: usize,
     scratch_halves_per_token: usize,
+    /// Rows per token of a scratch operand of f16, each with a scale.
+    scratch_scales_per_token: usize,
     /// Elements of all query heads of the largest attention.
     pub(super) attention_width: usize,
     /// Query heads of the largest attention.
@@ -47,8 +49,11 @@ pub(super) struct OperandForm {
     /// Forms for 3 to `few_tokens` rows.
     few: Forms,
     few_tokens: usize,
-    /// Forms for more rows.
+    /// Forms for more rows, up to `grouped_tokens`: experts read int8 there.
     many: Forms,
+    grouped_tokens: usize,
+    /// Forms for still more rows.
+    most: Forms,
     /// Columns of a row. A value that the experts of each slot read has several rows per token.
     pub(super) columns: usize,
     /// The most rows that the op that writes them may leave without the factor of the norm.
@@ -108,11 +113,12 @@ impl Forms {
         Self { q8: self.q8 || other.q8, f32: self.f32 || other.f32, f16 }
     }
 
-    /// Floats of a row of `width` columns: f32, codes and scales, f16 and the scale of the row.
-    fn floats(self, width: usize) -> usize {
+    /// Floats of a row of `width` columns, which are rows of `columns` for a matmul: f32, codes and
+    /// scales, f16 and the scales of rows.
+    fn floats(self, width: usize, columns: usize) -> usize {
         let f32 = if self.f32 { width } else { 0 };
         let q8 = if self.q8 { width / 4 + width / 16 } else { 0 };
-        let f16 = if self.f16.is_some() { width / 2 + 1 } else { 0 };
+        let f16 = if self.f16.is_some() { width / 2 + width / columns } else { 0 };
         f32 + q8 + f16
     }
 }
@@ -125,6 +131,7 @@ impl GraphAnalysis {
             operands: vec![None; graph.values().len()],
             scratch_per_token: 32,
             scratch_halves_per_token: 0,
+            scratch_scales_per_token: 0,
             attention_width: 1,
             attention_heads: 1,
             expert_slots: 0,
@@ -174,7 +181,7 @@ impl GraphAnalysis {
                 }
             }
             Op::ExpertMatMul(m) => {
-                self.add_operand(graph, m.x, form_of_experts(graph, m));
+                self.add_operand(graph, m.x, form_of_experts(graph, m, self.matmul_device));
                 self.expert_slots = self.expert_slots.max(graph.value(m.route).width / 2);
                 let experts = m.projections.iter().map(|p| p.weights.len()).max();
                 self.experts = self.experts.max(experts.unwrap_or(0));
@@ -215,6 +222,8 @@ impl GraphAnalysis {
                 if form.all().f16.is_some() {
                     let widest = self.scratch_halves_per_token.max(value.width);
                     self.scratch_halves_per_token = widest;
+                    let rows = value.width / form.columns;
+                    self.scratch_scales_per_token = self.scratch_scales_per_token.max(rows);
                 }
             }
         }
@@ -268,7 +277,10 @@ impl GraphAnalysis {
     pub(super) fn scratch_half_floats(&self, max_tokens: usize) -> usize {
         match self.scratch_halves_per_token {
             0 => 1,
-            width => self.scratch_half_scales(max_tokens) + max_tokens.max(width),
+            width => {
+                let scales = max_tokens * self.scratch_scales_per_token;
+                self.scratch_half_scales(max_tokens) + scales.max(width)
+            }
         }
     }
 
@@ -281,7 +293,8 @@ impl GraphAnalysis {
 impl OperandForm {
     /// A form with the same forms for any number of rows.
     fn always(forms: Forms, columns: usize) -> Self {
-        Self { one: forms, two: forms, few: forms, many: forms, columns, ..Self::default() }
+        let (one, two, few, many, most) = (forms, forms, forms, forms, forms);
+        Self { one, two, few, many, most, columns, ..Self::default() }
     }
 
     /// Adds the forms of another reader.
@@ -291,12 +304,14 @@ impl OperandForm {
         self.applied_rows = self.applied_rows.min(other.applied_rows);
         self.few = self.few.and(other.few);
         self.many = self.many.and(other.many);
+        self.most = self.most.and(other.most);
         self.few_tokens = self.few_tokens.max(other.few_tokens);
+        self.grouped_tokens = self.grouped_tokens.max(other.grouped_tokens);
     }
 
     /// The forms for any number of rows.
     fn all(self) -> Forms {
-        self.one.and(self.two).and(self.few).and(self.many)
+        self.one.and(self.two).and(self.few).and(self.many).and(self.most)
     }
 
     /// The forms for a number of rows.
@@ -305,7 +320,8 @@ impl OperandForm {
             0..=1 => self.one,
             2 => self.two,
             _ if rows <= self.few_tokens => self.few,
-            _ => self.many,
+            _ if rows <= self.grouped_tokens => self.many,
+            _ => self.most,
         }
     }
 
@@ -324,8 +340,9 @@ impl OperandForm {
     /// Floats of a row: the stored forms and sums of squares.
     pub(super) fn floats(self, width: usize) -> usize {
         let squares = if self.norm_eps.is_some() { width / 32 } else { 0 };
-        let most = self.one.floats(width).max(self.two.floats(width)).max(self.few.floats(width));
-        (most + squares).max(self.many.floats(width))
+        let floats = |forms: Forms| forms.floats(width, self.columns);
+        let fewer = floats(self.one).max(floats(self.two)).max(floats(self.few));
+        (fewer + squares).max(floats(self.many)).max(floats(self.most))
     }
 }
 
@@ -355,11 +372,31 @@ pub(super) fn has_fused_rows(dtype: DType, rows: usize) -> bool {
 }
 
 /// The form in which a matmul of experts reads its left operand.
-pub(super) fn form_of_experts(graph: &Graph, m: &ExpertMatMul) -> OperandForm {
-    let weight = graph.expert_weight(m);
-    let is_float = weight.is_some_and(|weight| weight.dtype.is_float());
-    let columns = weight.map_or(1, |weight| weight.columns);
-    OperandForm::always(if is_float { Forms::F32 } else { Forms::Q8 }, columns)
+pub(super) fn form_of_experts(
+    graph: &Graph,
+    m: &ExpertMatMul,
+    device: MatmulDevice,
+) -> OperandForm {
+    let Some(WeightShape { dtype, columns, .. }) = graph.expert_weight(m) else {
+        return OperandForm::always(Forms::Q8, 1);
+    };
+    let fewer = if dtype.is_float() { Forms::F32 } else { Forms::Q8 };
+    let slots_per_token = graph.value(m.route).width / 2;
+    let form = OperandForm::always(fewer, columns);
+    if !device.halves(dtype, columns) {
+        return form;
+    }
+    OperandForm {
+        few_tokens: device.few_tokens,
+        grouped_tokens: device.int8_expert_tokens(m.projections[0].weights.len(), slots_per_token),
+        most: half_forms(dtype, device),
+        ..form
+    }
+}
+
+/// The form f16 of the operand of weights of a format.
+fn half_forms(dtype: DType, device: MatmulDevice) -> Forms {
+    if device.has_wgmma && dtype == DType::F16 { Forms::NATURAL } else { Forms::F16 }
 }
 
 /// The form in which a matmul with a matrix per head reads its left operand.
@@ -381,12 +418,8 @@ pub(super) fn form_of(graph: &Graph, m: &MatMul, device: MatmulDevice) -> Operan
         let few = if device.is_skinny(dtype, columns) { Forms::F16 } else { one };
         let applied_rows = device.fused_matvec_tokens(dtype);
         let two = if applied_rows >= 2 { one } else { few };
-        let many = match device.halves(dtype, columns) {
-            true if device.has_wgmma && dtype == DType::F16 => Forms::NATURAL,
-            true => Forms::F16,
-            false => one,
-        };
-        form.add(OperandForm { one, two, few, many, applied_rows, ..none });
+        let many = if device.halves(dtype, columns) { half_forms(dtype, device) } else { one };
+        form.add(OperandForm { one, two, few, many, most: many, applied_rows, ..none });
     }
     form
 }

@@ -114,7 +114,7 @@ impl BatchProgram<'_> {
             q8 = Activations { q: take(rows * width / 4), meta: take(rows * width / 16) };
         }
         if forms.f16.is_some() {
-            f16.scale = take(rows);
+            f16.scale = take(rows * width / form.columns);
         }
         let norm = form.missing_norm(rows).map(|eps| NormIn {
             squares: take(rows * width / 32),

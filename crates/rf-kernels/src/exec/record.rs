@@ -472,6 +472,26 @@ mod tests {
     }
 
     #[test]
+    fn many_slots_per_expert_have_f16_tiles_and_a_gated_unit_in_their_epilogue() {
+        let kernels = |arch, tokens| {
+            let case = cases().into_iter().find(|case| case.name() == "experts/Q4_K/Silu").unwrap();
+            let device = MatmulDevice::new(132, arch);
+            let launches = recorded_on(device, case.program(), FUSIONS, tokens).unwrap();
+            launches.into_iter().map(|(_, _, kernel)| kernel).skip(2).collect::<Vec<_>>()
+        };
+        let expected = |tile| {
+            ["route_f32", "halve_f32_f16", "group_experts", tile, tile, "combine_experts_f32"]
+        };
+        assert_eq!(kernels("sm_90a", 40), expected("matmul_narrow_q4_k_f16_f32"));
+        assert_eq!(kernels("sm_90a", 800), expected("matmul_middle_q4_k_f16_f32"));
+        for arch in ["gfx1100", "gfx1201", "sm_90"] {
+            assert_eq!(kernels(arch, 200), expected("matmul_middle_q4_k_f16_f32"), "{arch}");
+            assert_eq!(kernels(arch, 2000), expected("matmul_wide_q4_k_f16_f32"), "{arch}");
+        }
+        assert!(kernels("gfx1030", 800).iter().any(|kernel| kernel.ends_with("_q4_k_q8_f32")));
+    }
+
+    #[test]
     fn every_op_has_a_kernel() {
         let named = |case: &Case, part: &str| case.name().starts_with(part);
         for case in cases() {

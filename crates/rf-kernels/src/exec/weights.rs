@@ -1,5 +1,7 @@
 //! Weights on the device, filled once through pinned staging buffers.
 
+use std::collections::BTreeMap;
+
 use rf_graph::{DType, Graph, Op, Operand, Progress, Weight, WeightId, WeightShape};
 use rf_hip::{PinnedBuffer, Stream};
 
@@ -39,6 +41,16 @@ enum Form {
     /// In planes, starting at `first_row` of a matrix. The experts or heads of a matmul share a
     /// matrix.
     Matrix { layout: PackedLayout, base: usize, first_row: usize },
+}
+
+impl Form {
+    /// The first byte of the matrix, which experts share.
+    fn base(&self) -> Option<usize> {
+        match self {
+            Self::Vector => None,
+            Self::Matrix { base, .. } => Some(*base),
+        }
+    }
 }
 
 /// Sizes and offsets of all weights.
@@ -191,6 +203,7 @@ impl Weights {
             }
             half_units.push(half_unit(largest_weight));
         }
+        share_half_units(&plan.forms, &mut half_units);
         stream.synchronize()?;
         progress(Progress { done_bytes: total_bytes, total_bytes });
         Ok(Self { memory, half_units })
@@ -205,5 +218,35 @@ impl Weights {
 
     pub(super) fn bytes(&self) -> usize {
         self.memory.size_bytes()
+    }
+}
+
+/// Gives the experts of a matrix one unit: that of the largest weight among them.
+fn share_half_units(forms: &[(Form, usize)], half_units: &mut [f32]) {
+    let mut shared = BTreeMap::new();
+    let bases = || forms.iter().map(|(form, _)| form.base());
+    for (base, unit) in bases().zip(half_units.iter()) {
+        let least = shared.entry(base).or_insert(*unit);
+        *least = unit.min(*least);
+    }
+    for (base, unit) in bases().zip(half_units) {
+        if base.is_some() {
+            *unit = shared[&base];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn experts_of_a_matrix_share_the_unit_of_their_largest_weight() {
+        let layout = PackedLayout::new(DType::Q8_0, 4, 32);
+        let expert = |base, first_row| (Form::Matrix { layout, base, first_row }, 0);
+        let forms = [expert(0, 0), (Form::Vector, 64), expert(512, 0), expert(0, 2)];
+        let mut units = [4.0, 1.0, 0.5, 2.0];
+        share_half_units(&forms, &mut units);
+        assert_eq!(units, [2.0, 1.0, 0.5, 2.0]);
     }
 }

@@ -4,10 +4,13 @@ use super::table::params;
 use super::{ExpertGroups, Launch};
 
 /// Threads of a workgroup that groups the slots of an expert.
-const GROUP_THREADS: u32 = 256;
+const GROUP_THREADS: u32 = 1024;
 
 /// Threads of a workgroup: four waves.
 const EXPERT_THREADS: u32 = 128;
+
+/// Columns that a lane of the weighted sum computes.
+const COMBINED_COLUMNS: u32 = 4;
 
 /// Largest number of groups of experts: the kernel has a lane for each.
 pub(crate) const MAX_EXPERT_GROUPS: usize = 32;
@@ -110,17 +113,17 @@ impl GroupExpertsParams {
 impl ExpertRowsParams {
     /// The launch of the weighted sum.
     pub(crate) fn combine(&self) -> Launch {
-        self.by_column("combine_experts_f32")
+        self.by_columns("combine_experts_f32", COMBINED_COLUMNS)
     }
 
     /// The launch that weights each slot.
     pub(crate) fn scale(&self) -> Launch {
-        self.by_column("scale_experts_f32")
+        self.by_columns("scale_experts_f32", 1)
     }
 
-    /// A launch with a lane per column; tokens in y.
-    fn by_column(&self, kernel: &'static str) -> Launch {
-        let grid = [self.columns.div_ceil(EXPERT_THREADS), self.tokens, 1];
+    /// A launch with a lane for this many columns; tokens in y.
+    fn by_columns(&self, kernel: &'static str, columns: u32) -> Launch {
+        let grid = [self.columns.div_ceil(EXPERT_THREADS * columns), self.tokens, 1];
         Launch { kernel, grid, block: [EXPERT_THREADS, 1, 1], lds_bytes: 0 }
     }
 }

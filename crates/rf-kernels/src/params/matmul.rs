@@ -3,6 +3,7 @@
 use rf_graph::OperandFormat;
 use rf_quant::DType;
 
+use super::matmul_half::HalfTile;
 use super::table::params;
 use super::{Activations, Address, Halves, Launch, Weight};
 use crate::tuning::{Knob, Tuning};
@@ -91,11 +92,11 @@ params! {
         /// Tiles of an f16 matmul that each workgroup computes alone; rounds · streams is at most
         /// the number of tiles.
         rounds: u32,
-        /// Tiles of an f16 matmul along the tokens, or those of the groups.
+        /// Tiles of an f16 matmul along the tokens, or the most of the groups.
         token_tiles: u32,
         /// `[tokens, rows]` or null: instead of its own output, an f16 matmul writes the gated unit
-        /// of projections 0 (gate) and 1 (up), with scale `FIXED_HALF_SCALE`. Both have no bias,
-        /// and [`num_projections`](Self::num_projections) is 1 then.
+        /// of projections 0 (gate) and 1 (up), with scale `FIXED_HALF_SCALE`.
+        /// [`num_projections`](Self::num_projections) is 1 then.
         glu: Halves,
         /// The activation of the gated unit: `RfActivation`.
         activation: u32,
@@ -226,6 +227,25 @@ pub(crate) enum TileSize {
     Slim16,
 }
 
+/// The tile of a matmul of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExpertTileSize {
+    /// f16 operands.
+    Half(HalfTile),
+    /// int8 operands, or those of f32.
+    Int8(TileSize),
+}
+
+impl ExpertTileSize {
+    /// Slots of a tile, for weights of a format.
+    pub(crate) fn slots(self, dtype: DType) -> u32 {
+        match self {
+            Self::Half(tile) => tile.tokens(),
+            Self::Int8(tile) => tile.extent(dtype.is_float()).1,
+        }
+    }
+}
+
 /// The tiles for a single tile of tokens.
 const SLIM: [TileSize; 3] = [TileSize::Slim16, TileSize::Slim32, TileSize::Slim64];
 
@@ -327,27 +347,35 @@ impl MatmulParams {
         }
     }
 
-    /// The launch of a matmul of `experts` experts, whose slots are grouped for this tile.
+    /// A matmul of `experts` experts, whose slots are grouped for this tile.
     pub(crate) fn launch_experts(
-        &self,
+        self,
         dtype: DType,
         device: MatmulDevice,
-        (experts, tile): (usize, TileSize),
-    ) -> Launch {
-        let (_, tokens) = tile.extent(dtype.is_float());
-        let tiles = ExpertGroups::num_tiles(self.tokens as usize, experts, tokens);
-        self.launch_tiles(dtype, device, tile, tiles as u32)
+        (experts, tile): (usize, ExpertTileSize),
+    ) -> (Self, Launch) {
+        let tiles = ExpertGroups::num_tiles(self.tokens as usize, experts, tile.slots(dtype));
+        match tile {
+            ExpertTileSize::Half(tile) => self.half_experts(dtype, device, tile, tiles as u32),
+            ExpertTileSize::Int8(tile) => {
+                (self, self.launch_tiles(dtype, device, tile, tiles as u32))
+            }
+        }
     }
 
-    /// The tile for a matmul of this many experts, by the mean number of slots of an expert.
+    /// The tile for a matmul of this many experts, by the form of x and the mean number of slots of
+    /// an expert.
     pub(crate) fn tile_of_experts(
         &self,
         dtype: DType,
         device: MatmulDevice,
         experts: usize,
-    ) -> TileSize {
+    ) -> ExpertTileSize {
         let mean = self.tokens.div_ceil(experts.max(1) as u32);
-        self.tile(dtype.is_float(), mean, device.compute_units)
+        if self.x_f16.x != 0 {
+            return ExpertTileSize::Half(device.half_tile_of_experts(mean));
+        }
+        ExpertTileSize::Int8(self.tile(dtype.is_float(), mean, device.compute_units))
     }
 
     fn launch_tiles(
@@ -456,12 +484,13 @@ mod tests {
         // 512 tokens, 4 of 32 experts: 64 slots each.
         let params = params(&[2880, 2880], 2048);
         let tile = params.tile_of_experts(DType::Mxfp4, H200, 32);
-        assert_eq!(tile, TileSize::Middle);
-        let launch = params.launch_experts(DType::Mxfp4, H200, (32, tile));
+        assert_eq!(tile, ExpertTileSize::Int8(TileSize::Middle));
+        let (_, launch) = params.launch_experts(DType::Mxfp4, H200, (32, tile));
         assert_eq!(launch.kernel, "matmul_middle_mxfp4_q8_f32");
         assert_eq!(launch.grid, [2048 / 64 + 32, 90, 1]);
-        assert_eq!(params.tile_of_experts(DType::Mxfp4, H200, 8), TileSize::Wide);
-        assert_eq!(params.tile_of_experts(DType::Mxfp4, H200, 512), TileSize::Narrow);
+        let tile = |experts| params.tile_of_experts(DType::Mxfp4, H200, experts);
+        assert_eq!(tile(8), ExpertTileSize::Int8(TileSize::Wide));
+        assert_eq!(tile(512), ExpertTileSize::Int8(TileSize::Narrow));
     }
 
     #[test]

@@ -10,9 +10,17 @@ use crate::tuning::Knob;
 /// other workgroup computes while it starts and ends.
 const MIN_WIDE_COLUMNS: u32 = 2048;
 
+/// Mean numbers of slots of an expert above which tiles of the experts are larger.
+const MIN_MIDDLE_SLOTS: u32 = 192;
+const MIN_WIDE_SLOTS: u32 = 512;
+
+/// Mean number of slots of an expert up to which tiles of f16 would be at most half full: int8 has
+/// smaller ones.
+const MAX_INT8_SLOTS: usize = HalfTile::Middle.tokens() as usize / 2;
+
 /// A tile of 128 rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HalfTile {
+pub(crate) enum HalfTile {
     /// Tiles of 256 tokens.
     Wide,
     /// Tiles of 128 tokens.
@@ -26,7 +34,7 @@ impl HalfTile {
     const ROWS: u32 = 128;
     const STAGE_COLUMNS: u32 = 64;
 
-    fn tokens(self) -> u32 {
+    pub(super) const fn tokens(self) -> u32 {
         match self {
             Self::Wide => 256,
             Self::Middle => 128,
@@ -92,6 +100,33 @@ impl MatmulDevice {
         self.matrix_unit != MatrixUnit::None && is_half
     }
 
+    /// The most rows of which experts are multiplied in int8, where
+    /// [`halves`](Self::halves) says that they have f16 operands, too. Each row has
+    /// `slots_per_token` of the experts.
+    pub(crate) fn int8_expert_tokens(self, experts: usize, slots_per_token: usize) -> usize {
+        match self.has_wgmma {
+            true => self.few_tokens,
+            false => self.few_tokens.max(MAX_INT8_SLOTS * experts / slots_per_token.max(1)),
+        }
+    }
+
+    /// The f16 tile for a matmul of experts with this many slots on average.
+    pub(super) fn half_tile_of_experts(self, mean_slots: u32) -> HalfTile {
+        let wide = HalfTile::Wide;
+        match self.has_wgmma {
+            true if mean_slots <= MIN_MIDDLE_SLOTS => HalfTile::Narrow,
+            // A wide tile has a multiprocessor for itself, which idles while it starts and ends.
+            true => HalfTile::Middle,
+            false
+                if mean_slots > MIN_WIDE_SLOTS
+                    && self.has_lds(wide.dynamic_lds_bytes(self, false)) =>
+            {
+                wide
+            }
+            false => HalfTile::Middle,
+        }
+    }
+
     /// Workgroups of an f16 matmul: as many as the device runs at once.
     fn streams(self, tile: HalfTile) -> u32 {
         self.compute_units as u32 * tile.groups_per_unit(self)
@@ -126,16 +161,6 @@ impl MatmulParams {
         scratch: (Address, Address),
     ) -> (Self, Launch) {
         let tile = self.half_tile(dtype, device);
-        let natural = self.x_f16.is_natural();
-        let copied = natural && tile == HalfTile::Wide;
-        let kernel = match (tile, natural) {
-            (HalfTile::Wide, false) => kernel_name!(dtype, "matmul_wide_", "_f16_f32"),
-            (HalfTile::Middle, false) => kernel_name!(dtype, "matmul_middle_", "_f16_f32"),
-            (HalfTile::Narrow, false) => kernel_name!(dtype, "matmul_narrow_", "_f16_f32"),
-            (HalfTile::Wide, true) => "matmul_wide_f16_natural_f16_f32",
-            (HalfTile::Middle, true) => "matmul_middle_f16_natural_f16_f32",
-            (HalfTile::Narrow, true) => "matmul_narrow_f16_natural_f16_f32",
-        };
         let token_tiles = self.tokens.div_ceil(tile.tokens());
         let tiles = token_tiles * self.half_row_tiles();
         let places = device.streams(tile).max(1);
@@ -147,14 +172,49 @@ impl MatmulParams {
             (places, self.sharers(tiles % places, device, places))
         };
         let (partials, arrivals) = scratch;
-        let launch = Launch {
-            kernel,
-            grid: [streams, 1, 1],
-            block: [tile.threads(device, copied), 1, 1],
-            lds_bytes: tile.dynamic_lds_bytes(device, copied),
-        };
+        let launch = self.half_launch(dtype, device, tile, [streams, 1, 1]);
         let x_f16 = self.x_f16.untagged();
         (Self { partials, arrivals, streams, x_f16, rounds, token_tiles, sharers, ..self }, launch)
+    }
+
+    /// An f16 matmul of experts with up to `token_tiles` tiles of slots. Each workgroup computes
+    /// one tile.
+    pub(super) fn half_experts(
+        self,
+        dtype: DType,
+        device: MatmulDevice,
+        tile: HalfTile,
+        token_tiles: u32,
+    ) -> (Self, Launch) {
+        let row_tiles = self.half_row_tiles();
+        let launch = self.half_launch(dtype, device, tile, [row_tiles, token_tiles, 1]);
+        let (x_f16, streams) = (self.x_f16.untagged(), row_tiles * token_tiles);
+        (Self { x_f16, streams, token_tiles, rounds: 1, sharers: 1, ..self }, launch)
+    }
+
+    fn half_launch(
+        &self,
+        dtype: DType,
+        device: MatmulDevice,
+        tile: HalfTile,
+        grid: [u32; 3],
+    ) -> Launch {
+        let natural = self.x_f16.is_natural();
+        let copied = natural && tile == HalfTile::Wide;
+        let kernel = match (tile, natural) {
+            (HalfTile::Wide, false) => kernel_name!(dtype, "matmul_wide_", "_f16_f32"),
+            (HalfTile::Middle, false) => kernel_name!(dtype, "matmul_middle_", "_f16_f32"),
+            (HalfTile::Narrow, false) => kernel_name!(dtype, "matmul_narrow_", "_f16_f32"),
+            (HalfTile::Wide, true) => "matmul_wide_f16_natural_f16_f32",
+            (HalfTile::Middle, true) => "matmul_middle_f16_natural_f16_f32",
+            (HalfTile::Narrow, true) => "matmul_narrow_f16_natural_f16_f32",
+        };
+        Launch {
+            kernel,
+            grid,
+            block: [tile.threads(device, copied), 1, 1],
+            lds_bytes: tile.dynamic_lds_bytes(device, copied),
+        }
     }
 }
 
@@ -316,6 +376,42 @@ mod tests {
             assert!(most * (launch.lds_bytes + 2048) <= 228 << 10, "{}", launch.lds_bytes);
             assert_eq!(params.x_f16.x % 16, 0);
         }
+    }
+
+    #[test]
+    fn experts_have_a_workgroup_per_tile() {
+        let launched = |arch, experts| {
+            let params = MatmulParams {
+                x_f16: Halves { x: 16, scale: 32 },
+                glu: Halves { x: 48, scale: 64 },
+                ..params(768, 4096)
+            };
+            let device = MatmulDevice::new(132, arch);
+            let tile = params.tile_of_experts(DType::Q4K, device, experts);
+            let (params, launch) = params.launch_experts(DType::Q4K, device, (experts, tile));
+            assert_eq!(params.streams, launch.grid[0] * launch.grid[1]);
+            assert_eq!((params.rounds, params.token_tiles), (1, launch.grid[1]));
+            (launch.kernel, launch.grid)
+        };
+        // A tile has 64 rows of the gated unit; 32, 256 and 1024 slots per expert.
+        let narrow = "matmul_narrow_q4_k_f16_f32";
+        let middle = "matmul_middle_q4_k_f16_f32";
+        assert_eq!(launched("sm_90a", 128), (narrow, [12, 4096 / 64 + 128, 1]));
+        assert_eq!(launched("sm_90a", 16), (middle, [12, 4096 / 128 + 16, 1]));
+        assert_eq!(launched("gfx1100", 16), (middle, [12, 4096 / 128 + 16, 1]));
+        let wide = "matmul_wide_q4_k_f16_f32";
+        assert_eq!(launched("gfx1100", 4), (wide, [12, 4096 / 256 + 4, 1]));
+        assert_eq!(launched("sm_90a", 4), (middle, [12, 4096 / 128 + 4, 1]));
+    }
+
+    #[test]
+    fn experts_read_int8_where_tiles_of_f16_would_be_half_empty() {
+        let most =
+            |arch, experts, slots| MatmulDevice::new(132, arch).int8_expert_tokens(experts, slots);
+        assert_eq!(most("sm_90a", 128, 8), 32);
+        assert_eq!(most("gfx1100", 128, 8), 1024);
+        assert_eq!(most("gfx1100", 8, 2), 256);
+        assert_eq!(most("gfx1100", 2, 2), 64);
     }
 
     #[test]

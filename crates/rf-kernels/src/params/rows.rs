@@ -194,6 +194,11 @@ params! {
 }
 
 impl Operand {
+    /// Returns true if f16 is the only form.
+    pub(crate) fn is_f16_alone(self) -> bool {
+        self.f16.x != 0 && self.q8.q == 0 && self.f32 == 0
+    }
+
     /// The operand from a row of `columns` columns on. It has no form f32.
     #[must_use]
     pub(crate) fn at_row(self, row: usize, columns: usize) -> Self {

@@ -53,6 +53,9 @@ pub(super) fn cases() -> Vec<Case> {
     for dtype in [DType::F32, DType::F16, DType::Q8_0, DType::Q4K] {
         cases.extend([false, true].map(|is_gated| shared_expert(dtype, is_gated)));
     }
+    for dtype in [DType::F16, DType::Bf16, DType::Q8_0, DType::Q4K, DType::Mxfp4, DType::Iq4Xs] {
+        cases.push(gated_prompt(dtype));
+    }
     for dtype in [
         DType::F32,
         DType::F16,
@@ -286,6 +289,28 @@ fn prompts(dtype: DType) -> Vec<Case> {
         // Some of the 25 experts have no slot.
         case("few-slots", &[51, 60], 25, 1),
     ]
+}
+
+/// Gate, up and down of grouped slots with biases: several tiles of slots for an expert, and rows
+/// of gate and up that end within a tile.
+fn gated_prompt(dtype: DType) -> Case {
+    const ROWS: usize = 96;
+    let (format, bound) = (Some(OperandFormat::Weight(dtype)), Bound::of_gated_matmul(dtype));
+    let name = format!("experts/{dtype}/prompt");
+    Case::program_of(name, format, bound, Schedule::batches(&[210, 70]), move |net| {
+        let (x, logits) = (net.input(COLUMNS), net.input(3));
+        let route = net.g.route(logits, &Router::softmax(2));
+        let experts = |net: &mut Net, x, rows, columns| {
+            let weights = (0..3).map(|_| net.matrix(dtype, rows, columns)).collect();
+            let bias = net.table(DType::F32, 3, rows);
+            net.g.expert_matmul(x, route, weights, Some(bias))
+        };
+        let rows = if dtype.block_elements() > ROWS { COLUMNS } else { ROWS };
+        let (gate, up) = (experts(net, x, rows, COLUMNS), experts(net, x, rows, COLUMNS));
+        let y = net.g.glu(Activation::ClampedSwiglu, gate, up);
+        let y = experts(net, y, 37, rows);
+        net.g.combine_experts(y, route)
+    })
 }
 
 /// Experts with a gated unit.

@@ -104,11 +104,11 @@ struct RfMatmulParams {
     // Tiles of an f16 matmul that each workgroup computes alone; rounds · streams is at most
     // the number of tiles.
     unsigned rounds;
-    // Tiles of an f16 matmul along the tokens, or those of the groups.
+    // Tiles of an f16 matmul along the tokens, or the most of the groups.
     unsigned token_tiles;
     // `[tokens, rows]` or null: instead of its own output, an f16 matmul writes the gated unit
-    // of projections 0 (gate) and 1 (up), with scale `FIXED_HALF_SCALE`. Both have no bias,
-    // and `num_projections` is 1 then.
+    // of projections 0 (gate) and 1 (up), with scale `FIXED_HALF_SCALE`.
+    // `num_projections` is 1 then.
     RfHalves glu;
     // The activation of the gated unit: `RfActivation`.
     unsigned activation;

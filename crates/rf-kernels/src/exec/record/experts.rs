@@ -7,7 +7,8 @@
 //!   then down. They read the selected experts only.
 //! - Many slots are grouped by expert on the device (`group_experts`). The matmul kernels run over
 //!   tiles of one expert each, and gather their rows. The grid has the upper bound of the number of
-//!   tiles, so that a captured graph fits every routing.
+//!   tiles, so that a captured graph fits every routing. With f16 operands, gate, up and the gated
+//!   unit are one launch.
 
 use rf_graph::{Activation, Combine, DType, ExpertMatMul, GateFunction, Router, ValueId, WeightId};
 
@@ -16,10 +17,10 @@ use super::{Recorder, Slots};
 use crate::error::Error;
 use crate::exec::analysis::{form_of_experts, has_fused_rows};
 use crate::params::{
-    Address, ExpertGroups, ExpertRowsParams, ExpertTile, GroupExpertsParams, MAX_EXPERT_GROUPS,
-    MAX_PROJECTIONS, MAX_SLOTS, MatmulParams, MatvecGluParams, MatvecParams, MatvecSumParams,
-    NormIn, Operand, Projection, RouteParams, RowMemory, activation_number, record_glu,
-    record_rms_norm,
+    Address, ExpertGroups, ExpertRowsParams, ExpertTile, GroupExpertsParams, Halves,
+    MAX_EXPERT_GROUPS, MAX_PROJECTIONS, MAX_SLOTS, MatmulParams, MatvecGluParams, MatvecParams,
+    MatvecSumParams, NormIn, Operand, Projection, RouteParams, RowMemory, activation_number,
+    record_glu, record_rms_norm,
 };
 
 /// The mean number of slots per expert above which slots are grouped. Up to it, most experts are
@@ -75,8 +76,11 @@ impl Recorder<'_> {
     /// Records [`Op::ExpertMatMul`](rf_graph::Op::ExpertMatMul): a matmul of all experts over their
     /// groups of slots, or a matrix-vector multiplication of each slot.
     pub(super) fn expert_matmul(&mut self, m: &ExpertMatMul) {
-        let form = form_of_experts(&self.memory.program.graph, m);
-        let x = self.operand(m.x, form);
+        let device = self.memory.program.analysis.matmul_device;
+        let form = form_of_experts(&self.memory.program.graph, m, device);
+        let (x, tokens) = (self.operand(m.x, form), self.memory.rows(m.x));
+        // More experts that read the same rows may begin to read f16 at more rows.
+        let is_half = form.forms(tokens).f16.is_some() && x.operand.f16.x != 0;
         let slots_per_token = self.memory.width(m.route) / 2;
         let experts = ExpertBatch {
             operand: x.operand,
@@ -86,10 +90,11 @@ impl Recorder<'_> {
             columns: form.columns,
             slots_per_token,
             shared_x: self.memory.width(m.x) == form.columns,
-            tokens: self.memory.rows(m.x),
+            tokens,
+            is_half,
         };
-        let slots = experts.tokens * slots_per_token;
-        let is_grouped = slots > GROUPED_SLOTS_PER_EXPERT * experts.experts;
+        let slots = tokens * slots_per_token;
+        let is_grouped = is_half || slots > GROUPED_SLOTS_PER_EXPERT * experts.experts;
         let is_fused = !is_grouped && self.has_fused_rows(m);
         match (m.glu, m.combine) {
             (Some((activation, out)), _) if is_fused => {
@@ -100,7 +105,8 @@ impl Recorder<'_> {
                 self.expert_sum(m, &experts, sum);
                 return;
             }
-            _ if is_grouped => self.expert_groups(m, &experts),
+            _ if is_grouped && self.gated_expert_groups(m, &experts) => return,
+            _ if is_grouped => self.expert_groups(m, &experts, Halves::default()),
             _ => self.expert_slots(m, &experts),
         }
         if let Some(Combine { residual, out, norm }) = m.combine {
@@ -133,20 +139,37 @@ impl Recorder<'_> {
                 out: self.memory.address(projection.out),
                 rows: first.rows as u32,
                 format: format_number(first.dtype),
+                half_unit: first.half_unit,
                 ..Projection::default()
             };
         }
         projections
     }
 
-    /// Records one launch for all experts, and groups the slots if no earlier op has.
-    fn expert_groups(&mut self, m: &ExpertMatMul, batch: &ExpertBatch) {
+    /// Records gate, up and activation of all experts as one launch, if there is one: with f16
+    /// operands, if the gated unit is f16 alone.
+    fn gated_expert_groups(&mut self, m: &ExpertMatMul, batch: &ExpertBatch) -> bool {
+        let Some((_, out)) = m.glu.filter(|_| batch.is_half) else { return false };
+        let out = self.memory.output(out);
+        let is_f16_alone = out.is_f16_alone();
+        if is_f16_alone {
+            self.expert_groups(m, batch, out.f16);
+        }
+        is_f16_alone
+    }
+
+    /// Records one launch for all experts, and groups the slots if no earlier op has. The launch
+    /// writes `glu` instead of the projections if it is not null.
+    fn expert_groups(&mut self, m: &ExpertMatMul, batch: &ExpertBatch, glu: Halves) {
         let slots = batch.tokens * batch.slots_per_token;
         let params = MatmulParams {
             projections: self.expert_projections(m),
             x_q8: batch.operand.q8,
             x_f32: batch.operand.f32,
-            num_projections: m.projections.len() as u32,
+            x_f16: if batch.is_half { batch.operand.f16 } else { Halves::default() },
+            num_projections: if glu.x == 0 { m.projections.len() as u32 } else { 1 },
+            glu,
+            activation: m.glu.map_or(0, |(activation, _)| activation_number(activation)),
             columns: batch.columns as u32,
             tokens: slots as u32,
             slots_per_row: if batch.shared_x { batch.slots_per_token as u32 } else { 1 },
@@ -173,7 +196,7 @@ impl Recorder<'_> {
         let device = self.memory.program.analysis.matmul_device;
         let (slots, experts) = (params.tokens as usize, route.experts as usize);
         let tile = params.tile_of_experts(dtype, device, experts);
-        let (_, tile_slots) = tile.extent(dtype.is_float());
+        let tile_slots = tile.slots(dtype);
         let tiles = ExpertGroups::num_tiles(slots, experts, tile_slots);
         let first = self.memory.program.scratch.groups;
         let slots_at = first + (tiles * size_of::<ExpertTile>()) as Address;
@@ -184,7 +207,7 @@ impl Recorder<'_> {
             self.launches.push(params.launch(), params);
         }
         let params = MatmulParams { groups, ..*params };
-        let launch = params.launch_experts(dtype, device, (experts, tile));
+        let (params, launch) = params.launch_experts(dtype, device, (experts, tile));
         self.launches.push(launch, params);
     }
 
@@ -307,4 +330,6 @@ struct ExpertBatch {
     /// True if all slots of a token read the same row.
     shared_x: bool,
     tokens: usize,
+    /// True if the kernels read f16.
+    is_half: bool,
 }

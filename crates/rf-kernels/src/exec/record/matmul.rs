@@ -105,8 +105,7 @@ impl Recorder<'_> {
         let [gate, up] = typed[..] else { return false };
         let out = self.memory.output(out);
         let is_plain = gate.params.bias == 0 && up.params.bias == 0 && gate.dtype == up.dtype;
-        let is_f16_alone = out.f16.x != 0 && out.q8.q == 0 && out.f32 == 0;
-        if !is_plain || !is_f16_alone {
+        if !is_plain || !out.is_f16_alone() {
             return false;
         }
         let mut projections = [Projection::default(); MAX_PROJECTIONS];
