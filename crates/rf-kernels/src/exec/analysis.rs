@@ -383,7 +383,8 @@ pub(super) fn form_of_experts(
     let fewer = if dtype.is_float() { Forms::F32 } else { Forms::Q8 };
     let slots_per_token = graph.value(m.route).width / 2;
     let form = OperandForm::always(fewer, columns);
-    if !device.halves(dtype, columns) {
+    // The results of weights of floats are those of operands of f32.
+    if dtype.is_float() || !device.halves(dtype, columns) {
         return form;
     }
     OperandForm {
