@@ -208,7 +208,7 @@ mod tests {
     use crate::exec::program::{DeviceProgram, ScratchAddresses};
     use crate::exec::step::Shape;
     use crate::exec::weights::WeightPlan;
-    use crate::params::{Address, Batch, MatmulDevice};
+    use crate::params::{Address, Batch, Halves, MatmulDevice};
     use crate::tuning::Knob;
     use rf_graph::{DType, OperandFormat, Plan, Program, fuse};
     use rf_oracle::case::{Case, cases};
@@ -250,7 +250,11 @@ mod tests {
             ropes: vec![1 << 22; graph.ops().len()],
             head_routes: analysis.head_routes(512, 1 << 24),
             arena: 1 << 23,
-            scratch: ScratchAddresses::default(),
+            scratch: ScratchAddresses {
+                // Null says that there is no operand of f16.
+                halves: Halves { x: 1 << 25, scale: 1 << 26 },
+                ..ScratchAddresses::default()
+            },
             graph,
             analysis,
             plan,
