@@ -178,8 +178,7 @@ impl Costs {
             }
             Op::ExpertMatMul(m) => {
                 for ExpertProjection { weights, out, .. } in &m.projections {
-                    let Some(first) = weights.first() else { continue };
-                    let first = size(*first);
+                    let Some(first) = weights.first().map(|first| size(*first)) else { continue };
                     // The selected experts are unknown here, so this is their largest possible
                     // number.
                     let slots = elements(*out) / first.rows.max(1);
