@@ -104,27 +104,25 @@ impl MatmulDevice {
     /// [`halves`](Self::halves) says that they have f16 operands, too. Each row has
     /// `slots_per_token` of the experts.
     pub(crate) fn int8_expert_tokens(self, experts: usize, slots_per_token: usize) -> usize {
-        match self.has_wgmma {
-            true => self.few_tokens,
-            false => self.few_tokens.max(MAX_INT8_SLOTS * experts / slots_per_token.max(1)),
+        if self.has_wgmma {
+            return self.few_tokens;
         }
+        self.few_tokens.max(MAX_INT8_SLOTS * experts / slots_per_token.max(1))
     }
 
     /// The f16 tile for a matmul of experts with this many slots on average.
     pub(super) fn half_tile_of_experts(self, mean_slots: u32) -> HalfTile {
         let wide = HalfTile::Wide;
-        match self.has_wgmma {
-            true if mean_slots <= MIN_MIDDLE_SLOTS => HalfTile::Narrow,
-            // A wide tile has a multiprocessor for itself, which idles while it starts and ends.
-            true => HalfTile::Middle,
-            false
-                if mean_slots > MIN_WIDE_SLOTS
-                    && self.has_lds(wide.dynamic_lds_bytes(self, false)) =>
-            {
-                wide
-            }
-            false => HalfTile::Middle,
+        if self.has_wgmma && mean_slots <= MIN_MIDDLE_SLOTS {
+            return HalfTile::Narrow;
         }
+        // With `wgmma` a wide tile has a multiprocessor for itself, which idles while it starts and
+        // ends.
+        let is_wide = !self.has_wgmma && mean_slots > MIN_WIDE_SLOTS;
+        if is_wide && self.has_lds(wide.dynamic_lds_bytes(self, false)) {
+            return wide;
+        }
+        HalfTile::Middle
     }
 
     /// Workgroups of an f16 matmul: as many as the device runs at once.
