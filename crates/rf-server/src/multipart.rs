@@ -137,11 +137,10 @@ fn parts(body: &Bytes, boundary: &str) -> Result<Vec<Part>, ApiError> {
     let finder = memmem::Finder::new(&delimiter);
     // The first boundary may begin the body.
     let first = &delimiter.as_bytes()[2..];
-    let mut at = match body.starts_with(first) {
-        true => first.len(),
-        false => {
-            finder.find(body).ok_or_else(|| wrong("its boundary is missing"))? + delimiter.len()
-        }
+    let mut at = if body.starts_with(first) {
+        first.len()
+    } else {
+        finder.find(body).ok_or_else(|| wrong("its boundary is missing"))? + delimiter.len()
     };
     let mut parts = Vec::new();
     while !body[at..].starts_with(b"--") {

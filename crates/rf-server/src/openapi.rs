@@ -237,7 +237,7 @@ impl Operation {
         };
         let request_body = request.map(|schema| {
             let (media_type, schema) = match self.file {
-                Some(file) => (FORM, with_file(schema, file)),
+                Some(file) => (FORM, with_file(&schema, file)),
                 None => (JSON, schema),
             };
             body("The fields of the request.", BTreeMap::from([(media_type, Content { schema })]))
@@ -261,7 +261,7 @@ impl Operation {
 }
 
 /// The schema of a form that has the fields of `schema` and a file.
-fn with_file(schema: Schema, name: &str) -> Schema {
+fn with_file(schema: &Schema, name: &str) -> Schema {
     let file = json_schema!({
         "type": "object",
         "properties": { name: { "type": "string", "format": "binary" } },

@@ -66,7 +66,7 @@ pub(super) fn packages(root: &Path) -> Result<Vec<Package>> {
             version: version.clone(),
             purl: format!("pkg:npm/{}@{version}", name.replace('@', "%40")),
             licence: licence.with_context(|| format!("{heading} names no licence"))?,
-            sha512: STANDARD.decode(sha512)?.iter().map(|byte| format!("{byte:02x}")).collect(),
+            sha512: hexadecimal(&STANDARD.decode(sha512)?),
             text: text_of(&texts, heading, &headings)?,
         });
     }
@@ -81,6 +81,11 @@ fn text_of(texts: &str, heading: &str, headings: &[String]) -> Result<String> {
     let text = text.trim();
     ensure!(!text.is_empty(), "{TEXTS} has no licence of {heading}: run web/check");
     Ok(text.to_owned())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 fn json<T: DeserializeOwned>(path: &Path) -> Result<T> {

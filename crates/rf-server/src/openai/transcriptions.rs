@@ -111,7 +111,7 @@ pub(crate) async fn transcriptions(
 
     let mut text = fields.prompt.unwrap_or_else(|| INSTRUCTION.to_owned());
     if let Some(language) = fields.language.filter(|language| !language.is_empty()) {
-        text.push_str(&format!(" (language: {language})"));
+        text = format!("{text} (language: {language})");
     }
     text.push_str(media_marker());
     let messages = vec![Message::new("user", text)];
