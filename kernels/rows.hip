@@ -239,8 +239,8 @@ RF_KERNEL(ROW_THREADS) mul_f32(RfPairParams p) {
     for_pairs(p, [](auto a, auto b) { return a * b; });
 }
 
-// Op::AllReduce of rf_graph. The norm lacks its factor (params/matvec.h), so that no workgroup needs
-// the whole row. Grid: x = 512 elements each; elements beyond the last multiple of four are
+// Op::AllReduce of rf_graph. The norm lacks its factor (params/matvec.h), so that no workgroup
+// needs the whole row. Grid: x = 512 elements each; elements beyond the last multiple of four are
 // processed one by one. Reads 4 bytes per element and summand, and 4 of a residual; writes 4, and
 // 1.25 with a norm (and 4 as f32).
 RF_KERNEL(ROW_THREADS) sum_parts_f32_q8(RfSumPartsParams p) {

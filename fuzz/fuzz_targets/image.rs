@@ -1,5 +1,5 @@
-//! Any bytes as an image file: bounded time and memory (libFuzzer's limits), no panic outside of the
-//! decoders, and a picture as large as its header says.
+//! Any bytes as an image file: bounded time and memory (libFuzzer's limits), no panic outside of
+//! the decoders, and a picture as large as its header says.
 
 #![no_main]
 

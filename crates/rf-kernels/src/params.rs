@@ -27,6 +27,7 @@ mod embed;
 mod experts;
 mod latent;
 mod matmul;
+mod matmul_experts;
 mod matmul_half;
 mod matvec;
 mod recurrent;

@@ -9,7 +9,6 @@ use super::analysis::GraphAnalysis;
 use super::kv::KvPlace;
 use super::media::MediaPlaces;
 use super::step::Shape;
-use super::sums::DirectSlot;
 use super::weights::WeightPlace;
 use crate::params::{
     Activations, Address, Batch, Halves, KvCache, NormIn, NormOut, Operand, RowMemory, State,
@@ -50,6 +49,13 @@ pub(super) struct ScratchAddresses {
     pub(super) arrivals: Address,
     /// Tiles and slots of a mixture of experts or of heads, see [`GraphAnalysis::group_words`].
     pub(super) groups: Address,
+}
+
+/// A slot in host memory that the launches before a sum write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DirectSlot {
+    pub(super) index: usize,
+    pub(super) address: Address,
 }
 
 /// A value in the form of a matmul operand.

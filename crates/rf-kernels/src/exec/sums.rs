@@ -33,6 +33,7 @@ use rf_graph::{BackendError, Graph, Member, Op, QueuedRows, QueuedSummands, Stag
 use rf_hip::{Context, DeviceBuffer, Event, MappedBuffer, Stream};
 
 use super::launches::SumPlace;
+use super::program::DirectSlot;
 use super::step::Shape;
 use crate::error::Error;
 use crate::launch::{Gpu, Kernel};
@@ -73,13 +74,6 @@ struct Memory {
     sum_kernel: Kernel,
     /// The slots of other parts in host memory, with their addresses for this device.
     others: Vec<(Arc<Slot>, Address)>,
-}
-
-/// A slot in host memory that the launches before a sum write.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DirectSlot {
-    pub(super) index: usize,
-    pub(super) address: Address,
 }
 
 /// Memory for a summand.
