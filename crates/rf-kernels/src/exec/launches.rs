@@ -8,7 +8,7 @@ use super::program::{BatchProgram, DeviceProgram};
 use super::record;
 use super::results::{MAX_STORED_FLOATS, Results};
 use super::step::{STAMPS, Shape, StepMemory};
-use super::sums::Sums;
+use super::sums::{SumPlace, Sums};
 use super::top_k::{self, TopK};
 use crate::error::Error;
 use crate::launch::{Gpu, LaunchList, Recording};
@@ -43,19 +43,6 @@ pub(super) struct StepLaunches {
     /// The sums over the parts of a divided program, in order.
     pub(super) sums: Vec<SumPlace>,
     pub(super) result: ResultPlan,
-}
-
-/// The place of an [`Op::AllReduce`] in a step.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SumPlace {
-    /// Number of launches of ops before it.
-    pub(super) at: usize,
-    /// The summand of this part.
-    pub(super) x: Address,
-    /// The slot of `x` that the launches before the sum write; `None` if the sum copies `x`.
-    pub(super) slot: Option<usize>,
-    /// The launch, without its summands.
-    pub(super) params: SumPartsParams,
 }
 
 /// The result of a step in host memory.

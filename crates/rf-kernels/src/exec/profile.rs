@@ -14,7 +14,8 @@ use rf_graph::{
 };
 use rf_hip::{Event, Stream};
 
-use super::launches::{StepLaunches, SumPlace};
+use super::launches::StepLaunches;
+use super::sums::SumPlace;
 use crate::error::Error;
 use crate::launch::Recording;
 

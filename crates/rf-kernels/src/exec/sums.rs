@@ -32,7 +32,6 @@ use std::time::{Duration, Instant};
 use rf_graph::{BackendError, Graph, Member, Op, QueuedRows, QueuedSummands, Stage, ValueId};
 use rf_hip::{Context, DeviceBuffer, Event, MappedBuffer, Stream};
 
-use super::launches::SumPlace;
 use super::program::DirectSlot;
 use super::step::Shape;
 use crate::error::Error;
@@ -74,6 +73,19 @@ struct Memory {
     sum_kernel: Kernel,
     /// The slots of other parts in host memory, with their addresses for this device.
     others: Vec<(Arc<Slot>, Address)>,
+}
+
+/// The place of an [`Op::AllReduce`] in a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SumPlace {
+    /// Number of launches of ops before it.
+    pub(super) at: usize,
+    /// The summand of this part.
+    pub(super) x: Address,
+    /// The slot of `x` that the launches before the sum write; `None` if the sum copies `x`.
+    pub(super) slot: Option<usize>,
+    /// The launch, without its summands.
+    pub(super) params: SumPartsParams,
 }
 
 /// Memory for a summand.

@@ -1,5 +1,5 @@
-//! The launch of matmuls of experts, whose slots are grouped: `kernels/include/rf/matmul_tile.h` and
-//! `kernels/include/rf/matmul_half.h`.
+//! The launch of matmuls of experts, whose slots are grouped: `kernels/include/rf/matmul_tile.h`
+//! and `kernels/include/rf/matmul_half.h`.
 
 use rf_quant::DType;
 
