@@ -31,6 +31,24 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(compare(tree, README, "formats", &words, &formats));
     findings.extend(architectures(tree));
     findings.extend(commands(tree));
+    findings.extend(lengths(tree));
+    findings
+}
+
+/// The first documents that a newcomer reads stay short enough to be read whole.
+fn lengths(tree: &Tree) -> Vec<Finding> {
+    const MOST_LINES: [(&str, usize); 2] = [(README, 150), (ARCHITECTURE, 250)];
+    let mut findings = Vec::new();
+    for (path, most) in MOST_LINES {
+        let lines = tree.text(path).map_or(0, |text| text.lines().count());
+        if lines > most {
+            findings.push(Finding::new(
+                path,
+                most + 1,
+                format!("{lines} lines, the limit is {most}"),
+            ));
+        }
+    }
     findings
 }
 
@@ -301,6 +319,14 @@ mod tests {
         assert_eq!(with(&[(GOLDEN_MODELS, &both), a]), [missing, unproven]);
         assert_eq!(with(&[a, b]).len(), 1);
         assert!(with(&[(GOLDEN_MODELS, "{}")])[0].contains("not an index"));
+    }
+
+    #[test]
+    fn a_long_readme_is_found() {
+        let with =
+            |lines: usize| messages(&lengths(&Tree::of(&[("README.md", &"line\n".repeat(lines))])));
+        assert_eq!(with(150), [""; 0]);
+        assert_eq!(with(151), ["README.md:151: 151 lines, the limit is 150"]);
     }
 
     #[test]
