@@ -192,7 +192,7 @@ RF_KERNEL(HEAD_THREADS) rope_append_f32(RfRopeAppendParams p) {
 }
 
 // As rope_append_f32, for heads of whole chunks: lanes read and write 32 bytes of a head, and have
-// several heads on their way. Grid: x = heads of four waves, y = token.
+// several heads in flight. Grid: x = heads of four waves, y = token.
 RF_KERNEL(HEAD_THREADS) rope_append_chunks_f32(RfRopeAppendParams p) {
     follow_previous_kernels();
     if (p.cache.head_dim <= 64) {

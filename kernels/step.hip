@@ -9,7 +9,7 @@ constexpr u32 THREADS = 256;
 // Elements of a thread: their loads are in flight together.
 constexpr u32 ROWS_PER_THREAD = 16, PAIRS_PER_THREAD = 4, VECTORS_PER_THREAD = 4;
 
-// Reads the block once, in pairs of words. The first pairs are on their way while the header is
+// Reads the block once, in pairs of words. The first pairs are in flight while the header is
 // read, which takes a round trip over the bus.
 RF_KERNEL(THREADS) load_step_u32(RfLoadStepParams p) {
     follow_previous_kernels();

@@ -202,7 +202,7 @@ struct DecodeWave {
         });
     }
 
-    // The pages of the first tiles of a wave, and its tiles on their way to registers.
+    // The pages of the first tiles of a wave, and its tiles in flight to registers.
     struct Start {
         u32 tile, page, next_page;
         Tile keys, values;

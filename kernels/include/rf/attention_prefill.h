@@ -470,7 +470,7 @@ RF_DEVICE void attention_prefill(const RfAttentionParams &p) {
         u32 rest = own_tokens > t * TILE ? own_tokens - t * TILE : 0;
         return rest < TILE ? rest : TILE;
     };
-    // The first keys are on their way while the queries are loaded.
+    // The first keys are in flight while the queries are loaded.
     u32 group = p.num_heads / p.cache.num_kv_heads;
     Tile t = {p, p.batch.pages + tile.span.first_page, head / group, p.cache.head_dim / KV_CHUNK,
               computed_here(__builtin_ctz(p.cache.page_tokens))};

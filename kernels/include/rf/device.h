@@ -131,7 +131,7 @@ RF_DEVICE void barrier() {
 }
 
 // Workgroup barrier for LDS alone: writes to LDS before it are visible to the others after it, and
-// loads from memory may still be on their way.
+// loads from memory may still be in flight.
 //
 // `barrier` waits for all loads on AMD: before gfx12 LLVM waits for them at every `s_barrier` that
 // it knows of, and the fence drops the vector cache.

@@ -1,4 +1,4 @@
-// Heads on their way into attention, where LANES lanes hold a head in chunks of eight elements:
+// Heads as attention loads them, where LANES lanes hold a head in chunks of eight elements:
 // norm, RoPE, and the write to the cache. rf/heads.h does the same with a wave per head and smaller
 // accesses to memory.
 //

@@ -136,7 +136,7 @@ struct Matmul {
     u32 blocks;
     u32 last_row;                      // the last valid one of this tile
     u32 tokens;                      // of this tile
-    u32 x_rows[Shape::FETCH_TOKENS]; // rows of x of this thread, the last one in place of later ones
+    u32 x_rows[Shape::FETCH_TOKENS]; // rows of x of this thread, the last one instead of later ones
 
     // `to` is the destination of the stage.
     RF_DEVICE_MEMBER Fetch fetch(u32 stage, Stage &to) const {

@@ -261,7 +261,7 @@ struct FloatMatmul {
     const float *x;
     u32 columns, last_row;
     u32 tokens;                      // of this tile
-    u32 x_rows[Shape::FETCH_TOKENS]; // rows of x of this thread, the last one in place of later ones
+    u32 x_rows[Shape::FETCH_TOKENS]; // rows of x of this thread, the last one instead of later ones
 
     // Eight consecutive elements from `first`, and 0 beyond the end of a row; N elements are 16
     // bytes.

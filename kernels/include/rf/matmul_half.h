@@ -257,7 +257,7 @@ struct HalfMatmul {
 
     // The sums of the stages `first` … `end` of the tile. The matrix unit has two stages at a time,
     // so that it never waits for a barrier, while the weights of the next one are unpacked; those
-    // of RAW_SETS more are on their way.
+    // of RAW_SETS more are in flight.
     RF_DEVICE_MEMBER void sum_stages_async(Lds &lds, u32 first, u32 end, Sums &sums) const {
         constexpr u32 AHEAD = TOKEN_BUFFERS - 2, RAW_SETS = Shape::TOKENS == 128 ? 1 : 2;
         u32 group_row = wave() / 4 * 64;
@@ -513,12 +513,12 @@ private:
         for (u32 i = 0; i < FETCH_ROWS; i++) {
             u32 row = self.row_of_fetch(i), last = p.rows - 1 - place.first_row;
             row = is_gated ? row / (2 * TILE) * TILE + row % TILE : row;
-            // The last row in place of those that do not exist.
+            // The last row instead of those that do not exist.
             self.row_blocks[i] = (row < last ? row : last) * self.blocks;
         }
 #pragma unroll
         for (u32 i = 0; i < Shape::FETCH_TOKENS; i++) {
-            // The last token in place of those that do not exist.
+            // The last token instead of those that do not exist.
             u32 row = place.x_row(params, self.token_of_fetch(i)) - first_x_row;
             self.x_bytes[i] = (row * params.columns + self.thread % Shape::PIECES * 8) * sizeof(f16);
         }

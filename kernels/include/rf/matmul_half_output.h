@@ -46,7 +46,7 @@ struct HalfOutput {
     static constexpr u32 TOKEN_STRIDE = Shape::ROWS + 4, GATED_STRIDE = Shape::WAVE_ROWS + 4;
     using LdsTokens = float (*)[TOKEN_STRIDE];
     // With sums in LDS all waves write tokens: half of their own ones together, so that the loads
-    // of many are on their way.
+    // of many are in flight.
     static constexpr u32 WAVES = LAUNCHED / WAVE, HALF = (Shape::TOKENS / WAVES + 1) / 2;
     static constexpr u32 TOGETHER = HALF > 8 ? HALF : 8;
     // LDS that the writes need.
@@ -106,7 +106,7 @@ struct HalfOutput {
         return true;
     }
 
-    // The scale of a token of a tile, or of its last one in place of one that does not exist. With
+    // The scale of a token of a tile, or of its last one instead of one that does not exist. With
     // a lambda that captures `params`, LLVM 19 loads by flat instructions on AMD.
     RF_DEVICE_MEMBER static float x_scale(const RfMatmulParams &params, const MatmulPlace &place, u32 token) {
         return params.x_f16.scale[place.x_row(params, token)];

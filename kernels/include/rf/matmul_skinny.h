@@ -147,7 +147,7 @@ constexpr u32 skinny_max_waves([[maybe_unused]] u32 tokens) {
 constexpr u32 SKINNY_ROW_TILES = 2, SKINNY_ROWS = 16 * SKINNY_ROW_TILES;
 
 // A factor per token: that of its row of x, and of a norm that the row lacks. The loads for
-// TOGETHER tokens of a wave are on their way together.
+// TOGETHER tokens of a wave are in flight together.
 template <u32 TOGETHER, u32 TOKENS>
 RF_DEVICE void token_factors(const RfSkinnyParams &p, u32 waves, float (&factors)[TOKENS]) {
     const RfNormIn &norm = p.norm_in;
@@ -193,7 +193,7 @@ struct SkinnyMatmul {
     // Waves of a workgroup: those of RfSkinnyParams up to this number where it is above
     // SKINNY_WAVES.
     static constexpr u32 MAX_WAVES = skinny_max_waves(TOKENS);
-    // Tokens of a wave whose results are on their way together, and parts of their sums. On AMD
+    // Tokens of a wave whose results are in flight together, and parts of their sums. On AMD
     // other waves hide the loads.
 #if RF_NVIDIA
     static constexpr u32 TOGETHER = OWN_ROWS ? 16 : TOKENS / SKINNY_WAVES, PARTS_TOGETHER = 4;
@@ -299,7 +299,7 @@ struct SkinnyMatmul {
         if (step < range.end) fetch(raw, step);
         await_previous_kernels();
         if constexpr (OWN_ROWS) copy_x(exchange.stages[step % 2], step);
-        // Where each wave has many, while the first weights are on their way.
+        // Where each wave has many, while the first weights are in flight.
         if constexpr (OWN_ROWS) token_factors<FACTORS_TOGETHER>(p, SKINNY_WAVES, lds.factors);
 #pragma unroll 1
         for (; step < range.end; step += row_waves()) {

@@ -169,7 +169,7 @@ RF_DEVICE void write_sums(const RfMatmulParams &params, const RfProjection &p, R
     static_assert(COUNT % AT_ONCE == 0);
 #pragma unroll
     for (u32 first = 0; first < COUNT; first += AT_ONCE) {
-        // The last row, and output row 0, in place of those that do not exist.
+        // The last row, and output row 0, instead of those that do not exist.
         float bias[AT_ONCE], residual[AT_ONCE];
 #pragma unroll
         for (u32 i = 0; i < AT_ONCE; i++) bias[i] = residual[i] = 0.0f;

@@ -18,7 +18,7 @@
 namespace rf {
 
 // Choices that `rf-cli tune` replaces for a card (RF_MATVEC_*, see crates/rf-kernels/src/tuning):
-// the rows of a wave for one token, and on AMD the steps of weights that it has on their way while
+// the rows of a wave for one token, and on AMD the steps of weights that it has in flight while
 // it multiplies those before; 0 steps for none. An AMD SIMD switches between up to 16 waves, an
 // NVIDIA scheduler with so few rows between about four: there the next weights are in LDS.
 #ifndef RF_MATVEC_ROWS
@@ -311,7 +311,7 @@ RF_DEVICE void stream_through_lds(u32 count, u32 threads, const RfActivations &x
     }
 }
 
-// stream_rows with the next weights in registers: STEPS steps on their way while those before are
+// stream_rows with the next weights in registers: STEPS steps in flight while those before are
 // multiplied.
 template <typename F, u32 STEPS, u32 ROWS, u32 TOKENS, typename RowsOf, typename Ready, typename Start, typename Done>
 RF_DEVICE void stream_through_registers(u32 count, const RfActivations &x, u32 columns, RowsOf rows_of, Ready ready,

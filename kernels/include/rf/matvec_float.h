@@ -24,7 +24,7 @@ struct Bf16 {
     RF_DEVICE_MEMBER static float value(u16 bits) { return bf16_value(bits); }
 };
 
-// `ready` waits for the activations; weights of one token may be on their way before.
+// `ready` waits for the activations; weights of one token may be in flight before.
 template <typename F, u32 ROWS, u32 TOKENS, typename Ready>
 RF_DEVICE void float_row_sums(float (&sums)[ROWS][TOKENS], const void *weight, u32 row, const float *x, u32 columns,
                               Ready ready) {

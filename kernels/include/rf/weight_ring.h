@@ -1,4 +1,4 @@
-// Weights of a wave on their way through LDS: copies that bypass registers (NVIDIA).
+// Weights of a wave that pass through LDS: copies that bypass registers (NVIDIA).
 //
 // Registers cannot hold the weights of later steps while those of a step are awaited: ptxas counts
 // all loads of a loop in one scoreboard, so a wait for the first of them is one for all.

@@ -24,15 +24,16 @@ use crate::{hub, loading, terminal};
 /// Arguments of `rf-cli fit`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads metadata only: those of a file, or the first megabytes of each file of the repository, without weights.
-Memory is computed as for `rf-cli run`. The context is the longest one that costs no layer on the GPU.
+Reads metadata only: those of a file, or the first megabytes of each file of the repository, without weights. \
+Memory is computed as for `rf-cli run`. The context is the longest one for which no layer has to leave the GPU.
 
-TOKENS/S is the speed of one conversation with a short context. It follows from the bytes that a step reads and
-from the speed of this machine, which is measured with synthetic models in the format of the weights. ± is the
-error of predicting one of these models from the others, or the variation of their times, if that is more.
-A model of several formats, with experts, or with recurrent layers may be further off.
+TOKENS/S is the expected throughput of one conversation with a short context. It is the number of bytes that a \
+step reads, divided by the bandwidth of this machine. The bandwidth is measured with synthetic models in the \
+format of the weights. ± is the larger of two values: the error of predicting one of these models from the \
+others, and the variation of their times. The estimate may be further off for a model of several formats, with \
+experts, or with recurrent layers.
 
-Without MODEL, models that are not downloaded have the size of the list and no other figure.
+Without MODEL, models that are not downloaded are shown with the size from the list and without a measured speed.
 
 Examples:
   rf-cli fit
