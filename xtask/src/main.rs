@@ -5,6 +5,7 @@
 
 mod bench;
 mod dist;
+mod doc;
 mod emulate;
 mod estimates;
 mod instructions;
@@ -79,6 +80,10 @@ Example:
     ///
     /// Prints the table of docs/emulator.md from the counts in benchmarks/peers.
     Estimates,
+    /// Document all crates, and list them in `target/doc/index.html`
+    ///
+    /// Exit code: 0, or 2 if a document could not be made.
+    Doc,
     /// Make the files of a release in `target/dist`
     ///
     /// A tarball and a .deb for Linux, a zip for Windows, licences, bills of materials, checksums,
@@ -98,6 +103,7 @@ fn main() -> ExitCode {
         }
         Task::Kernels(options) => workspace_root().and_then(|root| kernels::run(&root, &options)),
         Task::Estimates => workspace_root().and_then(|root| estimates::run(&root)),
+        Task::Doc => workspace_root().and_then(|root| doc::run(&root)),
         Task::Dist(options) => workspace_root().and_then(|root| dist::run(&root, &options)),
         Task::Emulate(options) => workspace_root().and_then(|root| emulate::run(&root, &options)),
     };
