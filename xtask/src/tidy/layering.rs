@@ -82,7 +82,6 @@ const LAYERS: &[Layer] = &[
             "rf-tokenizer",
             "rf-vision",
             // Diagnosis of GPUs: doctor, selftest, tune.
-            "rf-hip",
             "rf-kernels",
         ],
     ),
