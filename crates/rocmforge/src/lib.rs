@@ -17,7 +17,7 @@
 //!
 //! | task | start at |
 //! |---|---|
-//! | load a model with options | [`Model::loader`], [`Loader`] |
+//! | load a model with options, or in async code | [`Model::loader`], [`Loader`] |
 //! | answer a conversation, with tools or as JSON | [`Model::chat`], [`Chat`] |
 //! | ask about a picture | [`Chat::image`], [`Loader::mmproj`] |
 //! | continue a text | [`Model::complete`], [`Completion`] |
@@ -61,7 +61,6 @@ mod adapters;
 mod answer;
 mod block_on;
 mod chat;
-mod default_loading;
 mod details;
 mod drafts;
 mod embedder;
@@ -70,7 +69,9 @@ mod error;
 mod events;
 mod generation;
 mod load_event;
+mod loaded_model;
 mod loader;
+mod loading;
 mod media;
 mod model;
 mod sampling_defaults;
@@ -88,7 +89,8 @@ pub use error::Error;
 pub use futures_core::Stream;
 pub use generation::{GeneratedToken, Generation, Job, Observer, PromptLogprobs, Update, Usage};
 pub use load_event::LoadEvent;
-pub use loader::{LoadedModel, Loader, OpenModel};
+pub use loaded_model::LoadedModel;
+pub use loader::{Loader, OpenModel};
 pub use media::{
     Media, MediaEncoders, MediaKind, Projectors, marked_text, media_marker, mixed_prompt,
 };
