@@ -455,11 +455,9 @@ impl OpenModel {
         placement: &Placement,
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
-        let (drafts, sizes) = (&self.drafts, &self.loader.sizes);
+        let drafts = &self.drafts;
         // The draft model is loaded first, because the KV cache takes the remaining memory.
-        let context = self.context_tokens();
-        let options = drafts.engine_options(Some(placement), sizes.options(&self.model));
-        let draft = drafts.load(placement, context, &options)?;
+        let draft = drafts.load(placement, &self.model, &self.loader.sizes)?;
         let encoders = self.load_encoders(placement)?;
         let options = self.engine_options(Some(placement))?;
         let mut need = placement.memory_need(&self.model, &options)?;
@@ -558,7 +556,7 @@ impl OpenModel {
     }
 
     fn engine_options(&self, placement: Option<&Placement>) -> Result<EngineOptions, Error> {
-        let reserve = |options| self.drafts.engine_options(placement, options);
-        self.loader.sizes.plan(&self.model, placement, &self.loader.scheduler, &reserve)
+        let drafts = self.drafts.room(placement);
+        self.loader.sizes.plan(&self.model, placement, &self.loader.scheduler, drafts)
     }
 }
