@@ -38,7 +38,7 @@
 //!
 //! Programs depend on this crate; `rf-cli` and `rf-server` do so too. It is the only crate that
 //! joins `rf-engine`, `rf-device`, `rf-chat`, `rf-grammar` and `rf-hub`. The modules [`engine`],
-//! [`device`], [`messages`], [`grammar`], [`hub`] and [`gguf`] re-export items of the crates below.
+//! [`device`], [`messages`], [`grammar`], [`hub`], [`vision`] and [`gguf`] re-export items of the crates below.
 //! Start reading at [`Loader`], then `sizing` (the memory policy) and `generation` (the path of
 //! every request).
 //!
@@ -139,6 +139,11 @@ pub mod grammar {
 /// Model files of the Hugging Face hub.
 pub mod hub {
     pub use rf_hub::*;
+}
+
+/// Pictures and sounds: the encoders of projector files, decoding, errors.
+pub mod vision {
+    pub use rf_vision::*;
 }
 
 /// The container of model files.
