@@ -6,6 +6,7 @@
 mod circles;
 mod commits;
 mod documents;
+mod errors;
 mod finding;
 mod homes;
 mod layering;
@@ -23,10 +24,11 @@ pub(crate) use self::tree::Tree;
 
 /// All findings in `tree`, ordered by path and line.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 10] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 11] = [
         circles::check,
         commits::check,
         documents::check,
+        errors::check,
         homes::check,
         layering::check,
         prose::check,

@@ -4,8 +4,8 @@
 //! a query in one pass over the pages ("flash"). [`crate::standard`] is the comparison: it
 //! materialises all scores.
 
-use rf_graph::{KvType, OperandFormat};
 use rf_oracle::case::{Case, Shape, speed};
+use rf_oracle::rf_graph::{KvType, OperandFormat};
 
 use crate::op_task::{OpTask, format_name};
 use crate::{Suite, Workload};

@@ -4,8 +4,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use rf_graph::{DType, OpCost, OperandFormat};
 use rf_oracle::case::{Numbers, Shape, blocks_like, speed};
+use rf_oracle::rf_graph::{DType, OpCost, OperandFormat};
 use rf_quant::{Family, dequantize, quantize};
 
 use crate::op_task::{OpTask, format_name};

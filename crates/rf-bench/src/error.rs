@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf, process::ExitStatus};
 
-use rf_graph::BackendError;
+use rf_oracle::rf_graph::BackendError;
 
 use crate::Suite;
 

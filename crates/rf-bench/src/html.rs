@@ -76,7 +76,7 @@ fn printable(html: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rf_graph::OpCost;
+    use rf_oracle::rf_graph::OpCost;
     use rf_profile::baseline::{
         Better, Build, DeviceKind, Hardware, Metrics, ModelId, Timestamp, Verdict,
     };

@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use rf_graph::{OpCost, Program};
 use rf_oracle::case::{Case, Timer, speed};
+use rf_oracle::rf_graph::{OpCost, Program};
 
 use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};
 

@@ -72,6 +72,8 @@ pub use catalog::workloads;
 pub use error::Error;
 pub use interrupt::Interrupt;
 pub use progress::Progress;
+/// The crate of the ops, whose costs are in the types of this one.
+pub use rf_oracle::rf_graph;
 pub use suite::{Suite, UnknownSuite};
 pub use target::Target;
 pub use task::{Clock, Prepared, Task};

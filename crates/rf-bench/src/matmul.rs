@@ -1,7 +1,7 @@
 //! Matmuls: `out [tokens, rows] = x [tokens, columns] · Wᵀ`.
 
-use rf_graph::{DType, OperandFormat};
 use rf_oracle::case::{Case, Shape, speed};
+use rf_oracle::rf_graph::{DType, OperandFormat};
 
 use crate::op_task::{OpTask, format_name};
 use crate::{Suite, Workload};

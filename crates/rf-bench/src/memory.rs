@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use rf_graph::{KvLayer, KvLayout, KvType, OpCost, Output};
 use rf_kv::{CopyPage, PageGroup, PageId, PagePool, PageSize, PageTable};
 use rf_oracle::case::{Case, Schedule, kv_append, speed};
+use rf_oracle::rf_graph::{KvLayer, KvLayout, KvType, OpCost, Output};
 
 use crate::op_task::OpTask;
 use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};

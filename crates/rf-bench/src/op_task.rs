@@ -1,7 +1,7 @@
 //! Tasks of the case table: one op, timed by the executor.
 
-use rf_graph::{OpCost, OperandFormat};
 use rf_oracle::case::{Case, Shape, Timer};
+use rf_oracle::rf_graph::{OpCost, OperandFormat};
 
 use crate::{Clock, Error, Prepared, Suite, Target, Task};
 
@@ -74,9 +74,9 @@ pub(crate) fn format_name(case: &Case) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rf_graph::{DType, KvType};
     use rf_oracle::case::{Schedule, attention, embed, kv_append, matmul};
     use rf_oracle::conformance::{Outcome, check};
+    use rf_oracle::rf_graph::{DType, KvType};
 
     use super::*;
 

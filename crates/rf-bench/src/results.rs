@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rf_graph::OpCost;
+use rf_oracle::rf_graph::OpCost;
 use rf_profile::baseline::{
     Baseline, BaselineComparison, BaselineSet, Build, DeviceKind, Hardware, Metrics, ModelId,
     Origin, Timestamp,

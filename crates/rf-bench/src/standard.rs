@@ -8,9 +8,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use rf_graph::OpCost;
 use rf_oracle::case::Numbers;
 use rf_oracle::case::speed::{Heads, USUAL_HEADS};
+use rf_oracle::rf_graph::OpCost;
 
 use crate::{Clock, Error, Prepared, Suite, Target, Task, Workload};
 
@@ -170,8 +170,8 @@ fn softmax(scores: &mut [f32]) {
 
 #[cfg(test)]
 mod tests {
-    use rf_graph::{Attention, Batch, Span};
     use rf_oracle::reference;
+    use rf_oracle::rf_graph::{Attention, Batch, Span};
 
     use super::*;
 

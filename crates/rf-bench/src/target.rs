@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rf_graph::Backend;
+use rf_oracle::rf_graph::Backend;
 use rf_profile::{
     baseline::{DeviceKind, Hardware},
     roofline::Limits,

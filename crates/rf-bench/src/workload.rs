@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rf_graph::OpCost;
+use rf_oracle::rf_graph::OpCost;
 
 use crate::{Error, Prepared, Suite, Target, Task};
 

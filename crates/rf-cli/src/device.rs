@@ -5,12 +5,12 @@ use std::io::{self, IsTerminal as _};
 use anyhow::Result;
 pub(crate) use rocmforge::device::{OpenGpu, Placement};
 
-use crate::terminal;
+use crate::{failure, terminal};
 
 /// Opens the devices that a model may use, and prints what the user should know about the choice.
 pub(crate) fn open(options: rocmforge::device::DeviceOptions) -> Result<Placement> {
     let placement = Placement::open(options.with_prober(prober()))?;
-    placement.warnings().iter().for_each(terminal::warn);
+    placement.warnings().iter().map(failure::device_warning).for_each(terminal::warn);
     placement.gpu().into_iter().for_each(offer_tuning);
     Ok(placement)
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::Error;
-use rocmforge::engine::BackendError;
+use rocmforge::engine::{BackendError, MediaError};
 
 use crate::terminal;
 
@@ -193,8 +193,8 @@ fn cure(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(rocmforge::engine::ModelError::NoLogits { .. }) = cause.downcast_ref() {
         return Some("use `rf-cli embed` or `rf-cli rerank`");
     }
-    if let Some(rocmforge::engine::Error::PromptTooLong { .. }) = cause.downcast_ref() {
-        return Some("see -c");
+    if let Some(error) = cause.downcast_ref() {
+        return engine_cure(error);
     }
     if let Some(rf_server::Error::Listen { .. }) = cause.downcast_ref() {
         return Some("give another --port or --host; ports below 1024 may need the rights of root");
@@ -218,6 +218,27 @@ fn cure(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     }
 }
 
+/// The flags for the parameters that an error of the engine speaks of.
+fn engine_cure(error: &rocmforge::engine::Error) -> Option<&'static str> {
+    use rocmforge::engine::Error as E;
+    match error {
+        E::PromptTooLong { .. } => Some("see -c"),
+        E::Media(MediaError::Unsupported) => Some("see --device cpu"),
+        E::Backend(BackendError::StaleResults) => Some("see --graphs off"),
+        _ => None,
+    }
+}
+
+/// A warning about devices, with the flags that change what it says.
+pub(crate) fn device_warning(warning: &rocmforge::device::Warning) -> String {
+    use rocmforge::device::Warning as W;
+    match warning {
+        W::CpuIsFaster { .. } => format!("{warning} (--device gpu uses it anyway)"),
+        W::EverythingOnCpu { .. } => format!("{warning}: see `rf-cli doctor`"),
+        _ => warning.to_string(),
+    }
+}
+
 /// The flags for the parameters that an error of a device speaks of.
 fn device_cure(error: &rocmforge::device::Error) -> Option<&'static str> {
     use rocmforge::device::Error as D;
@@ -227,7 +248,10 @@ fn device_cure(error: &rocmforge::device::Error) -> Option<&'static str> {
         D::UndividedParts => Some("--device cpu,cpu needs -sm tensor"),
         D::WithoutGpuSupport | D::NothingFits { .. } => Some("see -c and --device cpu"),
         D::LayersDoNotFit(_) => Some("see -ngl auto, --cpu-moe, -c and -ctk q8_0"),
-        D::NoGpu { .. } | D::RuntimeFailed { .. } | D::NoRuntime => Some("see --device cpu"),
+        D::NoSuchGpu { .. } => Some("`rf-cli devices` lists them"),
+        D::NoGpu { .. } | D::RuntimeFailed { .. } | D::NoRuntime => {
+            Some("see `rf-cli doctor` and --device cpu")
+        }
         _ => None,
     }
 }
@@ -273,5 +297,33 @@ fn gguf_cure(error: &rocmforge::gguf::Error) -> Option<&'static str> {
         E::MissingPart { .. } => Some("put all parts into one folder"),
         E::MissingKey { .. } | E::MissingTensor { .. } => Some("convert the model again"),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rocmforge::device::{Error as D, Warning as W};
+    use rocmforge::engine::Error as E;
+
+    use super::*;
+
+    #[test]
+    fn errors_and_warnings_of_libraries_end_with_flags_and_commands() {
+        for (error, end) in [
+            (Error::new(D::NoSuchGpu { number: 3, last: 1 }), "is 1: `rf-cli devices` lists them"),
+            (Error::new(D::NoRuntime), ": see `rf-cli doctor` and --device cpu"),
+            (Error::new(E::from(BackendError::StaleResults)), "graphs: see --graphs off"),
+            (Error::new(E::from(MediaError::Unsupported)), "on the CPU: see --device cpu"),
+            (Error::new(rocmforge::Error::from(E::from(MediaError::Unsupported))), "--device cpu"),
+        ] {
+            assert!(sentence(&error).ends_with(end), "{}", sentence(&error));
+        }
+        let slow = device_warning(&W::CpuIsFaster { gpu: "GPU 0".to_owned() });
+        assert_eq!(
+            slow,
+            "GPU 0 is not used: the CPU is likely faster (--device gpu uses it anyway)"
+        );
+        let none = device_warning(&W::EverythingOnCpu { reason: "no GPU".to_owned() });
+        assert_eq!(none, "everything runs on the CPU: no GPU: see `rf-cli doctor`");
     }
 }

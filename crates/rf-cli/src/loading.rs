@@ -10,7 +10,7 @@ use rocmforge::{LoadEvent, LoadedModel, Loader, OpenModel, Source};
 
 use crate::args::{ComputeArgs, ModelArgs};
 use crate::device::Placement;
-use crate::failure::bad_input;
+use crate::failure::{self, bad_input};
 use crate::hub::{self, Companions};
 use crate::terminal;
 
@@ -189,7 +189,7 @@ pub(crate) fn load(
     let loaded = open.load_on(placement, &mut |event| match event {
         LoadEvent::MemoryNeed(need) => make_room(need.total_bytes()),
         LoadEvent::Placed(layers) if layers.gpu.is_some() && !quiet => terminal::note(layers),
-        LoadEvent::Warning(warning) => terminal::warn(warning),
+        LoadEvent::Warning(warning) => terminal::warn(failure::device_warning(warning)),
         LoadEvent::Progress(progress) if loading.elapsed() > DELAY => {
             bar.set_length(progress.total_bytes);
             bar.set_position(progress.done_bytes);

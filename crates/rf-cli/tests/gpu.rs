@@ -46,20 +46,20 @@ fn a_gpu_that_is_asked_for_and_absent_is_an_error_with_the_cure() {
         printed.concat(),
         str![[r#"
 $ rf-cli run --device gpu Hello
-error: no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): run `rf-cli doctor` to check the installation; every model also runs on the CPU: see --device cpu
+error: no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): check the installation; every model also runs on the CPU: see `rf-cli doctor` and --device cpu
 ? 1
 $ rf-cli run --device 0 Hello
-error: no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): run `rf-cli doctor` to check the installation; every model also runs on the CPU: see --device cpu
+error: no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): check the installation; every model also runs on the CPU: see `rf-cli doctor` and --device cpu
 ? 1
 $ rf-cli run -ngl all Hello
-error: no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): run `rf-cli doctor` to check the installation; every model also runs on the CPU: see --device cpu
+error: no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): check the installation; every model also runs on the CPU: see `rf-cli doctor` and --device cpu
 ? 1
 $ rf-cli run --device cpu -ngl 3 Hello
 error: 3 layers on a GPU were requested, but the device is the CPU: change one of them: leave out -ngl or --device cpu
 ? 2
 $ rf-cli run -q -n 4 --temp 0 -ngl 3 Hello
 Hello! Shall
-warning: everything runs on the CPU: no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): run `rf-cli doctor` to check the installation; every model also runs on the CPU
+warning: everything runs on the CPU: no GPU runtime is installed (neither ROCm's libamdhip64 nor NVIDIA's libcuda was found): check the installation; every model also runs on the CPU: see `rf-cli doctor`
 
 "#]]
     );

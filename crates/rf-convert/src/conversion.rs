@@ -122,7 +122,7 @@ impl<'a> Conversion<'a> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .build()
-            .map_err(|source| Error::Threads { threads, source })?;
+            .map_err(|error| Error::Threads { threads, source: error.into() })?;
         let mut converter = Converter { gguf: self.gguf, pool, progress, cancelled: false };
         let mut importance = self.importance.iter();
         let result = self.writer.write_file(&self.output, |plan, out| {

@@ -128,7 +128,7 @@ pub enum Error {
         /// The requested number.
         threads: usize,
         /// The error of the thread pool.
-        source: rayon::ThreadPoolBuildError,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The progress callback stopped the work.
     #[error("the work was cancelled")]

@@ -64,3 +64,5 @@ pub use imatrix::Imatrix;
 pub use mix::Mix;
 pub use rules::{Options, TensorType, format_of_name};
 pub use split::{Limit, Split, SplitPart, merge};
+/// The crates of the files and the formats in the types of this one.
+pub use {rf_gguf, rf_quant};

@@ -59,6 +59,8 @@ use std::sync::{Arc, Mutex};
 
 use rf_graph::{Backend, BackendError, Executor, Fusions, MemoryNeed, Peak, Program, Progress};
 
+/// The crate of the backend's trait, and of its programs and errors.
+pub use rf_graph;
 pub use simd::{Isa, UnknownIsa};
 use team::Team;
 

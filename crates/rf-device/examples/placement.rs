@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for warning in placement.warnings() {
         println!("warning: {warning}");
     }
-    let options = EngineOptions { context_tokens: Some(512), ..EngineOptions::default() };
+    let options = EngineOptions::default().with_context_tokens(Some(512));
     let need = placement.memory_need(&model, &options)?;
     println!("needs {} MiB in all", need.total_bytes() >> 20);
 

@@ -11,8 +11,7 @@ use crate::options::GpuLayers;
 type Source = Box<dyn StdError + Send + Sync>;
 
 /// The cure where no GPU works.
-const CURE: &str =
-    "run `rf-cli doctor` to check the installation; every model also runs on the CPU";
+const CURE: &str = "check the installation; every model also runs on the CPU";
 
 /// A device that cannot be used, or a model that cannot be loaded on it.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +44,7 @@ pub enum Error {
     )]
     WithoutGpuSupport,
     /// No GPU has this number.
-    #[error("GPU {number} does not exist, the last one is {last}: `rf-cli devices` lists them")]
+    #[error("GPU {number} does not exist, the last one is {last}")]
     NoSuchGpu {
         /// The number that the user gave.
         number: usize,
@@ -148,6 +147,11 @@ pub enum Warning {
         /// The reason, with the cure where there is one.
         reason: String,
     },
+    /// A GPU that is likely slower than the CPU.
+    CpuIsFaster {
+        /// Number, name and architecture.
+        gpu: String,
+    },
     /// No GPU is usable, though the user asked for layers on one.
     EverythingOnCpu {
         /// The reason, with the cure.
@@ -180,6 +184,9 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::GpuNotUsed { gpu, reason } => write!(f, "{gpu} is not used: {reason}"),
+            Self::CpuIsFaster { gpu } => {
+                write!(f, "{gpu} is not used: the CPU is likely faster")
+            }
             Self::EverythingOnCpu { reason } => write!(f, "everything runs on the CPU: {reason}"),
             Self::CpuTakesOver { gpu, reason } => {
                 write!(f, "{gpu} is not used, the model runs on the CPU: {reason}")

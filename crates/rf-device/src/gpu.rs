@@ -122,12 +122,11 @@ pub(crate) fn open_if_usable(
         };
     }
     for report in inventory.gpus() {
-        let reason = match &report.problem {
-            None => "the CPU is likely faster (--device gpu uses it anyway)".to_owned(),
-            Some(problem) => problem.clone(),
-        };
-        let gpu = Gpu { report: report.clone() };
-        warnings.push(Warning::GpuNotUsed { gpu: gpu.to_string(), reason });
+        let gpu = Gpu { report: report.clone() }.to_string();
+        warnings.push(match report.problem.clone() {
+            None => Warning::CpuIsFaster { gpu },
+            Some(reason) => Warning::GpuNotUsed { gpu, reason },
+        });
     }
     let is_broken = inventory.reports.iter().any(|report| report.is_broken);
     if inventory.gpus().next().is_none() && (required || is_broken) {

@@ -81,7 +81,7 @@ impl Placement {
         most_tokens: usize,
     ) -> Result<usize, Error> {
         let context = model.context_tokens(options);
-        let with = |kv_tokens| EngineOptions { kv_tokens: Some(kv_tokens), ..*options };
+        let with = |kv_tokens| options.with_kv_tokens(Some(kv_tokens));
         let layers = self.gpu_layers(model, &with(context))?;
         let (most_tokens, share) = match layers {
             DeviceLayers { layers: 0, .. } => (most_tokens.min(contexts(context, CPU_CONTEXTS)), 4),
@@ -134,13 +134,13 @@ mod tests {
     use crate::placement::DeviceOptions;
 
     const OPTIONS: EngineOptions =
-        EngineOptions { context_tokens: Some(64), batch_tokens: 8, ..EngineOptions::DEFAULT };
+        EngineOptions::DEFAULT.with_context_tokens(Some(64)).with_batch_tokens(8);
 
     #[test]
     fn the_cache_of_a_gpu_takes_what_the_model_leaves() {
         let model = model();
         let need = |kv_tokens| {
-            let options = EngineOptions { kv_tokens: Some(kv_tokens), ..OPTIONS };
+            let options = OPTIONS.with_kv_tokens(Some(kv_tokens));
             model.memory_need(&ReferenceBackend, &options).unwrap().total_bytes()
         };
         let tokens = |available_bytes| {

@@ -101,14 +101,12 @@ mod tests {
     }
 
     fn options() -> EngineOptions {
-        EngineOptions {
-            context_tokens: Some(96),
-            batch_tokens: 24,
-            page_tokens: 32,
-            kv_tokens: Some(2 * 96),
-            sequences: 2,
-            ..EngineOptions::default()
-        }
+        EngineOptions::default()
+            .with_context_tokens(Some(96))
+            .with_batch_tokens(24)
+            .with_page_tokens(32)
+            .with_kv_tokens(Some(2 * 96))
+            .with_sequences(2)
     }
 
     #[test]

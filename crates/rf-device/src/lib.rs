@@ -71,6 +71,8 @@ pub use probe::Prober;
 pub use rf_cpu::{CpuBackend, CpuOptions, Isa};
 /// The engine, which a placement loads models into.
 pub use rf_engine;
+/// The crate of programs and of what they cost.
+pub use rf_graph;
 pub use rf_graph::{Backend, BackendError, MemoryNeed, Progress};
 /// The crate of the errors of messages between processes.
 #[cfg(feature = "gpu")]

@@ -145,7 +145,7 @@ pub(crate) mod tests {
     }
 
     const OPTIONS: EngineOptions =
-        EngineOptions { context_tokens: Some(32), batch_tokens: 8, ..EngineOptions::DEFAULT };
+        EngineOptions::DEFAULT.with_context_tokens(Some(32)).with_batch_tokens(8);
 
     /// Loads the model, and returns the layers on the GPU or the error, and the warnings.
     fn load(

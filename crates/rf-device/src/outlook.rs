@@ -123,7 +123,7 @@ mod tests {
     use crate::placement::DeviceOptions;
 
     const OPTIONS: EngineOptions =
-        EngineOptions { context_tokens: Some(64), batch_tokens: 8, ..EngineOptions::DEFAULT };
+        EngineOptions::DEFAULT.with_context_tokens(Some(64)).with_batch_tokens(8);
 
     fn outlook(gpu_bytes: Option<u64>, gpu_layers: GpuLayers, past_tokens: usize) -> Outlook {
         let placement = if let Some(bytes) = gpu_bytes {

@@ -109,7 +109,7 @@ pub enum TableError {
         source: io::Error,
     },
     /// The file is not a table.
-    #[error("'{}' is not a table of `rf-cli tune`: {reason}", path.display())]
+    #[error("'{}' is not a tuning table: {reason}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
@@ -286,7 +286,7 @@ fn of_user(device: &DeviceReport) -> Option<TuningTable> {
     match TuningTable::read(&path, device) {
         Ok(table) => Some(table),
         Err(error) => {
-            tracing::warn!("tuned launches are not used: {error}: run `rf-cli tune` again");
+            tracing::warn!("tuned launches are not used: {error}: tune the GPU again");
             None
         }
     }
@@ -298,9 +298,7 @@ pub(crate) fn apply(device: &DeviceReport, backend: GpuBackend) -> GpuBackend {
     let add = |table: TuningTable| table.add_to(&mut tuning, &backend);
     let stale: usize = tables(device).into_iter().flatten().map(add).sum();
     if stale > 0 {
-        tracing::info!(
-            "{stale} tuned choices are for other kernels: `rf-cli tune` measures them again"
-        );
+        tracing::info!("{stale} tuned choices are for other kernels: tune the GPU again");
     }
     if tuning.is_empty() {
         return backend;

@@ -15,5 +15,5 @@ pub(crate) mod traffic;
 pub use card::{Card, Cards, CardsError};
 pub use estimate::{Assumptions, Bound, Estimate};
 pub use issue::{Unit, UnitCycles};
-pub use profile::{Costs, InstructionCost, KernelProfile, Profile};
+pub use profile::{Costs, InstructionCost, InvalidCosts, KernelProfile, Profile};
 pub use traffic::Accesses;

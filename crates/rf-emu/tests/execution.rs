@@ -113,6 +113,8 @@ fn costs_of_launches_are_collected() {
     assert_eq!((costs.cycles.vector_memory, costs.conflict_cycles), (2 * 8, 0));
     assert!(costs.cycles.vector > 0 && costs.cycles.scalar_memory > 0);
     assert_eq!(Costs::parse(&profile.to_toml()).unwrap(), std::slice::from_ref(costs));
+    let error = Costs::parse("launches = 1").unwrap_err().to_string();
+    assert!(error.starts_with("not a list of costs: ") && error.contains("launches"), "{error}");
 
     let listing = profile.kernels().next().unwrap().listing().to_string();
     let load = listing.lines().find(|line| line.contains("global_load")).unwrap();

@@ -144,7 +144,7 @@ fn forward(executor: &mut dyn Executor, batch: &CaseBatch, rows: RowKind, width:
 /// Counts the instructions per token of a prompt and of decoding.
 fn run_demo_model(backend: &CpuBackend) -> Outcome {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rocmforge/demo/stories-7m-Q8_0.gguf");
-    let options = EngineOptions { context_tokens: Some(128), ..EngineOptions::default() };
+    let options = EngineOptions::default().with_context_tokens(Some(128));
     let mut engine = Engine::load(Model::open(path)?, backend, options, &mut |_| ())?;
     let prompt: Vec<u32> = (0..PROMPT_TOKENS).map(|i| 7 + i).collect();
 

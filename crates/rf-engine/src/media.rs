@@ -310,7 +310,7 @@ pub enum MediaError {
     /// The program takes no media.
     #[error(
         "the model takes no pictures on this device: use a model for pictures, and run it on the \
-         CPU (--device cpu)"
+         CPU"
     )]
     Unsupported,
     /// The projector belongs to another model.

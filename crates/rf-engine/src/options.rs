@@ -3,8 +3,12 @@
 use rf_graph::KvType;
 use rf_model::Pooling;
 
-/// Options of loading a model.
+use crate::setters::const_setters;
+
+/// Options of loading a model. Start with [`EngineOptions::DEFAULT`] and change fields by the `with_`
+/// methods, which constants may use too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EngineOptions {
     /// Tokens per sequence. The default is the context of the model, at most
     /// [`DEFAULT_CONTEXT_TOKENS`](Self::DEFAULT_CONTEXT_TOKENS).
@@ -66,6 +70,21 @@ impl EngineOptions {
         mtp: false,
         pooling: None,
     };
+
+    const_setters! {
+        with_context_tokens(context_tokens: Option<usize>);
+        with_batch_tokens(batch_tokens: usize);
+        with_page_tokens(page_tokens: usize);
+        with_kv_type(kv_type: KvType);
+        with_kv_tokens(kv_tokens: Option<usize>);
+        with_sequences(sequences: usize);
+        with_checkpoints(checkpoints: usize);
+        with_host_cache_bytes(host_cache_bytes: u64);
+        with_always_reads_back(always_reads_back: bool);
+        with_speculates(speculates: bool);
+        with_mtp(mtp: bool);
+        with_pooling(pooling: Option<Pooling>);
+    }
 
     /// Returns true if the MTP block is loaded: engines that embed do not draft.
     pub(crate) fn has_mtp(&self) -> bool {

@@ -13,4 +13,16 @@ macro_rules! setters {
     )+};
 }
 
-pub(crate) use setters;
+/// [`setters!`] for options that are constants: each method takes the type of its field.
+macro_rules! const_setters {
+    ($($method:ident($field:ident: $type:ty);)+) => {$(
+        #[doc = concat!("Sets [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+        #[must_use]
+        pub const fn $method(mut self, $field: $type) -> Self {
+            self.$field = $field;
+            self
+        }
+    )+};
+}
+
+pub(crate) use {const_setters, setters};

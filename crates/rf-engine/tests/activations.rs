@@ -16,12 +16,10 @@ fn sums(
     backend: &dyn Backend,
     batch_tokens: usize,
 ) -> BTreeMap<String, ActivationSums> {
-    let options = EngineOptions {
-        context_tokens: Some(40),
-        batch_tokens,
-        kv_type: KvType::F32,
-        ..EngineOptions::default()
-    };
+    let options = EngineOptions::default()
+        .with_context_tokens(Some(40))
+        .with_batch_tokens(batch_tokens)
+        .with_kv_type(KvType::F32);
     let mut activations = Activations::load(model, backend, &options, &mut |_| ()).unwrap();
     for seed in [3, 17] {
         activations.add(&prompt(seed, 40)).unwrap();

@@ -14,8 +14,7 @@ use rf_testing::engine::load;
 const CONTEXT: usize = 1024;
 
 fn engine(kv_type: KvType) -> Engine {
-    let options =
-        EngineOptions { context_tokens: Some(CONTEXT), kv_type, ..EngineOptions::DEFAULT };
+    let options = EngineOptions::DEFAULT.with_context_tokens(Some(CONTEXT)).with_kv_type(kv_type);
     load(&demo_model(), 2, options)
 }
 

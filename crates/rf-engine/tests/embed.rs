@@ -13,12 +13,10 @@ fn load(model: Model, options: EngineOptions) -> Result<Engine, Error> {
 }
 
 fn options(pooling: Pooling) -> EngineOptions {
-    EngineOptions {
-        context_tokens: Some(CONTEXT),
-        kv_type: KvType::F32,
-        pooling: Some(pooling),
-        ..Default::default()
-    }
+    EngineOptions::default()
+        .with_context_tokens(Some(CONTEXT))
+        .with_kv_type(KvType::F32)
+        .with_pooling(Some(pooling))
 }
 
 /// Texts of these lengths.
@@ -47,7 +45,8 @@ fn texts_in_one_batch_have_the_vectors_that_each_has_alone() {
             // is not causal gets a batch that it fits in.
             for (batch_tokens, sequences) in [(7, 1), (50, 3)] {
                 let kv_tokens = Some(sequences * CONTEXT);
-                let options = EngineOptions { batch_tokens, kv_tokens, ..options(pooling) };
+                let options =
+                    options(pooling).with_batch_tokens(batch_tokens).with_kv_tokens(kv_tokens);
                 let mut engine = load(open(name), options).unwrap();
                 let vectors = engine.embed(&texts).unwrap();
                 assert_eq!(bits(&vectors), bits(&alone), "{name} {pooling:?} {batch_tokens}");
@@ -63,7 +62,7 @@ fn tokens_have_the_states_that_poolings_reduce() {
     let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
     for name in ["nomic_bert", "smollm3"] {
         // Several batches, and texts that take more than one.
-        let options = EngineOptions { batch_tokens: 20, ..options(Pooling::Mean) };
+        let options = options(Pooling::Mean).with_batch_tokens(20);
         let mut engine = load(open(name), options).unwrap();
         let tokens = engine.embed_tokens(&texts).unwrap();
         let lengths: Vec<_> = tokens.iter().map(Vec::len).collect();

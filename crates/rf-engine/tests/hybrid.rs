@@ -24,13 +24,11 @@ fn deepseek2() -> Model {
     golden("deepseek2_groups")
 }
 
-const OPTIONS: EngineOptions = EngineOptions {
-    context_tokens: Some(96),
-    batch_tokens: 24,
-    kv_tokens: Some(2 * 96),
-    sequences: 2,
-    ..EngineOptions::DEFAULT
-};
+const OPTIONS: EngineOptions = EngineOptions::DEFAULT
+    .with_context_tokens(Some(96))
+    .with_batch_tokens(24)
+    .with_kv_tokens(Some(2 * 96))
+    .with_sequences(2);
 
 /// The embedding and the first layers.
 fn layers(layers: usize) -> Layout {

@@ -20,13 +20,11 @@ fn others() -> [PathBuf; 4] {
     ["gemma4_e4b", "gptoss_mxfp4", "glm4moe", "deepseek2_groups"].map(golden_model)
 }
 
-const BASE: EngineOptions = EngineOptions {
-    context_tokens: Some(160),
-    batch_tokens: 64,
-    kv_tokens: Some(3 * 192),
-    sequences: 3,
-    ..EngineOptions::DEFAULT
-};
+const BASE: EngineOptions = EngineOptions::DEFAULT
+    .with_context_tokens(Some(160))
+    .with_batch_tokens(64)
+    .with_kv_tokens(Some(3 * 192))
+    .with_sequences(3);
 
 fn greedy(max_tokens: usize) -> GenerateOptions {
     GenerateOptions::default()
@@ -68,17 +66,17 @@ fn results_do_not_depend_on_threads_chunks_or_pages() {
     models.extend(others().map(|path| (path, &[KvType::F16, KvType::Q8_0][..])));
     for (path, kv_types) in models {
         for &kv_type in kv_types {
-            let base = EngineOptions { kv_type, ..BASE };
+            let base = BASE.with_kv_type(kv_type);
             let ids = prompt(3, 100);
             let expected = fingerprint(&mut engine(&path, 1, base), &ids);
             assert_eq!(expected.1.len(), 12);
             let mut variants: Vec<(usize, EngineOptions)> = vec![(2, base), (3, base)];
             for batch_tokens in [1, 7, 512] {
-                variants.push((2, EngineOptions { batch_tokens, ..base }));
+                variants.push((2, base.with_batch_tokens(batch_tokens)));
             }
             for page_tokens in [16, 64] {
-                variants.push((2, EngineOptions { page_tokens, ..base }));
-                variants.push((3, EngineOptions { page_tokens, batch_tokens: 7, ..base }));
+                variants.push((2, base.with_page_tokens(page_tokens)));
+                variants.push((3, base.with_page_tokens(page_tokens).with_batch_tokens(7)));
             }
             for (threads, options) in variants {
                 let actual = fingerprint(&mut engine(&path, threads, options), &ids);
@@ -101,7 +99,7 @@ fn logits_do_not_depend_on_what_else_is_in_the_batch() {
             (KvType::Q4_0, 7),
             (KvType::Q5_0, 7),
         ] {
-            let options = EngineOptions { kv_type, batch_tokens, ..BASE };
+            let options = BASE.with_kv_type(kv_type).with_batch_tokens(batch_tokens);
             let mut engine = engine(&path, 2, options);
             // Alone: the prompt, then three tokens one by one.
             let alone: Vec<Vec<Vec<u32>>> = prompts
@@ -159,7 +157,7 @@ fn what_is_in_the_cache_is_used_and_changes_nothing() {
 
 #[test]
 fn a_full_context_ends_the_generation_or_shifts() {
-    let options = EngineOptions { context_tokens: Some(40), ..BASE };
+    let options = BASE.with_context_tokens(Some(40));
     let mut engine = engine(&tiny(), 1, options);
     let ids = prompt(1, 30);
     let without_end = greedy(0).with_max_tokens(None);
@@ -281,12 +279,12 @@ fn options_that_make_no_sense_are_refused_when_loading() {
     let backend = cpu(1);
     let refused =
         |options| Engine::load(tiny_file(), &backend, options, &mut |_| ()).err().expect("refused");
-    let zero_context = EngineOptions { context_tokens: Some(0), ..BASE };
+    let zero_context = BASE.with_context_tokens(Some(0));
     assert!(matches!(refused(zero_context), Error::InvalidOption { name: "context size", .. }));
-    let zero_batch = EngineOptions { batch_tokens: 0, ..BASE };
+    let zero_batch = BASE.with_batch_tokens(0);
     assert!(matches!(refused(zero_batch), Error::InvalidOption { name: "batch size", .. }));
-    assert!(matches!(refused(EngineOptions { page_tokens: 48, ..BASE }), Error::PageSize(_)));
-    let huge = EngineOptions { context_tokens: Some(1 << 40), kv_tokens: None, ..BASE };
+    assert!(matches!(refused(BASE.with_page_tokens(48)), Error::PageSize(_)));
+    let huge = BASE.with_context_tokens(Some(1 << 40)).with_kv_tokens(None);
     assert!(matches!(
         refused(huge),
         Error::Backend(BackendError::DoesNotFit { .. }) | Error::InvalidOption { .. }
@@ -296,7 +294,7 @@ fn options_that_make_no_sense_are_refused_when_loading() {
 #[test]
 fn pages_of_a_session_come_back() {
     // Room for one sequence of 64 tokens.
-    let options = EngineOptions { context_tokens: Some(64), kv_tokens: None, ..BASE };
+    let options = BASE.with_context_tokens(Some(64)).with_kv_tokens(None);
     let mut engine = engine(&tiny(), 1, options);
     let ids = prompt(1, 60);
     let mut session = engine.session();

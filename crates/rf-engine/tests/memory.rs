@@ -23,11 +23,9 @@ fn check(file: &Path, backend: &dyn Backend, options: EngineOptions) {
     let model = Model::open(file).unwrap();
     let config = model.config();
     let most = config.max_context_length.unwrap_or(usize::MAX);
-    let options = EngineOptions {
-        context_tokens: options.context_tokens.map(|tokens| tokens.min(most)),
-        pooling: (!config.generates()).then(|| config.default_pooling()),
-        ..options
-    };
+    let options = options
+        .with_context_tokens(options.context_tokens.map(|tokens| tokens.min(most)))
+        .with_pooling((!config.generates()).then(|| config.default_pooling()));
     let need = model.memory_need(backend, &options).unwrap();
     let engine = Engine::load(model, backend, options, &mut |_| ()).unwrap();
     let what = format!("{}, {}, {options:?}", file.display(), backend.description());
@@ -41,12 +39,12 @@ fn check(file: &Path, backend: &dyn Backend, options: EngineOptions) {
 fn options() -> impl Iterator<Item = EngineOptions> {
     let kv_types = KvType::ALL.into_iter().map(|kv_type| (kv_type, 100, 24));
     kv_types.chain([(KvType::F16, 32, 1), (KvType::F16, 200, 512)]).map(
-        |(kv_type, context_tokens, batch_tokens)| EngineOptions {
-            context_tokens: Some(context_tokens),
-            batch_tokens,
-            kv_type,
-            kv_tokens: Some(2 * context_tokens),
-            ..EngineOptions::default()
+        |(kv_type, context_tokens, batch_tokens)| {
+            EngineOptions::default()
+                .with_context_tokens(Some(context_tokens))
+                .with_batch_tokens(batch_tokens)
+                .with_kv_type(kv_type)
+                .with_kv_tokens(Some(2 * context_tokens))
         },
     )
 }
@@ -83,7 +81,7 @@ fn the_memory_need_of_every_architecture_is_what_an_executor_holds() {
 
 #[test]
 fn a_model_loads_with_exactly_the_memory_that_it_needs() {
-    let options = EngineOptions { context_tokens: Some(64), ..EngineOptions::default() };
+    let options = EngineOptions::default().with_context_tokens(Some(64));
     let need = tiny().memory_need(&cpu(1), &options).unwrap().total_bytes();
     let load = |available_bytes| {
         let backend = StubBackend::new(cpu(1), "CPU", available_bytes);
@@ -109,12 +107,10 @@ fn a_model_loads_with_exactly_the_memory_that_it_needs() {
 fn a_latent_takes_a_row_per_token_and_layer() {
     let model = golden("deepseek2_groups");
     let held = |kv_type| {
-        let options = EngineOptions {
-            context_tokens: Some(256),
-            kv_type,
-            kv_tokens: Some(256),
-            ..EngineOptions::default()
-        };
+        let options = EngineOptions::default()
+            .with_context_tokens(Some(256))
+            .with_kv_type(kv_type)
+            .with_kv_tokens(Some(256));
         model.memory_need(&cpu(1), &options).unwrap().held.kv_bytes
     };
     // Two layers with a latent of 32 elements and 16 of the rotated key; f16 scales of 32 elements
@@ -143,13 +139,11 @@ fn a_latent_takes_a_row_per_token_and_layer() {
 fn layers_with_a_window_have_pages_for_it_only() {
     let model = || golden("gptoss_mxfp4");
     let kv_bytes = |context_tokens, sequences| {
-        let options = EngineOptions {
-            context_tokens: Some(context_tokens),
-            batch_tokens: 64,
-            sequences,
-            kv_type: KvType::F16,
-            ..EngineOptions::default()
-        };
+        let options = EngineOptions::default()
+            .with_context_tokens(Some(context_tokens))
+            .with_batch_tokens(64)
+            .with_sequences(sequences)
+            .with_kv_type(KvType::F16);
         let needs = [&cpu(1) as &dyn Backend, &ReferenceBackend]
             .map(|backend| model().memory_need(backend, &options).unwrap().held.kv_bytes);
         assert_eq!(needs[1], 2 * needs[0], "the reference has f32");

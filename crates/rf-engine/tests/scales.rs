@@ -37,7 +37,7 @@ fn logits(stem: &str, factor: f32, beside: bool) -> Vec<f32> {
         })
         .unwrap();
     let model = Model::from_gguf(Gguf::from_bytes(file).unwrap()).unwrap();
-    let options = EngineOptions { context_tokens: Some(64), ..EngineOptions::default() };
+    let options = EngineOptions::default().with_context_tokens(Some(64));
     let mut engine = Engine::load(model, &ReferenceBackend, options, &mut |_| ()).unwrap();
     let mut session = engine.session();
     let feed = Feed { session: &mut session, ids: &[1, 5, 9, 2], outputs: Outputs::Last };

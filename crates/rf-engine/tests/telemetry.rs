@@ -13,12 +13,10 @@ const TOKENS: usize = 40;
 
 /// The demo model of rf-cli on two threads, with batches of 16 tokens.
 fn engine() -> Engine {
-    let options = EngineOptions {
-        context_tokens: Some(96),
-        batch_tokens: 16,
-        page_tokens: 16,
-        ..EngineOptions::default()
-    };
+    let options = EngineOptions::default()
+        .with_context_tokens(Some(96))
+        .with_batch_tokens(16)
+        .with_page_tokens(16);
     rf_testing::engine::load(&rf_testing::demo_model(), 2, options)
 }
 

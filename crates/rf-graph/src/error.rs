@@ -51,6 +51,19 @@ pub enum BackendError {
     /// The device or its runtime failed.
     #[error("{0}")]
     Device(String),
+    /// The device returned the results of another step, so those of this one are lost.
+    #[error(
+        "the device returned the results of an earlier step: load the model again without captured \
+         graphs"
+    )]
+    StaleResults,
+}
+
+impl BackendError {
+    /// Returns true if the device or its runtime failed, not the program or the batch.
+    pub fn is_of_device(&self) -> bool {
+        matches!(self, Self::Device(_) | Self::StaleResults)
+    }
 }
 
 /// A size in parentheses for an error message; empty if unknown.

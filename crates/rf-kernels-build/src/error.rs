@@ -71,7 +71,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A program is not clang, or is Apple's clang, which targets neither AMD nor NVIDIA.
-    #[error("{} is not clang: --version prints {version:?}", path.display())]
+    #[error("{} is not clang: its version is {version:?}", path.display())]
     NotClang {
         /// The program.
         path: PathBuf,

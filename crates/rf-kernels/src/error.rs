@@ -42,10 +42,7 @@ pub enum Error {
         what: String,
     },
     /// The device returned the results of another step, so those of this one are lost.
-    #[error(
-        "the GPU returned the results of an earlier step: load the model again without graphs \
-         (--graphs off)"
-    )]
+    #[error("the GPU returned the results of an earlier step")]
     Stale,
     /// Another part of a divided program failed or did not come to a sum.
     #[error(transparent)]
@@ -61,6 +58,7 @@ impl From<Error> for BackendError {
             Error::Unsupported { what } => Self::Unsupported { backend: "GPU", what },
             Error::Weight(error) => error.into(),
             Error::OtherPart(error) => error,
+            Error::Stale => Self::StaleResults,
             Error::Runtime(error) if error.is_out_of_memory() => {
                 Self::OutOfMemory { what: "device memory", bytes: 0 }
             }

@@ -31,7 +31,7 @@ pub fn graph_problem(platform: Platform, version: Option<(u32, u32)>) -> Option<
         ),
         // A crash inside a replay ends the process, which no check of its result can prevent.
         _ if cfg!(windows) && platform == Platform::Amd => {
-            Some("HIP on Windows has ended processes inside a replay; --graphs on uses them")
+            Some("HIP on Windows has ended processes inside a replay")
         }
         _ => None,
     }
@@ -55,7 +55,7 @@ impl GraphMode {
                 if let Some(path) = left {
                     tracing::warn!(
                         "captured graphs are off, because a process ended inside the first launch of one; \
-                         --graphs on tries them again, and so does another version of HIP or removing {}",
+                         switching them on tries them again, and so does another version of HIP or removing {}",
                         path.display()
                     );
                 }

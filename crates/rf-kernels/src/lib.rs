@@ -67,3 +67,5 @@ pub mod tuning;
 pub use backend::{GpuBackend, GpuOptions};
 pub use error::Error;
 pub use graphs::{GraphMode, graph_problem};
+/// The crates of the programs, the runtime, the cases and the formats in the types of this one.
+pub use {rf_graph, rf_hip, rf_oracle, rf_quant};

@@ -66,3 +66,5 @@ pub mod conformance;
 pub mod reference;
 
 pub use reference::ReferenceBackend;
+/// The crates of the programs and the formats in the types of this one.
+pub use {rf_graph, rf_quant};

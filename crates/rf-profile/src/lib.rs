@@ -73,3 +73,5 @@ pub use error::Error;
 pub use spans::{SpanEvent, SpanLog, SpanRecorder};
 pub use timer::{KernelTimer, ScopedTimer, Timings};
 pub use trace::{Group, Trace, Track};
+/// The crates of the GPU runtime, of JSON and of spans in the types of this one.
+pub use {rf_hip, serde_json, tracing_subscriber};

@@ -52,6 +52,8 @@ mod ternary;
 
 pub use block::{Block, F16Le};
 pub use block32::*;
+/// The crate of the trait of plain bytes, which every [`Block`] has.
+pub use bytemuck;
 pub use codebook::*;
 pub use convert::{
     dequantize, first_non_finite_block, quantize, quantize_to_vec, quantize_weighted,

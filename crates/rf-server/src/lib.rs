@@ -90,6 +90,7 @@ mod token_rules;
 mod traces;
 mod watchdog;
 
+/// The crate of the router that [`routes`] returns.
 pub use axum;
 pub use entry::{ModelEntry, ModelKind, ModelLoader};
 pub use error::{Error, LoadError};
@@ -101,6 +102,10 @@ pub use managed_models::{ManageError, Manager, ModelChange, ModelManager};
 pub use mcp::{InvalidMcpUrl, McpServer};
 pub use options::ServerOptions;
 pub use reload::Reloader;
+/// The crate of the models that are served.
+pub use rocmforge;
+/// The crate of the parameters in a [`ModelChange`].
+pub use serde_json;
 pub use server::{Control, Server, routes};
 pub use settings::{ModelSettings, SettingsSource};
 pub use step_timeout::StepTimeout;

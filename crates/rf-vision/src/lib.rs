@@ -62,3 +62,5 @@ pub use error::{Error, ImageError, SoundError};
 pub use projector::Projector;
 pub use rgb::Rgb;
 pub use sound::{Sound, SoundEncoder, SoundLimits, SoundProjector, Spectrogram, decode_sound};
+/// The crates of the files and the backends in the types of this one.
+pub use {rf_gguf, rf_graph};

@@ -6,8 +6,7 @@ use std::future::poll_fn;
 use std::io::{self, Write as _};
 use std::pin::Pin;
 
-use futures_core::Stream as _;
-use rocmforge::{Delta, Error, Model};
+use rocmforge::{Delta, Error, Model, Stream as _};
 
 fn main() -> Result<(), Error> {
     let model = Model::demo()?;

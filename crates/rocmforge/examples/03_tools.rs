@@ -3,8 +3,8 @@
 
 #![expect(clippy::print_stdout, reason = "an example")]
 
+use rocmforge::serde_json::{self, Value, json};
 use rocmforge::{Error, Model, Tool, ToolChoice};
-use serde_json::{Value, json};
 
 fn main() -> Result<(), Error> {
     let model = Model::demo()?;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use rf_device::Placement;
-use rf_engine::{AdapterError, Engine, EngineOptions, Model, Speculation, SpeculationOptions};
+use rf_engine::{AdapterError, Engine, Model, Speculation, SpeculationOptions};
 
 use crate::error::Error;
 use crate::load_event::LoadEvent;
+use crate::sizing::{DraftRoom, Sizes};
 use crate::source::Source;
 
 /// The source of drafts. A draft is a guess of the next tokens, which the model checks in one
@@ -84,30 +85,11 @@ impl OpenDrafts {
         self.model.is_some()
     }
 
-    /// Adds the room for drafts to the options of the engine that checks them.
-    pub(crate) fn engine_options(
-        &self,
-        placement: Option<&Placement>,
-        options: EngineOptions,
-    ) -> EngineOptions {
+    /// The room for drafts in the engine that checks them.
+    pub(crate) fn room(&self, placement: Option<&Placement>) -> DraftRoom {
         let choice = self.on(placement);
         let speculates = !matches!(choice, Choice::Off | Choice::Auto);
-        EngineOptions { speculates, mtp: choice == Choice::Mtp, ..options }
-    }
-
-    /// The options of the draft model's engine: it drafts for one sequence.
-    fn draft_options(model: &Model, context: usize, options: &EngineOptions) -> EngineOptions {
-        let most = model.config().max_context_length.unwrap_or(usize::MAX);
-        EngineOptions {
-            context_tokens: Some(context.min(most)),
-            kv_tokens: None,
-            sequences: 1,
-            checkpoints: 0,
-            host_cache_bytes: 0,
-            speculates: true,
-            mtp: false,
-            ..*options
-        }
+        DraftRoom { speculates, mtp: choice == Choice::Mtp }
     }
 
     /// Loads the draft model, if there is one. It is loaded before the model, which may take all
@@ -115,12 +97,12 @@ impl OpenDrafts {
     pub(crate) fn load(
         &self,
         placement: &Placement,
-        context: usize,
-        options: &EngineOptions,
+        model: &Model,
+        sizes: &Sizes,
     ) -> Result<Option<Engine>, Error> {
-        let load = |model: &Arc<Model>| {
-            let options = Self::draft_options(model, context, options);
-            Ok(placement.load(model, options, &mut |_| ())?.engine)
+        let load = |draft: &Arc<Model>| {
+            let options = sizes.draft_options(model, draft);
+            Ok(placement.load(draft, options, &mut |_| ())?.engine)
         };
         self.model.as_ref().map(load).transpose()
     }

@@ -17,7 +17,7 @@
 //!
 //! | task | start at |
 //! |---|---|
-//! | load a model with options | [`Model::loader`], [`Loader`] |
+//! | load a model with options, or in async code | [`Model::loader`], [`Loader`] |
 //! | answer a conversation, with tools or as JSON | [`Model::chat`], [`Chat`] |
 //! | ask about a picture | [`Chat::image`], [`Loader::mmproj`] |
 //! | continue a text | [`Model::complete`], [`Completion`] |
@@ -38,7 +38,7 @@
 //!
 //! Programs depend on this crate; `rf-cli` and `rf-server` do so too. It is the only crate that
 //! joins `rf-engine`, `rf-device`, `rf-chat`, `rf-grammar` and `rf-hub`. The modules [`engine`],
-//! [`device`], [`messages`], [`grammar`], [`hub`] and [`gguf`] re-export items of the crates below.
+//! [`device`], [`messages`], [`grammar`], [`hub`], [`vision`] and [`gguf`] re-export items of the crates below.
 //! Start reading at [`Loader`], then `sizing` (the memory policy) and `generation` (the path of
 //! every request).
 //!
@@ -61,7 +61,6 @@ mod adapters;
 mod answer;
 mod block_on;
 mod chat;
-mod default_loading;
 mod details;
 mod drafts;
 mod embedder;
@@ -70,7 +69,9 @@ mod error;
 mod events;
 mod generation;
 mod load_event;
+mod loaded_model;
 mod loader;
+mod loading;
 mod media;
 mod model;
 mod sampling_defaults;
@@ -88,7 +89,8 @@ pub use error::Error;
 pub use futures_core::Stream;
 pub use generation::{GeneratedToken, Generation, Job, Observer, PromptLogprobs, Update, Usage};
 pub use load_event::LoadEvent;
-pub use loader::{LoadedModel, Loader, OpenModel};
+pub use loaded_model::LoadedModel;
+pub use loader::{Loader, OpenModel};
 pub use media::{
     Media, MediaEncoders, MediaKind, Projectors, marked_text, media_marker, mixed_prompt,
 };
@@ -137,6 +139,11 @@ pub mod grammar {
 /// Model files of the Hugging Face hub.
 pub mod hub {
     pub use rf_hub::*;
+}
+
+/// Pictures and sounds: the encoders of projector files, decoding, errors.
+pub mod vision {
+    pub use rf_vision::*;
 }
 
 /// The container of model files.

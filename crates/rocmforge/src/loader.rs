@@ -9,17 +9,18 @@ use rf_device::{DeviceOptions, LayerPlacement, Placement};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::SchedulerOptions;
 use rf_engine::{
-    Activations, DiskCacheOptions, Engine, EngineOptions, Pooling, Speculation, SpeculationOptions,
+    Activations, DiskCacheOptions, Engine, EngineOptions, Pooling, SpeculationOptions,
 };
 use rf_gguf::{Gguf, Value};
 use rf_graph::{Backend, KvType, MemoryNeed, Progress};
 
 use crate::adapters::Changes;
-use crate::drafts::{Drafts, OpenDrafts, memory_bytes, mtp_heads};
+use crate::drafts::{Drafts, OpenDrafts, mtp_heads};
 use crate::error::Error;
 use crate::load_event::LoadEvent;
+use crate::loaded_model::LoadedModel;
 use crate::media::{MediaEncoders, ProjectorFile, Projectors, rows_of_a_batch};
-use crate::model::{DEMO_TEMPERATURE, Model};
+use crate::model::DEMO_TEMPERATURE;
 use crate::sampling_defaults::SamplingDefaults;
 use crate::sizing::{Purpose, Sizes, TextSizes};
 use crate::source::Source;
@@ -50,6 +51,7 @@ pub struct Loader {
     pub(crate) sizes: Sizes,
     disk_cache: Option<DiskCacheOptions>,
     pub(crate) sampler: Option<SamplerConfig>,
+    seed: Option<u64>,
     pub(crate) scheduler: SchedulerOptions,
 }
 
@@ -60,21 +62,6 @@ pub struct OpenModel {
     pub(crate) model: Arc<rf_engine::Model>,
     drafts: OpenDrafts,
     projectors: Option<Projectors>,
-}
-
-/// A model with its weights in memory, and no thread: for programs that drive the engine
-/// themselves.
-#[non_exhaustive]
-pub struct LoadedModel {
-    /// The engine.
-    pub engine: Engine,
-    /// The source of drafts, if there is one.
-    pub speculation: Option<Speculation>,
-    /// The backends of the layers.
-    pub layers: LayerPlacement,
-    /// The encoders of pictures and sounds, if the model has a projector.
-    pub encoders: Option<Arc<MediaEncoders>>,
-    loader: Loader,
 }
 
 impl Loader {
@@ -110,6 +97,7 @@ impl Loader {
             },
             disk_cache: None,
             sampler: None,
+            seed: None,
             scheduler,
         }
     }
@@ -304,6 +292,13 @@ impl Loader {
         self
     }
 
+    /// Seeds the random numbers of requests that give no seed, so that their answers can be repeated.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
     /// The limits of the scheduler that requests share.
     #[must_use]
     pub fn scheduler(mut self, options: SchedulerOptions) -> Self {
@@ -370,24 +365,16 @@ impl Loader {
         Ok(Placement::open(self.device)?)
     }
 
-    /// Loads the model and starts its thread.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`open`](Self::open), and if the model does not fit in memory.
-    pub fn load(self) -> Result<Model, Error> {
-        self.load_with(&mut |_| ())
-    }
-
-    /// [`load`](Self::load) with a callback for the progress.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`load`](Self::load).
-    pub fn load_with(self, observe: &mut dyn FnMut(LoadEvent<'_>)) -> Result<Model, Error> {
-        let placement = self.placement()?;
-        placement.warnings().iter().for_each(|warning| observe(LoadEvent::Warning(warning)));
-        self.open(observe)?.load_on(&placement, observe)?.start()
+    /// The parameters of sampling and the limits for the requests of a model.
+    fn defaults_of_requests(&self, model: &rf_engine::Model) -> (SamplerConfig, SchedulerOptions) {
+        let config = SamplerConfig::default();
+        let default = || match self.source {
+            Source::Demo => config.with_temperature(DEMO_TEMPERATURE),
+            _ => SamplingDefaults::of(model.gguf()).fill_in(config),
+        };
+        let mut sampler = self.sampler.clone().unwrap_or_else(default);
+        sampler.seed = self.seed.or(sampler.seed);
+        (sampler, self.scheduler)
     }
 }
 
@@ -468,11 +455,9 @@ impl OpenModel {
         placement: &Placement,
         observe: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Result<LoadedModel, Error> {
-        let (drafts, sizes) = (&self.drafts, &self.loader.sizes);
+        let drafts = &self.drafts;
         // The draft model is loaded first, because the KV cache takes the remaining memory.
-        let context = self.context_tokens();
-        let options = drafts.engine_options(Some(placement), sizes.options(&self.model));
-        let draft = drafts.load(placement, context, &options)?;
+        let draft = drafts.load(placement, &self.model, &self.loader.sizes)?;
         let encoders = self.load_encoders(placement)?;
         let options = self.engine_options(Some(placement))?;
         let mut need = placement.memory_need(&self.model, &options)?;
@@ -487,7 +472,8 @@ impl OpenModel {
         let (mut engine, layers) = (loaded.engine, loaded.placement);
         self.open_disk_cache(&mut engine)?;
         let speculation = drafts.speculation(&engine, draft, layers.gpu.is_none())?;
-        Ok(LoadedModel { engine, speculation, layers, encoders, loader: self.loader.clone() })
+        let (sampler, scheduler) = self.loader.defaults_of_requests(&self.model);
+        Ok(LoadedModel { engine, speculation, layers, encoders, sampler, scheduler })
     }
 
     /// Loads the weights on one backend, without a choice of devices. A draft model is not loaded.
@@ -514,7 +500,8 @@ impl OpenModel {
             }
             None => None,
         };
-        Ok(LoadedModel { engine, speculation, layers, encoders, loader: self.loader.clone() })
+        let (sampler, scheduler) = self.loader.defaults_of_requests(&self.model);
+        Ok(LoadedModel { engine, speculation, layers, encoders, sampler, scheduler })
     }
 
     fn open_disk_cache(&self, engine: &mut Engine) -> Result<(), Error> {
@@ -569,31 +556,7 @@ impl OpenModel {
     }
 
     fn engine_options(&self, placement: Option<&Placement>) -> Result<EngineOptions, Error> {
-        let reserve = |options| self.drafts.engine_options(placement, options);
-        self.loader.sizes.plan(&self.model, placement, &self.loader.scheduler, &reserve)
-    }
-}
-
-impl LoadedModel {
-    /// Starts the thread that serves requests.
-    ///
-    /// # Errors
-    ///
-    /// If a limit of the scheduler is 0, or the thread cannot be started.
-    pub fn start(self) -> Result<Model, Error> {
-        let Loader { source, sampler, scheduler, .. } = self.loader;
-        let config = SamplerConfig::default();
-        let default = || match source {
-            Source::Demo => config.with_temperature(DEMO_TEMPERATURE),
-            _ => SamplingDefaults::of(self.engine.model().gguf()).fill_in(config),
-        };
-        let requests = (scheduler, sampler.unwrap_or_else(default));
-        Model::new(self.engine, self.speculation, (self.layers, self.encoders), requests)
-    }
-
-    /// Memory of the model, of its draft model and of its projector, in bytes.
-    pub fn memory_bytes(&self) -> u64 {
-        memory_bytes(&self.engine, self.speculation.as_ref())
-            + self.encoders.as_ref().map_or(0, |encoders| encoders.memory_bytes())
+        let drafts = self.drafts.room(placement);
+        self.loader.sizes.plan(&self.model, placement, &self.loader.scheduler, drafts)
     }
 }

@@ -12,6 +12,7 @@ use rf_engine::{
 };
 use rf_grammar::GrammarCompiler;
 
+use crate::block_on::block_on;
 use crate::details::ModelDetails;
 use crate::embedder::Embedder;
 use crate::error::Error;
@@ -115,12 +116,21 @@ impl Model {
     }
 
     /// Measures how well the model predicts a text: the sum of the negative log-likelihoods of all
-    /// tokens but the first one. The text fits into the context.
+    /// tokens but the first one. The text fits into the context. It blocks the thread.
     ///
     /// # Errors
     ///
     /// If the text has fewer than two tokens, is longer than the context, or the request fails.
     pub fn perplexity(&self, text: &str) -> Result<PerplexityScore, Error> {
+        block_on(self.perplexity_async(text))
+    }
+
+    /// [`perplexity`](Self::perplexity) for async code.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`perplexity`](Self::perplexity).
+    pub async fn perplexity_async(&self, text: &str) -> Result<PerplexityScore, Error> {
         let prompt = self.inner.file.text_ids(text);
         if prompt.len() < 2 {
             let (name, value) = ("number of tokens", prompt.len());
@@ -131,7 +141,7 @@ impl Model {
         let job = Job::text(prompt, options).with_prompt_logprobs(0);
         let mut generation = self.submit(vec![job])?;
         let mut score = PerplexityScore::default();
-        while let Some(update) = generation.wait() {
+        while let Some(update) = generation.next().await {
             match update {
                 Update::Prompt { prompt, .. } => {
                     score.tokens = prompt.rest.len();

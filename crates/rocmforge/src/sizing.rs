@@ -38,6 +38,15 @@ pub(crate) struct Sizes {
     pub(crate) texts: Option<TextSizes>,
 }
 
+/// The room that drafts take in the engine that checks them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DraftRoom {
+    /// The states before a draft.
+    pub(crate) speculates: bool,
+    /// The model's own head, with its layer of the cache.
+    pub(crate) mtp: bool,
+}
+
 /// Recurrent states of earlier turns that a chat keeps.
 const CHAT_CHECKPOINTS: usize = 8;
 /// Recurrent states that the prefix cache of many requests keeps.
@@ -86,31 +95,42 @@ impl Sizes {
         let config = model.config();
         let embeds = self.embeds || !config.generates();
         let longest = self.texts.as_ref().map(TextSizes::longest);
+        // A cache of texts lasts for a batch, so its size matters less than its precision.
         let default_kv_type = if self.texts.is_some() { KvType::F32 } else { KvType::F16 };
-        let default = EngineOptions::default();
-        EngineOptions {
-            context_tokens: match self.context_tokens {
-                Some(0) => Some(config.context_length),
-                given => given.or(longest),
-            },
-            batch_tokens: self.batch_tokens,
-            // A cache of texts lasts for a batch, so its size matters less than its precision.
-            page_tokens: if self.texts.is_some() { TEXT_PAGE_TOKENS } else { default.page_tokens },
-            kv_type: self.kv_type.unwrap_or(default_kv_type),
-            sequences: self.sequences.unwrap_or(1),
-            pooling: embeds.then(|| self.pooling.unwrap_or_else(|| config.default_pooling())),
-            ..default
+        let context_tokens = match self.context_tokens {
+            Some(0) => Some(config.context_length),
+            given => given.or(longest),
+        };
+        let options = EngineOptions::DEFAULT
+            .with_context_tokens(context_tokens)
+            .with_batch_tokens(self.batch_tokens)
+            .with_kv_type(self.kv_type.unwrap_or(default_kv_type))
+            .with_sequences(self.sequences.unwrap_or(1))
+            .with_pooling(embeds.then(|| self.pooling.unwrap_or_else(|| config.default_pooling())));
+        match self.texts {
+            Some(_) => options.with_page_tokens(TEXT_PAGE_TOKENS),
+            None => options,
         }
     }
 
-    /// The options of the engine. `with_drafts` adds the room for drafts. Without a placement, no
-    /// memory is known, so nothing is larger than it must be.
+    /// The options of the engine that drafts for `model` with the model `draft`: for one sequence.
+    pub(crate) fn draft_options(&self, model: &Model, draft: &Model) -> EngineOptions {
+        let options = self.options(model);
+        let most = draft.config().max_context_length.unwrap_or(usize::MAX);
+        options
+            .with_context_tokens(Some(model.context_tokens(&options).min(most)))
+            .with_sequences(1)
+            .with_speculates(true)
+    }
+
+    /// The options of the engine, with the room for drafts. Without a placement, no memory is known,
+    /// so nothing is larger than it must be.
     pub(crate) fn plan(
         &self,
         model: &Model,
         placement: Option<&Placement>,
         scheduler: &SchedulerOptions,
-        with_drafts: &dyn Fn(EngineOptions) -> EngineOptions,
+        drafts: DraftRoom,
     ) -> Result<EngineOptions, Error> {
         let options = self.options(model);
         let context = model.context_tokens(&options);
@@ -118,7 +138,7 @@ impl Sizes {
             let most = model.config().max_context_length.map_or(context, |most| context.min(most));
             texts.check(most)?;
             let kv_tokens = context.max(texts.in_pages().min(2 * options.batch_tokens));
-            return Ok(EngineOptions { kv_tokens: Some(kv_tokens), ..options });
+            return Ok(options.with_kv_tokens(Some(kv_tokens)));
         }
         let states_that_fit = |most| match placement {
             Some(placement) => placement.states_that_fit(model, most),
@@ -142,8 +162,12 @@ impl Sizes {
             (None, Some(placement)) => placement.host_cache_bytes(model)?,
             (None, None) => 0,
         };
-        let options = EngineOptions { sequences, checkpoints, host_cache_bytes, ..options };
-        let options = with_drafts(options);
+        let options = options
+            .with_sequences(sequences)
+            .with_checkpoints(checkpoints)
+            .with_host_cache_bytes(host_cache_bytes)
+            .with_speculates(drafts.speculates)
+            .with_mtp(drafts.mtp);
         let kv_tokens = match (self.kv_tokens, self.purpose, placement) {
             (Some(tokens), ..) => tokens,
             // Every sequence has its own pages.
@@ -159,6 +183,6 @@ impl Sizes {
                 }
             }
         };
-        Ok(EngineOptions { kv_tokens: Some(kv_tokens), ..options })
+        Ok(options.with_kv_tokens(Some(kv_tokens)))
     }
 }

@@ -24,6 +24,10 @@ fn demo() -> Model {
     loader(Source::Demo).load().unwrap()
 }
 
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().unwrap()
+}
+
 /// Waits until no sequence runs, or fails after some seconds.
 fn wait_until_idle(model: &Model) {
     let deadline = Instant::now() + Duration::from_mins(1);
@@ -71,8 +75,7 @@ fn an_async_call_needs_no_particular_runtime() {
     let model = demo();
     let chat = model.chat().user("Tell me a story.").seed(5).max_tokens(8);
     let expected = chat.answer().unwrap().content;
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let answers = runtime.block_on(async {
+    let answers = runtime().block_on(async {
         let (first, second) = tokio::join!(chat.answer_async(), chat.answer_async());
         [first.unwrap().content, second.unwrap().content]
     });
@@ -129,9 +132,22 @@ fn embeddings_have_length_1_and_scores_rank_documents() {
 }
 
 #[test]
+fn the_seed_of_a_loader_is_that_of_requests_without_one() {
+    let sampler = rocmforge::SamplerConfig::default().with_temperature(2.0);
+    let model = loader(Source::Demo).seed(11).sampler(sampler).load().unwrap();
+    let chat = model.chat().user("Tell me a story.").max_tokens(20);
+    let content = |chat: &rocmforge::Chat| chat.answer().unwrap().content;
+    let seeded = content(&chat);
+    assert_eq!(content(&chat), seeded);
+    assert_eq!(content(&chat.clone().seed(11)), seeded);
+    assert_ne!(content(&chat.seed(12)), seeded);
+}
+
+#[test]
 fn perplexity_is_that_of_the_engine() {
     let text = "Once upon a time, there lived a shy fox named Marigold.";
-    let score = demo().perplexity(text).unwrap();
+    let model = runtime().block_on(loader(Source::Demo).load_async()).unwrap();
+    let score = model.perplexity(text).unwrap();
     let open = loader(Source::Demo).purpose(Purpose::Texts).open(&mut |_| ()).unwrap();
     let ids = open.model().text_ids(text);
     let placement =
@@ -140,6 +156,7 @@ fn perplexity_is_that_of_the_engine() {
     let mut run = Perplexity::new(&mut engine, &ids, None).unwrap();
     while run.step().unwrap() {}
     assert_eq!(score.tokens, run.score().tokens);
+    assert_eq!(runtime().block_on(model.perplexity_async(text)).unwrap(), score);
     assert!((score.nll_sum - run.score().nll_sum).abs() < 1e-3, "{score:?} {:?}", run.score());
 }
 

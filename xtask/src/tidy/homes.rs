@@ -7,6 +7,9 @@
 //!
 //! A program and a library in one package share their dependencies. The library must not use those
 //! of the program: it has typed errors, takes no arguments and prints nothing.
+//!
+//! One file makes the options of an engine, so that every program sizes a model alike. The compiler
+//! allows no literal of them outside of their crate; their constructors are found here.
 
 use syn::Item;
 
@@ -23,6 +26,8 @@ pub(super) struct Home {
     library: &'static str,
     /// The allowed items at the root of the library; empty allows all.
     items: &'static [&'static str],
+    /// The starts of the paths, inside the program, that may use the library; empty allows all.
+    places: &'static [&'static str],
     #[expect(dead_code, reason = "for the reader of the table")]
     reason: &'static str,
 }
@@ -33,12 +38,22 @@ const fn home(
     items: &'static [&'static str],
     reason: &'static str,
 ) -> Home {
-    Home { program, library, items, reason }
+    Home { program, library, items, places: &[], reason }
+}
+
+impl Home {
+    const fn only_in(self, places: &'static [&'static str]) -> Self {
+        Self { places, ..self }
+    }
 }
 
 const HOMES: &[Home] = &[
     home("rf-cli", "rf_convert", &[], "serves `quantize`"),
-    home("rf-cli", "rf_gguf", &[], "`info` prints what a file holds"),
+    home("rf-cli", "rf_gguf", &[], "these print, convert and edit what a file holds").only_in(&[
+        "commands/gguf/",
+        "commands/info/",
+        "commands/quantize.rs",
+    ]),
     home("rf-cli", "rf_kernels", &["GpuBackend", "objects", "selftest"], "`doctor` and `selftest`"),
     home("rf-cli", "rf_model", &["ControlVector"], "`info` says whether it can be read"),
     home("rf-cli", "rf_profile", &[], "`profile`, `run -v` and `run --trace` print its reports"),
@@ -86,6 +101,13 @@ const FOLDERS: [(&str, Code); 4] = [
     ("xtask/src/", Code::Program("xtask")),
 ];
 
+/// The files that make the options of an engine: the sizing policy, and a test in a file of its own.
+const MAKERS_OF_ENGINE_OPTIONS: [&str; 2] =
+    ["crates/rocmforge/src/sizing.rs", "crates/rf-server/src/kv_events/subscriber.rs"];
+
+/// The crates that make such options otherwise: that of the type, and the support of tests.
+const CRATES_OF_ENGINE_OPTIONS: [&str; 2] = ["crates/rf-engine/", "crates/rf-testing/"];
+
 /// External libraries for programs.
 const FOR_PROGRAMS: [&str; 4] = ["anyhow", "clap", "ctrlc", "indicatif"];
 
@@ -108,13 +130,28 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for (path, text) in tree.texts(&[".rs"]) {
         let mut folders = FOLDERS.iter();
         let found = folders.find_map(|(folder, code)| Some((*code, path.strip_prefix(folder)?)));
-        let Some((code, inside)) = found else { continue };
-        if matches!(code, Code::Program("xtask")) && !TASKS.contains(&task(inside)) {
+        if let Some((Code::Program("xtask"), inside)) = found
+            && !TASKS.contains(&task(inside))
+        {
             let message = "module of xtask that is no task: put it into a library, or list it";
             findings.push(Finding::new(path, 1, message));
         }
+        let sizes = text.contains("EngineOptions") && must_not_size(path);
+        if found.is_none() && !sizes {
+            continue;
+        }
+        let violation = |names: &[String]| {
+            let of_code = match found {
+                Some((Code::Program(program), inside)) => {
+                    violation_of_program(program, inside, names)
+                }
+                Some((Code::Library(library), _)) => violation_of_library(library, names),
+                None => None,
+            };
+            of_code.or_else(|| sizes.then(|| violation_of_sizing(names)).flatten())
+        };
         match syn::parse_file(text) {
-            Ok(file) => check_items(path, code, &file.items, &mut findings),
+            Ok(file) => check_items(path, &violation, &file.items, &mut findings),
             Err(error) => {
                 let line = error.span().start().line;
                 findings.push(Finding::new(path, line, format!("could not parse: {error}")));
@@ -124,24 +161,33 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Returns true if a file belongs to the product and may not make the options of an engine.
+fn must_not_size(path: &str) -> bool {
+    path.starts_with("crates/")
+        && path.contains("/src/")
+        && !MAKERS_OF_ENGINE_OPTIONS.contains(&path)
+        && !CRATES_OF_ENGINE_OPTIONS.iter().any(|of| path.starts_with(of))
+}
+
 /// The first component of a path, without its extension.
 fn task(inside: &str) -> &str {
     inside.split(['/', '.']).next().unwrap_or_default()
 }
 
-fn check_items(path: &str, code: Code, items: &[Item], findings: &mut Vec<Finding>) {
+fn check_items(
+    path: &str,
+    violation: &dyn Fn(&[String]) -> Option<String>,
+    items: &[Item],
+    findings: &mut Vec<Finding>,
+) {
     for item in items.iter().filter(|item| !is_test(item)) {
         if let Item::Mod(module) = item {
             let items = module.content.as_ref().map(|(_, items)| items.as_slice());
-            check_items(path, code, items.unwrap_or_default(), findings);
+            check_items(path, violation, items.unwrap_or_default(), findings);
             continue;
         }
         visit_paths(item, &mut |found| {
-            let violation = match code {
-                Code::Program(program) => violation_of_program(program, &found.names),
-                Code::Library(library) => violation_of_library(library, &found.names),
-            };
-            if let Some(message) = violation {
+            if let Some(message) = violation(&found.names) {
                 let finding = Finding::new(path, found.line, message);
                 if !findings.contains(&finding) {
                     findings.push(finding);
@@ -151,7 +197,7 @@ fn check_items(path: &str, code: Code, items: &[Item], findings: &mut Vec<Findin
     }
 }
 
-fn violation_of_program(program: &str, names: &[String]) -> Option<String> {
+fn violation_of_program(program: &str, inside: &str, names: &[String]) -> Option<String> {
     let (library, rest) = names.split_first()?;
     if !library.starts_with("rf_") {
         return None;
@@ -161,6 +207,10 @@ fn violation_of_program(program: &str, names: &[String]) -> Option<String> {
     else {
         return Some(format!("{program} must not use {library}: see the table of rule homes"));
     };
+    if !home.places.is_empty() && !home.places.iter().any(|place| inside.starts_with(place)) {
+        let places = home.places.join(", ");
+        return Some(format!("{program} must not use {library} here, only in {places}"));
+    }
     let item = rest.first()?;
     let allowed = home.items.is_empty() || home.items.contains(&item.as_str());
     (!allowed).then(|| {
@@ -175,6 +225,16 @@ fn violation_of_program(program: &str, names: &[String]) -> Option<String> {
 fn violation_of_library(library: &str, names: &[String]) -> Option<String> {
     let first = names.first().filter(|name| FOR_PROGRAMS.contains(&name.as_str()))?;
     Some(format!("the library {library} must not use {first}, a dependency of its program"))
+}
+
+fn violation_of_sizing(names: &[String]) -> Option<String> {
+    let makes = |pair: &[String]| {
+        pair[0] == "EngineOptions" && matches!(pair[1].as_str(), "default" | "DEFAULT")
+    };
+    names
+        .windows(2)
+        .any(makes)
+        .then(|| format!("only {} makes the options of an engine", MAKERS_OF_ENGINE_OPTIONS[0]))
 }
 
 #[cfg(test)]
@@ -218,6 +278,35 @@ mod tests {
         let program = "crates/rf-bench/src/bin/rf-bench/session.rs";
         assert_eq!(messages(program, text), [""; 0]);
         assert_eq!(messages(program, "use rf_engine::Engine;\n").len(), 1);
+    }
+
+    #[test]
+    fn containers_are_read_by_commands_about_files_only() {
+        let text = "use rf_gguf::Gguf;\n";
+        assert_eq!(messages("crates/rf-cli/src/commands/info/report.rs", text), [""; 0]);
+        assert_eq!(messages("crates/rf-cli/src/commands/gguf/diff.rs", text), [""; 0]);
+        let found = messages("crates/rf-cli/src/commands/run.rs", text);
+        assert!(
+            found[0].contains("must not use rf_gguf here, only in commands/gguf/, "),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn one_file_makes_the_options_of_an_engine() {
+        let made = "fn f() { let o = rf_engine::EngineOptions::DEFAULT; }\n";
+        let named = "use rf_engine::EngineOptions;\nfn f(_: &EngineOptions) {}\n\
+                     #[cfg(test)]\nmod tests { fn f() { EngineOptions::default(); } }\n";
+        let found = messages("crates/rf-device/src/kv_size.rs", made);
+        assert!(found[0].contains("only crates/rocmforge/src/sizing.rs makes"), "{found:?}");
+        assert_eq!(messages("crates/rf-device/src/kv_size.rs", named), [""; 0]);
+        for other in [
+            "crates/rocmforge/src/sizing.rs",
+            "crates/rf-engine/src/engine.rs",
+            "crates/rf-device/examples/placement.rs",
+        ] {
+            assert_eq!(messages(other, made), [""; 0], "{other}");
+        }
     }
 
     #[test]

@@ -61,7 +61,6 @@ const LAYERS: &[Layer] = &[
             "rocmforge",
             "rf-profile",
             // What it measures alone: ops, pages, formats.
-            "rf-graph",
             "rf-oracle",
             "rf-kv",
             "rf-quant",
@@ -82,7 +81,6 @@ const LAYERS: &[Layer] = &[
             "rf-tokenizer",
             "rf-vision",
             // Diagnosis of GPUs: doctor, selftest, tune.
-            "rf-hip",
             "rf-kernels",
         ],
     ),

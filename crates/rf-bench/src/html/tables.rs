@@ -1,6 +1,6 @@
 //! The tables of suites and of the comparison.
 
-use rf_graph::OpCost;
+use rf_oracle::rf_graph::OpCost;
 use rf_profile::baseline::{BaselineComparison, Verdict};
 use rf_profile::roofline::{Bound, Roofline};
 

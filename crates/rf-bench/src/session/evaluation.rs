@@ -1,6 +1,6 @@
 //! Evaluation of the samples of all rounds.
 
-use rf_graph::OpCost;
+use rf_oracle::rf_graph::OpCost;
 use rf_profile::{
     baseline::{Better, CONTENTION, Metrics},
     monitor::Record,

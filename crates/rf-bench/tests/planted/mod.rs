@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rf_graph::{
+use rf_bench::rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Batch, Executor, Fusions, MemoryNeed,
     MemoryUse, Op, Output, Program, Progress, Telemetry, Timeline, WeightId,
 };

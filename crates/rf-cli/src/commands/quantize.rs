@@ -191,9 +191,8 @@ fn failure(error: Error, files: &Files) -> anyhow::Error {
         Error::NeedsImatrix { .. } => bad_input!(
             "{error}: make one of this model with 'rf-cli imatrix' and give it with --imatrix"
         ),
-        Error::Threads { source, .. } => {
-            anyhow::Error::new(source).context("cannot start the threads: give a smaller --threads")
-        }
+        Error::Threads { source, .. } => anyhow::Error::from_boxed(source)
+            .context("cannot start the threads: give a smaller --threads"),
         error => bad_input!("{error}"),
     }
 }

@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use rocmforge::device::gpu::{self, Gpu};
 use rocmforge::device::probe::{PlatformReport, Prober};
 use rocmforge::device::tuning::{
-    TrialEnd, TuneEvent, TunePlan, TuneSubject, TuningFailure, TuningTable,
+    TableError, TrialEnd, TuneEvent, TunePlan, TuneSubject, TuningFailure, TuningTable,
 };
 use rocmforge::engine::Model;
 use rocmforge::engine::{DType, KvType};
@@ -102,7 +102,10 @@ pub(crate) fn tune(arguments: &TuneArgs) -> Result<()> {
         return reset(&path);
     }
     if let Some(file) = &arguments.import {
-        let table = TuningTable::read(file, gpu.report()).map_err(|error| bad_input!("{error}"))?;
+        let table = TuningTable::read(file, gpu.report()).map_err(|error| match error {
+            TableError::Syntax { .. } => bad_input!("{error}: `rf-cli tune --export` writes one"),
+            error => bad_input!("{error}"),
+        })?;
         table.write(&path)?;
         terminal::note(format_args!("written: {}", path.display()));
         return print(&table);

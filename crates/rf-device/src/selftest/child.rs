@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::iter;
 use std::time::Instant;
 
-use rf_graph::BackendError;
 use rf_hip::{Context, Platform, Runtime};
 use rf_kernels::selftest::{Group, groups, speed, with_wide_tiles};
 use rf_kernels::{GpuBackend, GpuOptions};
@@ -110,7 +109,7 @@ fn run(backend: &GpuBackend, case: &Case, name: String) -> CaseReport {
                     (report.nmse, report.peak) = (Some(deviation.nmse), Some(deviation.peak));
                 }
                 Mismatch::Failed { source, .. } => {
-                    report.is_device_lost = matches!(*source, BackendError::Device(_));
+                    report.is_device_lost = source.is_of_device();
                 }
                 _ => {}
             }

@@ -48,14 +48,14 @@ pub fn answer(
     for (name, trial) in trials.into_iter().skip(skip) {
         write_line(&mut out, &Message::Begin(name))?;
         let result = trial.run(&backend, plan.block);
-        let is_lost = matches!(&result, Err(BackendError::Device(_)));
+        let is_lost = result.as_ref().is_err_and(BackendError::is_of_device);
         let end = match result {
             Ok(Verdict::Measured(comparison)) => comparison.into(),
             Ok(Verdict::Wrong { nmse, allowed }) => {
                 TrialEnd::Failed(format!("wrong results: NMSE {nmse:.1e}, allowed {allowed:.1e}"))
             }
             Ok(_) => TrialEnd::NotMeasured("it did not run".to_owned()),
-            Err(error @ BackendError::Device(_)) => TrialEnd::Failed(sentence(&error)),
+            Err(error) if is_lost => TrialEnd::Failed(sentence(&error)),
             Err(error) => TrialEnd::NotMeasured(sentence(&error)),
         };
         write_line(&mut out, &Message::End(end))?;

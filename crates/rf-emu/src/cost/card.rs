@@ -35,7 +35,7 @@ pub struct Cards {
 pub enum CardsError {
     /// The text is not a list of cards.
     #[error("not a list of cards: {0}")]
-    Syntax(#[from] toml::de::Error),
+    Syntax(String),
     /// A card of the list has an unknown processor.
     #[error("card '{card}': no processor '{arch}'")]
     UnknownProcessor {
@@ -70,7 +70,8 @@ impl Cards {
     ///
     /// [`CardsError::Syntax`], [`CardsError::UnknownProcessor`].
     pub fn parse(text: &str) -> Result<Self, CardsError> {
-        let cards: Self = toml::from_str(text)?;
+        let cards: Self =
+            toml::from_str(text).map_err(|error| CardsError::Syntax(error.to_string()))?;
         match cards.card.iter().find(|card| Arch::from_name(&card.arch).is_none()) {
             Some(Card { name, arch, .. }) => {
                 Err(CardsError::UnknownProcessor { card: name.clone(), arch: arch.clone() })

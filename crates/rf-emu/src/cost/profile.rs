@@ -87,14 +87,20 @@ struct List {
     launches: Vec<Costs>,
 }
 
+/// A text that is not a list of costs, with the reason.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a list of costs: {0}")]
+pub struct InvalidCosts(String);
+
 impl Costs {
     /// Reads costs from TOML.
     ///
     /// # Errors
     ///
     /// The text is not TOML, or not that of costs.
-    pub fn parse(text: &str) -> Result<Vec<Self>, toml::de::Error> {
-        toml::from_str::<List>(text).map(|list| list.launches)
+    pub fn parse(text: &str) -> Result<Vec<Self>, InvalidCosts> {
+        let list: List = toml::from_str(text).map_err(|error| InvalidCosts(error.to_string()))?;
+        Ok(list.launches)
     }
 }
 

@@ -161,14 +161,12 @@ mod tests {
         let models = rf_testing::golden_models();
         let golden = models.iter().find(|model| model.name() == name).unwrap();
         let backend = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
-        let options = EngineOptions {
-            kv_type: KvType::F32,
-            page_tokens: 16,
-            sequences: 2,
-            speculates: true,
-            mtp: true,
-            ..EngineOptions::default()
-        };
+        let options = EngineOptions::default()
+            .with_kv_type(KvType::F32)
+            .with_page_tokens(16)
+            .with_sequences(2)
+            .with_speculates(true)
+            .with_mtp(true);
         let model = Model::open(golden.path()).unwrap();
         let engine = Engine::load(model, &backend, options, &mut |_| ()).unwrap();
         (engine, golden.ids(), golden.mtp_top1())

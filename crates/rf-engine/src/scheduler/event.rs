@@ -4,8 +4,6 @@ use std::any::Any;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use rf_graph::BackendError;
-
 use crate::error::Error;
 use crate::generation::StopReason;
 use crate::sampling::{self, TokenLogprob};
@@ -141,7 +139,7 @@ impl RequestError {
     pub(super) fn of_device(&self) -> Option<String> {
         match self {
             Self::Engine(error) => match &**error {
-                Error::Backend(error @ BackendError::Device(_)) => Some(error.to_string()),
+                Error::Backend(error) if error.is_of_device() => Some(error.to_string()),
                 _ => None,
             },
             _ => None,

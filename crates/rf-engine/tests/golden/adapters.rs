@@ -20,13 +20,11 @@ use rf_testing::{GoldenAdapters, Lcg, demo_model, golden_adapters};
 
 use crate::models::{all_logits, argmax, greedy};
 
-const OPTIONS: EngineOptions = EngineOptions {
-    context_tokens: Some(128),
-    kv_type: KvType::F32,
-    kv_tokens: Some(8 * 128),
-    sequences: 8,
-    ..EngineOptions::DEFAULT
-};
+const OPTIONS: EngineOptions = EngineOptions::DEFAULT
+    .with_context_tokens(Some(128))
+    .with_kv_type(KvType::F32)
+    .with_kv_tokens(Some(8 * 128))
+    .with_sequences(8);
 
 fn case(name: &str) -> GoldenAdapters {
     golden_adapters().into_iter().find(|case| case.name == name).unwrap()
@@ -187,7 +185,7 @@ fn random_adapter(base: &Gguf, rank: u64, seed: u64) -> Adapter {
 fn demo_with_adapters(batch_tokens: usize) -> Engine {
     let model = Model::open(demo_model()).unwrap();
     let adapters = (1..=3).map(|i| (random_adapter(model.gguf(), 4 * i, i), 0.0)).collect();
-    let options = EngineOptions { batch_tokens, ..OPTIONS };
+    let options = OPTIONS.with_batch_tokens(batch_tokens);
     Engine::load(model.with_adapters(adapters).unwrap(), &cpu(2), options, &mut |_| ()).unwrap()
 }
 

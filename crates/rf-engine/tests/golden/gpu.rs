@@ -107,13 +107,11 @@ fn golden_models_match_on_two_gpus_together() {
 fn two_gpus_together_give_the_same_bits_each_time_and_what_one_gives() {
     let Some(gpus) = two_gpus() else { return };
     let backend = as_one(&gpus);
-    let options = EngineOptions {
-        context_tokens: Some(256),
-        batch_tokens: 100,
-        kv_tokens: Some(3 * 256),
-        sequences: 3,
-        ..EngineOptions::default()
-    };
+    let options = EngineOptions::default()
+        .with_context_tokens(Some(256))
+        .with_batch_tokens(100)
+        .with_kv_tokens(Some(3 * 256))
+        .with_sequences(3);
     let run = |backend: &dyn Backend, is_profiled: bool| {
         let need = Model::open(demo_model()).unwrap().memory_need(backend, &options).unwrap();
         let mut engine = load(&demo_model(), backend, options);
@@ -184,13 +182,11 @@ fn a_sum_over_a_gpu_and_a_cpu_is_refused() {
 fn long_prompts_on_two_gpus_give_what_one_gives() {
     const CHUNK: usize = 65;
     let Some([first, second]) = two_gpus() else { return };
-    let options = EngineOptions {
-        context_tokens: Some(4 * CHUNK),
-        batch_tokens: CHUNK,
-        kv_tokens: Some(8 * CHUNK),
-        sequences: 2,
-        ..EngineOptions::default()
-    };
+    let options = EngineOptions::default()
+        .with_context_tokens(Some(4 * CHUNK))
+        .with_batch_tokens(CHUNK)
+        .with_kv_tokens(Some(8 * CHUNK))
+        .with_sequences(2);
     let prompt = |seed: usize, len: usize| -> Vec<u32> {
         (0..len).map(|i| ((seed + 31 * i * i + 7 * i) % 500) as u32).collect()
     };

@@ -71,11 +71,7 @@ fn logits(is_older: bool, dtype: DType) -> Vec<f32> {
         })
         .unwrap();
     let model = Model::from_gguf(Gguf::from_bytes(file).unwrap()).unwrap();
-    let options = EngineOptions {
-        context_tokens: Some(64),
-        kv_type: KvType::F32,
-        ..EngineOptions::default()
-    };
+    let options = EngineOptions::default().with_context_tokens(Some(64)).with_kv_type(KvType::F32);
     let mut engine = load_model(model, 2, options);
     all_logits(&mut engine, &(0..TOKENS as u32).map(|i| i * 37 % 250).collect::<Vec<_>>())
 }

@@ -156,7 +156,7 @@ fn the_demo_model_matches_the_exact_logits() {
 /// One file of `models/` against `golden/logits-stories-7m.json`, by the bounds of its bit width.
 fn check_story_model(path: &Path, golden: &Value, exact: &Value, backend: &dyn Backend) {
     let name = path.file_name().unwrap().to_str().unwrap();
-    let options = EngineOptions { context_tokens: Some(1024), ..Default::default() };
+    let options = EngineOptions::default().with_context_tokens(Some(1024));
     let mut engine = load(path, backend, options);
     for (prompt, expected) in exact.as_object().unwrap() {
         let prompt_ids = ids(&golden["prompts"][prompt]["ids"]);
@@ -204,10 +204,8 @@ fn the_story_models_match_the_exact_logits() {
 #[test]
 fn a_context_beyond_the_limit_of_a_model_is_refused() {
     let model = golden("gpt2");
-    let options = |context_tokens| EngineOptions {
-        context_tokens: Some(context_tokens),
-        ..Default::default()
-    };
+    let options =
+        |context_tokens| EngineOptions::default().with_context_tokens(Some(context_tokens));
     assert!(model.memory_need(&ReferenceBackend, &options(64)).is_ok());
     let error = model.memory_need(&ReferenceBackend, &options(65)).unwrap_err();
     let message = "a context of 65 tokens is not supported: the maximum for this model is 64";

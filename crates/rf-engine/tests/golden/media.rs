@@ -33,16 +33,14 @@ fn number(value: &Value) -> usize {
 fn engine(path: &Path, backend: &dyn Backend, batch_tokens: usize) -> Engine {
     // The reference leaves this value out.
     const EPS: &str = "qwen2vl.attention.layer_norm_rms_epsilon";
-    let options = EngineOptions {
-        context_tokens: Some(256),
-        kv_type: KvType::F32,
-        page_tokens: 16,
-        batch_tokens,
-        sequences: 2,
-        speculates: true,
-        checkpoints: 4,
-        ..EngineOptions::default()
-    };
+    let options = EngineOptions::default()
+        .with_context_tokens(Some(256))
+        .with_kv_type(KvType::F32)
+        .with_page_tokens(16)
+        .with_batch_tokens(batch_tokens)
+        .with_sequences(2)
+        .with_speculates(true)
+        .with_checkpoints(4);
     let mut gguf = Gguf::open(path).unwrap();
     if gguf.metadata().get(EPS).is_some() {
         gguf.override_metadata(EPS, rf_gguf::Value::F32(0.0));

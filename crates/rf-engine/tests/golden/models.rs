@@ -119,14 +119,14 @@ impl TinyModel {
     }
 
     fn load_with_batches(&self, backend: &dyn Backend, batch_tokens: usize) -> Engine {
-        load(&self.0.path(), backend, EngineOptions { batch_tokens, ..self.options() })
+        load(&self.0.path(), backend, self.options().with_batch_tokens(batch_tokens))
     }
 
     /// The context that the reference had: longrope depends on it.
     pub(crate) fn options(&self) -> EngineOptions {
         let most = self.open().config().max_context_length.unwrap_or(usize::MAX);
         let context_tokens = Some(self.0.context_tokens().min(most));
-        EngineOptions { kv_type: KvType::F32, context_tokens, ..Default::default() }
+        EngineOptions::default().with_kv_type(KvType::F32).with_context_tokens(context_tokens)
     }
 
     /// The stored values: logits, or else embeddings or scores.
@@ -146,7 +146,7 @@ impl TinyModel {
         let pooling = model.config().default_pooling();
         assert_eq!(Some(pooling.name()), self.0.pooling());
         let options =
-            EngineOptions { kv_type: KvType::F32, pooling: Some(pooling), ..Default::default() };
+            EngineOptions::default().with_kv_type(KvType::F32).with_pooling(Some(pooling));
         let mut engine = Engine::load(model, backend, options, &mut |_| ()).unwrap();
         let mut vector = engine.embed(&[&self.ids()]).unwrap().remove(0);
         if pooling != Pooling::Rank {
@@ -273,7 +273,7 @@ impl TinyModel {
     /// Checks the greedy continuation with drafts of three tokens. Returns how many were drafted.
     pub(crate) fn check_greedy_with_drafts(&self, backend: &dyn Backend) -> usize {
         let expected = self.0.greedy();
-        let options = EngineOptions { speculates: true, ..self.options() };
+        let options = self.options().with_speculates(true);
         let mut engine = load(&self.0.path(), backend, options);
         let lengths =
             SpeculationOptions::default().with_max_draft_tokens(3).with_min_draft_tokens(3);

@@ -1,7 +1,7 @@
 //! The block for further tokens (MTP) of golden models, in the stages of its program.
 
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
-use rf_engine::{EngineOptions, Speculation, SpeculationOptions};
+use rf_engine::{Speculation, SpeculationOptions};
 use rf_graph::{Backend, Batch, Executor, Input, KvLayout, KvType, Output, Program, Span, fuse};
 use rf_kv::PageId;
 use rf_model::{Head, ModelConfig, MtpStage};
@@ -95,7 +95,7 @@ pub(crate) fn check(model: &TinyModel, backend: &dyn Backend, what: &str) {
 /// random.
 pub(crate) fn check_greedy(model: &TinyModel, backend: &dyn Backend) {
     let expected = model.0.greedy();
-    let options = EngineOptions { speculates: true, mtp: true, ..model.options() };
+    let options = model.options().with_speculates(true).with_mtp(true);
     let mut engine = load(&model.0.path(), backend, options);
     for tokens in [1, 3] {
         let lengths = SpeculationOptions::default()

@@ -89,7 +89,7 @@ fn golden_adapters_match_on_two_and_four_parts() {
 /// The bits of logits of a prompt in chunks.
 fn bits(backend: &dyn Backend, model: Model, batch_tokens: usize) -> Vec<u32> {
     let options =
-        EngineOptions { context_tokens: Some(96), batch_tokens, ..EngineOptions::default() };
+        EngineOptions::default().with_context_tokens(Some(96)).with_batch_tokens(batch_tokens);
     let mut engine = Engine::load(model, backend, options, &mut |_| ()).unwrap();
     let logits = all_logits(&mut engine, &prompt(7, 40));
     logits.iter().map(|x| x.to_bits()).collect()
@@ -122,7 +122,7 @@ fn one_part_has_the_bits_of_a_backend_alone() {
 #[test]
 fn the_demo_model_tells_the_same_story_on_two_parts() {
     let golden = json(&golden_folder().join("logits-stories-7m.json"));
-    let options = EngineOptions { context_tokens: Some(1100), ..EngineOptions::default() };
+    let options = EngineOptions::default().with_context_tokens(Some(1100));
     let cpus = cpus(2);
     for (file, data) in golden["models"].as_object().unwrap() {
         let path = demo_folder().join(file);
@@ -164,7 +164,7 @@ fn a_part_that_fails_ends_the_step_of_all_with_its_error() {
     let second = StubBackend::new(cpu(1), "CPU", u64::MAX).with_steps(1);
     let parts: [(&dyn Backend, f32); 2] = [(&first, 1.0), (&second, 1.0)];
     let backend = TensorBackend::new(&parts).unwrap().with_limit(Duration::from_mins(10));
-    let options = EngineOptions { context_tokens: Some(96), ..EngineOptions::default() };
+    let options = EngineOptions::default().with_context_tokens(Some(96));
     let engine = Engine::load(golden("qwen3"), &backend, options, &mut |_| ()).unwrap();
     assert_lost_in_the_second_step(engine);
 }

@@ -96,7 +96,7 @@ fn with_room_for_all() {
 #[test]
 fn with_too_few_pages() {
     // Room for three of the longest, and far less than 64 sequences need.
-    let small = EngineOptions { kv_tokens: Some(3 * 160), ..ENGINE };
+    let small = ENGINE.with_kv_tokens(Some(3 * 160));
     let stats = check(90, small, SCHEDULER);
     assert!(stats.preemptions > 0, "{stats:?}");
     let stats = check(90, small, SCHEDULER.with_prefix_cache(false));
@@ -111,7 +111,7 @@ fn with_long_answers_that_preempt_each_other() {
     let expected: Vec<Vec<u32>> =
         requests.iter().map(|(ids, options)| alone(&mut alone_engine, ids, options).ids).collect();
     // Room for one and a half of the longest.
-    let small = EngineOptions { kv_tokens: Some(240), ..ENGINE };
+    let small = ENGINE.with_kv_tokens(Some(240));
     for prefix_cache in [true, false] {
         let scheduler = start(small, SCHEDULER.with_prefix_cache(prefix_cache));
         let handle = scheduler.handle();
@@ -138,7 +138,7 @@ fn check_model(path: &Path) {
     let mut alone_engine = engine(path, ENGINE);
     let requests = &requests(64, 12);
     // Few windows, too, where a model has them.
-    let small = EngineOptions { kv_tokens: Some(4 * 160), sequences: 3, ..ENGINE };
+    let small = ENGINE.with_kv_tokens(Some(4 * 160)).with_sequences(3);
     let scheduler = Scheduler::start(engine(path, small), SCHEDULER).unwrap();
     let handle = scheduler.handle();
     let events: Vec<_> =

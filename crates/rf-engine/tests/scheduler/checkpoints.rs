@@ -22,7 +22,11 @@ fn a_session_goes_on_from_a_checkpoint_where_it_is_cut() {
 /// Options with states for some sequences and for checkpoints.
 pub(crate) fn with_checkpoints(checkpoints: usize) -> EngineOptions {
     let kv_tokens = Some(64 * 512);
-    EngineOptions { context_tokens: Some(512), kv_tokens, sequences: 3, checkpoints, ..ENGINE }
+    ENGINE
+        .with_context_tokens(Some(512))
+        .with_kv_tokens(kv_tokens)
+        .with_sequences(3)
+        .with_checkpoints(checkpoints)
 }
 
 pub(crate) fn check_turns(backend: &dyn Backend) {
@@ -60,7 +64,7 @@ pub(crate) fn check_turns(backend: &dyn Backend) {
 pub(crate) fn check_a_session(backend: &dyn Backend) {
     for shape in SHAPES {
         let mut alone_engine = shape.engine_on(backend, with_checkpoints(0));
-        let options = EngineOptions { sequences: 1, ..with_checkpoints(3) };
+        let options = with_checkpoints(3).with_sequences(1);
         let mut engine = shape.engine_on(backend, options);
         let mut session = engine.session();
         let text = prompt(1, 100);
@@ -77,8 +81,7 @@ pub(crate) fn check_a_session(backend: &dyn Backend) {
 
 #[test]
 fn a_turn_after_a_long_history_computes_what_is_new_and_at_most_a_page() {
-    let options =
-        EngineOptions { context_tokens: Some(4200), batch_tokens: 512, ..with_checkpoints(8) };
+    let options = with_checkpoints(8).with_context_tokens(Some(4200)).with_batch_tokens(512);
     let mut engine = QWEN35.engine(2, options);
     let history = prompt(1, 4000);
     let mut session = engine.session();
@@ -95,9 +98,7 @@ fn a_turn_after_a_long_history_computes_what_is_new_and_at_most_a_page() {
 
 #[test]
 fn a_prompt_is_computed_again_without_checkpoints() {
-    let scheduler =
-        Scheduler::start(LFM2.engine(2, EngineOptions { sequences: 4, ..ENGINE }), SCHEDULER)
-            .unwrap();
+    let scheduler = Scheduler::start(LFM2.engine(2, ENGINE.with_sequences(4)), SCHEDULER).unwrap();
     let handle = scheduler.handle();
     let ids = prompt(4, 70);
     let first = ask(&handle, &ids, &greedy(10));

@@ -2,7 +2,7 @@
 
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Event, Request};
-use rf_engine::{EngineOptions, Feed, Outputs, StopReason};
+use rf_engine::{Feed, Outputs, StopReason};
 
 use crate::support::{
     ENGINE, SCHEDULER, VOCAB_SIZE, alone, ask, end, engine, greedy, prompt, sampled, start, submit,
@@ -18,7 +18,7 @@ fn choices_share_the_prompt_and_have_seeds_of_their_own() {
         (0..6).map(|i| alone(&mut alone_engine, &ids, &sampled(11 + i, 24)).ids).collect();
     assert!(expected[1..].iter().all(|other| *other != expected[0]), "the seed matters");
     let few = |max_num_seqs| SCHEDULER.with_max_num_seqs(max_num_seqs);
-    let small = EngineOptions { kv_tokens: Some(160), ..ENGINE };
+    let small = ENGINE.with_kv_tokens(Some(160));
     for (engine_options, options) in [
         (ENGINE, SCHEDULER),
         (ENGINE, few(1)),
@@ -75,7 +75,7 @@ fn penalties_survive_preemption() {
         .with_frequency_penalty(0.5)
         .with_repeat_last_n(None);
     let options = with_sampler(sampler, 60);
-    let small = EngineOptions { kv_tokens: Some(160), ..ENGINE };
+    let small = ENGINE.with_kv_tokens(Some(160));
     let scheduler = start(small, SCHEDULER);
     let handle = scheduler.handle();
     let prompts: Vec<Vec<u32>> = (0..4).map(|seed| prompt(seed, 30)).collect();
@@ -123,7 +123,7 @@ fn log_probabilities_are_those_of_the_logits() {
 fn log_probabilities_of_a_prompt_are_those_of_its_tokens() {
     let ids = &prompt(2, 130);
     // Too few pages for all, so that prompts are preempted, and a prompt that is cached.
-    let small = EngineOptions { kv_tokens: Some(320), ..ENGINE };
+    let small = ENGINE.with_kv_tokens(Some(320));
     let scheduler = start(small, SCHEDULER.with_max_batched_tokens(24));
     let handle = scheduler.handle();
     ask(&handle, ids, &greedy(1));

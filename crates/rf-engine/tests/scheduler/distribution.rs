@@ -1,7 +1,7 @@
 //! The distribution of the text with drafts: a χ² test of sequences of tokens.
 
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::{Engine, EngineOptions, Extras, Feed, Outputs, Speculation};
+use rf_engine::{Engine, Extras, Feed, Outputs, Speculation};
 
 use crate::drafts::{engine, fixed, generate};
 use crate::recurrent::shapes::WITH_MTP;
@@ -123,7 +123,7 @@ fn drafts_of_the_text_keep_the_distribution() {
 fn drafts_of_the_models_own_block_keep_the_distribution() {
     // One with attention only, and one with recurrent layers.
     for shape in [&WITH_MTP[0], &WITH_MTP[2]] {
-        let options = EngineOptions { sequences: 2, speculates: true, mtp: true, ..ENGINE };
+        let options = ENGINE.with_sequences(2).with_speculates(true).with_mtp(true);
         let mut engine = shape.engine(1, options);
         // Tokens that follow each other, so that the block often guesses one of them.
         let prompt = prompt(3, 20);

@@ -21,13 +21,11 @@ use crate::support::{
 };
 
 /// A small context, and room for drafts.
-const SMALL: EngineOptions = EngineOptions {
-    context_tokens: Some(64),
-    kv_tokens: Some(4 * 64),
-    sequences: 2,
-    speculates: true,
-    ..ENGINE
-};
+const SMALL: EngineOptions = ENGINE
+    .with_context_tokens(Some(64))
+    .with_kv_tokens(Some(4 * 64))
+    .with_sequences(2)
+    .with_speculates(true);
 
 const KINDS: [&str; 5] = ["dense", "window", "experts", "latent", "recurrent"];
 
@@ -153,7 +151,7 @@ fn contexts_of_many_requests_shift_while_they_preempt_each_other() {
         let expected: Vec<_> =
             requests.iter().map(|ids| alone(&mut alone_engine, ids, &options).ids).collect();
         // Room for one and a half sequences.
-        let few = EngineOptions { kv_tokens: Some(96), batch_tokens: 24, ..SMALL };
+        let few = SMALL.with_kv_tokens(Some(96)).with_batch_tokens(24);
         let limits = SCHEDULER.with_max_batched_tokens(24);
         let scheduler = Scheduler::start(load(kind, few), limits).unwrap();
         let handle = scheduler.handle();
@@ -209,7 +207,7 @@ fn a_session_continues_on_a_scheduler_as_on_its_engine() {
 #[test]
 fn a_session_that_waits_gives_its_pages_to_those_that_run() {
     // Room for one sequence of full length.
-    let scheduler = start(EngineOptions { kv_tokens: Some(160), ..ENGINE }, SCHEDULER);
+    let scheduler = start(ENGINE.with_kv_tokens(Some(160)), SCHEDULER);
     let handle = scheduler.handle();
     let text = prompt(3, 80);
     let computed = text.clone();
@@ -290,7 +288,7 @@ fn several_choices_need_no_thread() {
 
 #[test]
 fn a_prompt_tells_its_progress_and_stops_after_a_batch() {
-    let options = EngineOptions { batch_tokens: 8, ..ENGINE };
+    let options = ENGINE.with_batch_tokens(8);
     let mut engine = engine(&tiny(), options);
     let ids = prompt(1, 30);
     let expected = alone(&mut engine, &ids, &greedy(9)).ids;

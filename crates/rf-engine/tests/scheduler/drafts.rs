@@ -89,7 +89,7 @@ pub(crate) fn add(sums: &mut (usize, usize), outcome: &Outcome) {
 
 #[test]
 fn greedy_ids_are_those_without_drafts() {
-    let options = EngineOptions { kv_tokens: Some(4 * 160), sequences: 2, ..ENGINE };
+    let options = ENGINE.with_kv_tokens(Some(4 * 160)).with_sequences(2);
     // Models with and without windows, which drafts of 9 tokens and pages of 16 pass.
     let adaptive = SpeculationOptions::default();
     // Few tokens are likely, so that every model repeats some.
@@ -119,7 +119,7 @@ fn greedy_ids_are_those_without_drafts() {
 
 #[test]
 fn a_story_that_is_repeated_is_drafted_from_its_text() {
-    let mut engine = engine(&demo(), EngineOptions { context_tokens: Some(400), ..ENGINE });
+    let mut engine = engine(&demo(), ENGINE.with_context_tokens(Some(400)));
     let ids = |text: &str| engine.model().tokenizer().encode(text, EncodeOptions::PROMPT);
     let story = "Once upon a time, there was a fox named Ivy. Ivy lost her key in the garden. ";
     let prompts = [ids(story), ids(&story.repeat(3)), ids(&format!("{story}\n{story}Once upon"))];
@@ -164,7 +164,7 @@ fn seeds_give_the_same_text_with_every_sampler() {
 fn every_end_is_the_same() {
     let part = prompt(3, 12);
     let repeated = part.repeat(3);
-    let small = EngineOptions { context_tokens: Some(64), ..ENGINE };
+    let small = ENGINE.with_context_tokens(Some(64));
     let mut engine = engine(&tiny(), small);
     let base = greedy(20);
     let until = |max_tokens| base.clone().with_max_tokens(max_tokens);
@@ -250,7 +250,7 @@ fn a_constraint_holds_in_drafts() {
 
 #[test]
 fn a_draft_model_drafts_what_it_would_generate() {
-    let options = EngineOptions { kv_tokens: Some(4 * 160), sequences: 2, ..ENGINE };
+    let options = ENGINE.with_kv_tokens(Some(4 * 160)).with_sequences(2);
     let mut target = engine(&tiny(), options);
     // The model itself is always right.
     let same = engine(&tiny(), options);
@@ -262,7 +262,7 @@ fn a_draft_model_drafts_what_it_would_generate() {
     }
     // Others are wrong, also ones with a window and with a smaller context.
     for name in ["glm4moe", "gemma4_e4b"] {
-        let draft = engine(&data(name), EngineOptions { context_tokens: Some(70), ..options });
+        let draft = engine(&data(name), options.with_context_tokens(Some(70)));
         let mut speculation = Speculation::draft_model(&target, draft, fixed(5)).unwrap();
         let mut sums = (0, 0);
         for prompt in prompts().into_iter().step_by(2) {
@@ -381,7 +381,7 @@ fn what_cannot_draft_is_refused() {
     let models = [tiny(), data("glm4moe")].map(|path| Model::open(path).unwrap());
     models[0].check_draft_vocabulary(&models[1]).unwrap();
 
-    let embeds = EngineOptions { pooling: Some(Pooling::Mean), ..ENGINE };
+    let embeds = ENGINE.with_pooling(Some(Pooling::Mean));
     let embeds = Speculation::ngram(&engine(&tiny(), embeds), fixed(4)).err();
     assert!(matches!(embeds, Some(Error::CannotDropTokens)), "{embeds:?}");
 }

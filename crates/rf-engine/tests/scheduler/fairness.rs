@@ -145,7 +145,7 @@ fn groups_take_turns_for_one_slot() {
 #[test]
 fn a_request_that_holds_all_pages_gives_some_back() {
     // Room for three sequences of ten pages.
-    let small = EngineOptions { kv_tokens: Some(3 * 160), ..ENGINE };
+    let small = ENGINE.with_kv_tokens(Some(3 * 160));
     let mut steps = Steps::new(small, SCHEDULER);
     steps.submit_group(30, 100, 60);
     steps.run(30);

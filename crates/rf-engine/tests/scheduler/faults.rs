@@ -127,7 +127,7 @@ fn a_shutdown_ends_all_requests() {
 
 #[test]
 fn a_session_outside_of_the_scheduler_fails_requests_instead_of_stopping_it() {
-    let mut engine = engine(&tiny(), rf_engine::EngineOptions { kv_tokens: Some(160), ..ENGINE });
+    let mut engine = engine(&tiny(), ENGINE.with_kv_tokens(Some(160)));
     let mut session = engine.session();
     let ids = prompt(1, 100);
     let mut feeds =

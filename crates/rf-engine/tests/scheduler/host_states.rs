@@ -10,20 +10,18 @@ use crate::recurrent::shapes::{LFM2, QWEN35, SHAPES, Shape, WITH_MTP, threads_of
 use crate::support::{ENGINE, SCHEDULER, alone, ask, end, greedy, prompt};
 
 /// Pages for one sequence and a checkpoint, and room for more in host memory.
-const FEW: EngineOptions = EngineOptions {
-    context_tokens: Some(512),
-    kv_tokens: Some(64 * 512),
-    sequences: 1,
-    checkpoints: 1,
-    host_cache_bytes: 1 << 30,
-    always_reads_back: true,
-    ..ENGINE
-};
+const FEW: EngineOptions = ENGINE
+    .with_context_tokens(Some(512))
+    .with_kv_tokens(Some(64 * 512))
+    .with_sequences(1)
+    .with_checkpoints(1)
+    .with_host_cache_bytes(1 << 30)
+    .with_always_reads_back(true);
 
 /// Three conversations in turns, each of which the others drive out of the device. Returns the
 /// cached tokens of each turn, and the statistics of the states.
 fn turns(shape: &Shape, engine: Engine, drafts: Option<Speculation>) -> (Vec<usize>, u64) {
-    let plain = EngineOptions { checkpoints: 0, host_cache_bytes: 0, mtp: false, ..FEW };
+    let plain = FEW.with_checkpoints(0).with_host_cache_bytes(0).with_mtp(false);
     let mut alone_engine = shape.engine(2, plain);
     let scheduler = Scheduler::start_with_drafts(engine, drafts, SCHEDULER).unwrap();
     let handle = scheduler.handle();
@@ -63,12 +61,12 @@ fn a_turn_goes_on_from_states_that_only_host_memory_has() {
     // Without host memory, the others have driven it out. Without any pages for checkpoints, all
     // of them are in host memory.
     let engine = |options| QWEN35.engine(2, options);
-    let without = EngineOptions { host_cache_bytes: 0, ..FEW };
+    let without = FEW.with_host_cache_bytes(0);
     assert_eq!(turns(&QWEN35, engine(without), None), (vec![0; 9], 0));
-    let none = EngineOptions { checkpoints: 0, ..FEW };
+    let none = FEW.with_checkpoints(0);
     assert_eq!(turns(&QWEN35, engine(none), None), (FOUND.to_vec(), 6));
     // With pages for all, none of them leaves the device.
-    let all = EngineOptions { checkpoints: 64, ..FEW };
+    let all = FEW.with_checkpoints(64);
     assert_eq!(turns(&QWEN35, engine(all), None), (FOUND.to_vec(), 0));
 }
 
@@ -79,13 +77,13 @@ pub(crate) fn check_on_gpu(backend: &dyn Backend) {
 
 #[test]
 fn drafts_go_on_from_stored_states_too() {
-    let options = EngineOptions { speculates: true, ..FEW };
+    let options = FEW.with_speculates(true);
     let engine = QWEN35.engine(2, options);
     let speculation = Speculation::ngram(&engine, fixed(3)).unwrap();
     let (cached, loads) = turns(&QWEN35, engine, Some(speculation));
     assert!(cached[3..].iter().all(|tokens| *tokens >= 96) && loads > 0, "{cached:?}");
     let shape = &WITH_MTP[2];
-    let engine = shape.engine(2, EngineOptions { mtp: true, ..options });
+    let engine = shape.engine(2, options.with_mtp(true));
     let speculation = Speculation::mtp(&engine, fixed(3)).unwrap();
     let (cached, loads) = turns(shape, engine, Some(speculation));
     assert!(cached[3..].iter().all(|tokens| *tokens >= 96) && loads > 0, "{cached:?}");
@@ -96,7 +94,7 @@ fn the_least_recently_used_states_make_room_within_the_budget() {
     let state_bytes = QWEN35.engine(1, ENGINE).memory().states_bytes / 64;
     // Two states fit, and a part of a third one.
     let host_cache_bytes = 2 * state_bytes + state_bytes / 2;
-    let options = EngineOptions { checkpoints: 0, host_cache_bytes, ..FEW };
+    let options = FEW.with_checkpoints(0).with_host_cache_bytes(host_cache_bytes);
     let mut engine = QWEN35.engine(2, options);
     let ask = |engine: &mut Engine, seed| {
         // The prompt ends at a page boundary but for one token, so that one state is kept.
@@ -112,7 +110,7 @@ fn the_least_recently_used_states_make_room_within_the_budget() {
 
 #[test]
 fn a_backend_that_reads_no_pages_has_no_host_states() {
-    let mut engine = LFM2.engine_on(&ReferenceBackend, EngineOptions { checkpoints: 0, ..FEW });
+    let mut engine = LFM2.engine_on(&ReferenceBackend, FEW.with_checkpoints(0));
     let text = prompt(3, 40);
     let first = alone(&mut engine, &text, &greedy(5));
     alone(&mut engine, &prompt(4, 40), &greedy(5));

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rf_engine::sampling::{self, SamplerConfig};
 use rf_engine::scheduler::{Event, Handle, Request, Scheduler, SubmitError};
-use rf_engine::{EngineOptions, Error, GenerateOptions, Pooling, StopReason};
+use rf_engine::{Error, GenerateOptions, Pooling, StopReason};
 
 use crate::support::{
     ENGINE, SCHEDULER, VOCAB_SIZE, ask, end, engine, greedy, prompt, start, submit, tiny,
@@ -33,7 +33,7 @@ pub(crate) fn hold(handle: &Handle) -> Sender<()> {
 #[test]
 fn what_can_never_be_served_is_refused() {
     // The KV cache is smaller than the context.
-    let scheduler = start(EngineOptions { kv_tokens: Some(100), ..ENGINE }, SCHEDULER);
+    let scheduler = start(ENGINE.with_kv_tokens(Some(100)), SCHEDULER);
     let handle = scheduler.handle();
     assert_eq!((handle.kv_tokens(), handle.max_sequence_tokens()), (112, 112));
     let refused = |ids: &[u32], options: &GenerateOptions, num_choices| {
@@ -72,7 +72,7 @@ fn what_cannot_run_is_refused() {
         let refused = Scheduler::start(engine(&tiny(), ENGINE), options);
         assert!(matches!(refused, Err(Error::InvalidOption { value: 0, .. })));
     }
-    let embeds = EngineOptions { pooling: Some(Pooling::Mean), ..ENGINE };
+    let embeds = ENGINE.with_pooling(Some(Pooling::Mean));
     let refused = Scheduler::start(engine(&tiny(), embeds), SCHEDULER);
     assert!(matches!(refused, Err(Error::LoadedToEmbed)));
 }
@@ -80,11 +80,8 @@ fn what_cannot_run_is_refused() {
 #[test]
 fn the_number_of_tokens_is_clamped_to_context_and_cache() {
     for (context_tokens, kv_tokens, room) in [(80, 4096, 80), (160, 64, 64)] {
-        let options = EngineOptions {
-            context_tokens: Some(context_tokens),
-            kv_tokens: Some(kv_tokens),
-            ..ENGINE
-        };
+        let options =
+            ENGINE.with_context_tokens(Some(context_tokens)).with_kv_tokens(Some(kv_tokens));
         let scheduler = start(options, SCHEDULER);
         let handle = scheduler.handle();
         for prompt_tokens in [1, 30, room] {
@@ -171,7 +168,7 @@ fn requests_start_by_priority_then_arrival() {
 #[test]
 fn the_last_in_order_is_preempted() {
     // Room for two of three sequences.
-    let scheduler = start(EngineOptions { kv_tokens: Some(160), ..ENGINE }, SCHEDULER);
+    let scheduler = start(ENGINE.with_kv_tokens(Some(160)), SCHEDULER);
     let handle = scheduler.handle();
     let release = hold(&handle);
     let (sender, receiver) = channel();

@@ -12,7 +12,7 @@ use crate::support::{
     ENGINE, SCHEDULER, alone, ask, data, end, greedy, prompt, sampled, submit, tiny, with_sampler,
 };
 
-const MTP: EngineOptions = EngineOptions { sequences: 2, speculates: true, mtp: true, ..ENGINE };
+const MTP: EngineOptions = ENGINE.with_sequences(2).with_speculates(true).with_mtp(true);
 
 #[test]
 fn drafts_of_the_block_do_not_change_answers() {
@@ -43,7 +43,7 @@ fn the_block_is_a_part_of_the_program_and_the_memory_plan_only_where_it_is_wante
     let backend = threads_of_cpu(1);
     for shape in WITH_MTP {
         let model = shape.model();
-        let without = EngineOptions { mtp: false, ..MTP };
+        let without = MTP.with_mtp(false);
         let needs = [MTP, without].map(|options| {
             let need = model.memory_need(&backend, &options).unwrap();
             let engine = shape.engine_on(&backend, options);
@@ -74,7 +74,7 @@ fn what_has_no_block_is_refused() {
     let engine = WITH_MTP[0].engine(1, ENGINE);
     let error = Speculation::mtp(&engine, SpeculationOptions::default()).err();
     assert!(matches!(error, Some(Error::NoMtp)), "{error:?}");
-    let engine = WITH_MTP[2].engine(1, EngineOptions { sequences: 1, speculates: false, ..MTP });
+    let engine = WITH_MTP[2].engine(1, MTP.with_sequences(1).with_speculates(false));
     let error = Speculation::mtp(&engine, SpeculationOptions::default()).err();
     assert!(matches!(error, Some(Error::NoDraftStates)), "{error:?}");
 }
@@ -116,9 +116,11 @@ fn requests_with_drafts_of_the_block_get_the_answers_of_each_alone() {
         for (sequences, checkpoints, kv_tokens, prefix_cache) in
             [(8, 4, 64 * 160, true), (3, 0, 3 * 160, true), (2, 0, 2 * 160, false)]
         {
-            let options =
-                EngineOptions { sequences, checkpoints, kv_tokens: Some(kv_tokens), ..MTP };
-            let mut alone_engine = shape.engine(2, EngineOptions { mtp: false, ..MTP });
+            let options = MTP
+                .with_sequences(sequences)
+                .with_checkpoints(checkpoints)
+                .with_kv_tokens(Some(kv_tokens));
+            let mut alone_engine = shape.engine(2, MTP.with_mtp(false));
             let engine = shape.engine(2, options);
             let speculation = Speculation::mtp(&engine, fixed(3)).unwrap();
             let limits = SCHEDULER.with_max_batched_tokens(24).with_prefix_cache(prefix_cache);

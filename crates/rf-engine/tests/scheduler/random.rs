@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;
+use rf_engine::GenerateOptions;
 use rf_engine::scheduler::{Request, Scheduler};
-use rf_engine::{EngineOptions, GenerateOptions};
 
 use crate::constraints::{Fault, Phrases, phrases};
 use crate::support::{
@@ -70,7 +70,7 @@ proptest! {
             .with_max_num_seqs(max_num_seqs)
             .with_max_batched_tokens(max_batched_tokens)
             .with_prefix_cache(prefix_cache);
-        let engine = engine(&tiny(), EngineOptions { kv_tokens, ..ENGINE });
+        let engine = engine(&tiny(), ENGINE.with_kv_tokens(kv_tokens));
         let scheduler = Scheduler::start(engine, options).unwrap();
         let handle = scheduler.handle();
         let mut pending = Vec::new();

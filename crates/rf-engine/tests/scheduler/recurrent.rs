@@ -37,7 +37,7 @@ fn logits_do_not_depend_on_threads_chunks_or_neighbours() {
         let mut session = whole.session();
         let expected = feed(&mut whole, &mut session, &ids);
         for (threads, batch_tokens) in [(1, 64), (3, 1), (2, 7), (3, 512)] {
-            let mut engine = shape.engine(threads, EngineOptions { batch_tokens, ..ENGINE });
+            let mut engine = shape.engine(threads, ENGINE.with_batch_tokens(batch_tokens));
             let mut session = engine.session();
             let actual = feed(&mut engine, &mut session, &ids);
             assert!(actual == expected, "{} {threads} {batch_tokens}", shape.architecture);
@@ -126,7 +126,7 @@ fn check_answers_with_few_states(backend: &dyn Backend) {
     for shape in SHAPES {
         let mut alone_engine = shape.engine_on(backend, ENGINE);
         for (sequences, prefix_cache) in [(64, true), (3, true), (2, false)] {
-            let engine = shape.engine_on(backend, EngineOptions { sequences, ..ENGINE });
+            let engine = shape.engine_on(backend, ENGINE.with_sequences(sequences));
             let options = SCHEDULER.with_max_batched_tokens(24).with_prefix_cache(prefix_cache);
             let scheduler = Scheduler::start(engine, options).unwrap();
             let handle = scheduler.handle();
@@ -155,7 +155,7 @@ fn check_answers_with_few_states(backend: &dyn Backend) {
 #[test]
 fn a_sequence_whose_batch_fails_starts_again() {
     for shape in SHAPES {
-        let mut engine = shape.engine(2, EngineOptions { sequences: 1, ..ENGINE });
+        let mut engine = shape.engine(2, ENGINE.with_sequences(1));
         let ids = prompt(6, 40);
         let mut first = engine.session();
         feed(&mut engine, &mut first, &ids);
@@ -179,7 +179,7 @@ fn the_memory_plan_counts_a_state_for_each_sequence() {
     let backend = threads_of_cpu(1);
     for (shape, floats) in SHAPES.into_iter().zip(STATE_FLOATS) {
         let held = |sequences| {
-            let options = EngineOptions { sequences, ..ENGINE };
+            let options = ENGINE.with_sequences(sequences);
             let engine = shape.engine(1, options);
             let need = shape.model().memory_need(&backend, &options).unwrap();
             assert_eq!((need, need.held), (engine.memory_need(), engine.memory()));
@@ -205,7 +205,7 @@ fn two_cpus_give_the_bits_of_one_wherever_the_cut_is() {
     for shape in SHAPES {
         let ids = prompt(3, 90);
         let expected = shape.logits_on(&second, &ids);
-        let options = EngineOptions { sequences: 3, ..ENGINE };
+        let options = ENGINE.with_sequences(3);
         let states_bytes = shape.engine_on(&first, options).memory().states_bytes;
         for layers in 1..=shape.layers as usize {
             let layout = Layout { layers, expert_layers: 0 };
@@ -221,7 +221,7 @@ fn two_cpus_give_the_bits_of_one_wherever_the_cut_is() {
 }
 
 /// Room for two sequences and the states before a draft.
-const DRAFTS: EngineOptions = EngineOptions { sequences: 2, speculates: true, ..ENGINE };
+const DRAFTS: EngineOptions = ENGINE.with_sequences(2).with_speculates(true);
 
 /// Draws of three tokens, so that every model repeats some parts, and goes on otherwise after
 /// others.
@@ -237,7 +237,7 @@ fn drafts_need_room_for_states() {
     let tiny = Engine::load(Model::open(tiny()).unwrap(), &backend, ENGINE, &mut |_| ()).unwrap();
     let options = SpeculationOptions::default();
     for shape in SHAPES {
-        let engine = || shape.engine(1, EngineOptions { sequences: 1, ..ENGINE });
+        let engine = || shape.engine(1, ENGINE.with_sequences(1));
         let ngram = Speculation::ngram(&engine(), options).err();
         let draft_model = Speculation::draft_model(&tiny, engine(), options).err();
         for error in [ngram, draft_model] {
@@ -293,7 +293,7 @@ fn a_recurrent_model_drafts_and_is_drafted_for() {
 
 #[test]
 fn every_end_of_a_drafted_answer_is_the_same() {
-    let mut engine = QWEN35.engine(1, EngineOptions { context_tokens: Some(64), ..DRAFTS });
+    let mut engine = QWEN35.engine(1, DRAFTS.with_context_tokens(Some(64)));
     let repeated = prompt(3, 12).repeat(3);
     let mut sums = (0, 0);
     for max_tokens in (0..10).chain([27, 28, 29, 60]) {
@@ -314,7 +314,7 @@ fn a_drafted_request_keeps_its_checkpoints() {
 fn check_drafts_of_a_scheduler(backend: &dyn Backend) {
     for shape in SHAPES {
         let mut alone_engine = shape.engine_on(backend, with_checkpoints(0));
-        let options = EngineOptions { speculates: true, ..with_checkpoints(8) };
+        let options = with_checkpoints(8).with_speculates(true);
         let engine = shape.engine_on(backend, options);
         let speculation = Speculation::ngram(&engine, fixed(5)).unwrap();
         let scheduler = Scheduler::start_with_drafts(engine, Some(speculation), SCHEDULER).unwrap();
@@ -344,7 +344,7 @@ fn check_drafts_of_a_scheduler(backend: &dyn Backend) {
 
 /// The recurrent states after a prompt that is computed in batches of some tokens.
 fn states_after(shape: &Shape, backend: &dyn Backend, batch_tokens: usize) -> Vec<f32> {
-    let options = EngineOptions { context_tokens: Some(512), batch_tokens, ..ENGINE };
+    let options = ENGINE.with_context_tokens(Some(512)).with_batch_tokens(batch_tokens);
     let mut engine = shape.engine_on(backend, options);
     let mut session = engine.session();
     engine.prefill(&mut session, &prompt(3, 300)).unwrap();

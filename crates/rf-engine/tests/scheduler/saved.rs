@@ -11,8 +11,7 @@ use crate::recurrent::shapes::SHAPES;
 use crate::support::{ENGINE, alone, cpu, data, engine, greedy, prompt, tiny};
 
 /// Room for one sequence, so that windows have fewer pages than sequences.
-pub(crate) const OPTIONS: EngineOptions =
-    EngineOptions { sequences: 1, kv_tokens: Some(2 * 160), ..ENGINE };
+pub(crate) const OPTIONS: EngineOptions = ENGINE.with_sequences(1).with_kv_tokens(Some(2 * 160));
 
 /// The bytes of a prompt but its last token.
 fn saved(engine: &mut Engine, prompt: &[u32]) -> Vec<u8> {
@@ -63,7 +62,7 @@ pub(crate) fn check(make: &dyn Fn() -> Engine, what: &str) {
 #[test]
 fn a_saved_prompt_goes_on_as_if_it_had_been_computed() {
     for kv_type in [KvType::F16, KvType::Q8_0, KvType::Q4_0] {
-        check(&|| engine(&tiny(), EngineOptions { kv_type, ..OPTIONS }), "full attention");
+        check(&|| engine(&tiny(), OPTIONS.with_kv_type(kv_type)), "full attention");
     }
     check(&|| engine(&data("gemma4_e4b"), OPTIONS), "windows");
     for shape in SHAPES {
@@ -101,7 +100,7 @@ fn other_bytes_are_refused() {
     assert!(matches!(refused(&later), SavedError::Version { found: 3, supported: 2 }));
 
     let mut others = vec![SHAPES[0].engine(1, OPTIONS)];
-    others.push(crate::support::engine(&tiny(), EngineOptions { kv_type: KvType::F32, ..OPTIONS }));
+    others.push(crate::support::engine(&tiny(), OPTIONS.with_kv_type(KvType::F32)));
     let load = |backend: &dyn Backend| {
         Engine::load(Model::open(tiny()).unwrap(), backend, OPTIONS, &mut |_| ()).unwrap()
     };
@@ -110,7 +109,7 @@ fn other_bytes_are_refused() {
         let error = other.restore(&bytes).err();
         assert!(matches!(error, Some(Error::Saved(SavedError::OtherModel))), "{error:?}");
     }
-    let short = EngineOptions { context_tokens: Some(32), ..OPTIONS };
+    let short = OPTIONS.with_context_tokens(Some(32));
     let error = crate::support::engine(&tiny(), short).restore(&bytes).err();
     let too_long =
         matches!(error, Some(Error::PromptTooLong { prompt_tokens: 39, context_tokens: 32 }));

@@ -15,14 +15,12 @@ pub(crate) use rf_testing::{demo_model as demo, golden_model as data, prompt, ti
 
 pub(crate) const PAGE_TOKENS: usize = 16;
 
-pub(crate) const ENGINE: EngineOptions = EngineOptions {
-    context_tokens: Some(160),
-    batch_tokens: 64,
-    page_tokens: PAGE_TOKENS,
-    kv_tokens: Some(64 * 160),
-    sequences: 64,
-    ..EngineOptions::DEFAULT
-};
+pub(crate) const ENGINE: EngineOptions = EngineOptions::DEFAULT
+    .with_context_tokens(Some(160))
+    .with_batch_tokens(64)
+    .with_page_tokens(PAGE_TOKENS)
+    .with_kv_tokens(Some(64 * 160))
+    .with_sequences(64);
 
 pub(crate) const SCHEDULER: SchedulerOptions = SchedulerOptions::DEFAULT
     .with_max_num_seqs(64)

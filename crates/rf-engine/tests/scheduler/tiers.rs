@@ -12,16 +12,14 @@ use crate::recurrent::shapes::{LFM2, QWEN35};
 use crate::support::{ENGINE, SCHEDULER, ask, data, end, engine, greedy, prompt, tiny};
 
 /// Pages for little more than one sequence, so that each conversation drives out the others.
-pub(crate) const FEW: EngineOptions = EngineOptions {
-    context_tokens: Some(256),
-    kv_tokens: Some(288),
-    sequences: 1,
-    checkpoints: 1,
-    always_reads_back: true,
-    ..ENGINE
-};
+pub(crate) const FEW: EngineOptions = ENGINE
+    .with_context_tokens(Some(256))
+    .with_kv_tokens(Some(288))
+    .with_sequences(1)
+    .with_checkpoints(1)
+    .with_always_reads_back(true);
 
-const WITH_HOST: EngineOptions = EngineOptions { host_cache_bytes: 1 << 30, ..FEW };
+const WITH_HOST: EngineOptions = FEW.with_host_cache_bytes(1 << 30);
 
 /// Loads an engine with some options.
 type Load = Box<dyn Fn(EngineOptions) -> Engine>;
@@ -82,7 +80,7 @@ fn a_restart_finds_the_prefix_in_the_folder_and_gives_the_same_text() {
         let (expected, ..) = turns(load(FEW));
         // Host memory is not needed for the folder, and may be smaller than a page.
         for host_cache_bytes in [0, 100] {
-            let options = EngineOptions { host_cache_bytes, ..FEW };
+            let options = FEW.with_host_cache_bytes(host_cache_bytes);
             let engine = with_disk(load(options), folder.path(), u64::MAX);
             let (texts, cached, stats) = turns(engine);
             assert_eq!(texts, expected, "{kind}");
@@ -109,12 +107,12 @@ fn another_model_cache_type_or_page_size_finds_nothing() {
     assert_eq!(cached_tokens(engine(&tiny(), FEW)), 0);
     assert_eq!(cached_tokens(engine(&tiny(), FEW)), 96);
     assert_eq!(cached_tokens(engine(&data("mistral"), FEW)), 0);
-    let with_type = EngineOptions { kv_type: KvType::Q8_0, ..FEW };
+    let with_type = FEW.with_kv_type(KvType::Q8_0);
     assert_eq!(cached_tokens(engine(&tiny(), with_type)), 0);
-    let with_pages = EngineOptions { page_tokens: 32, ..FEW };
+    let with_pages = FEW.with_page_tokens(32);
     assert_eq!(cached_tokens(engine(&tiny(), with_pages)), 0);
     // Another length of the context changes no page.
-    let longer = EngineOptions { context_tokens: Some(272), ..FEW };
+    let longer = FEW.with_context_tokens(Some(272));
     assert_eq!(cached_tokens(engine(&tiny(), longer)), 96);
 }
 
@@ -197,7 +195,7 @@ fn both_tiers_keep_within_their_limits() {
     fs::write(&other, "mine").unwrap();
 
     let max_bytes = 7 * page_bytes;
-    let options = EngineOptions { host_cache_bytes: 3 * page_bytes, ..FEW };
+    let options = FEW.with_host_cache_bytes(3 * page_bytes);
     let (expected, ..) = turns(engine(&tiny(), FEW));
     let (texts, _, stats) = turns(with_disk(engine(&tiny(), options), folder.path(), max_bytes));
     assert_eq!(texts, expected);

@@ -18,7 +18,7 @@ const WINDOW: usize = 16;
 
 /// Options with window pages for this many sequences.
 fn few(sequences: usize) -> EngineOptions {
-    EngineOptions { sequences, kv_tokens: Some(4 * 160), ..ENGINE }
+    ENGINE.with_sequences(sequences).with_kv_tokens(Some(4 * 160))
 }
 
 /// Options with so many sequences that layers with a window keep whole sequences, too.
@@ -42,7 +42,7 @@ fn a_context_past_the_window_is_computed_as_a_whole_with_few_pages() {
         for (batch_tokens, steps) in
             [(64, vec![160]), (7, vec![160]), (64, vec![100, 1, 1, 40, 18])]
         {
-            let options = EngineOptions { batch_tokens, ..few(1) };
+            let options = few(1).with_batch_tokens(batch_tokens);
             let mut engine = engine(&data(name), options);
             let most = PageSize::Tokens16.window_pages_for(WINDOW, 1, batch_tokens);
             assert_eq!(engine.kv_stats_of(PageGroup::Window).total_pages, most, "{name}");
@@ -91,8 +91,8 @@ fn a_session_goes_back_as_far_as_its_window_and_else_starts_again() {
 fn a_shifted_context_is_that_of_whole_sequences() {
     let options = greedy(150).with_context_shift(true);
     let ids = prompt(1, 60);
-    let answer = |name: &str, engine_options| {
-        let engine_options = EngineOptions { context_tokens: Some(80), ..engine_options };
+    let answer = |name: &str, engine_options: EngineOptions| {
+        let engine_options = engine_options.with_context_tokens(Some(80));
         alone(&mut engine(&data(name), engine_options), &ids, &options).ids
     };
     for name in MODELS {
@@ -131,7 +131,7 @@ fn sequences_share_few_windows_and_preempt_each_other() {
             requests.iter().map(|ids| alone(&mut alone_engine, ids, &greedy(50)).ids).collect();
         for prefix_cache in [true, false] {
             // Windows of two sequences, and whole sequences for one and a half.
-            let few = EngineOptions { kv_tokens: Some(240), batch_tokens: 24, ..few(2) };
+            let few = few(2).with_kv_tokens(Some(240)).with_batch_tokens(24);
             let options = SCHEDULER.with_max_batched_tokens(24).with_prefix_cache(prefix_cache);
             let scheduler = Scheduler::start(engine(&path, few), options).unwrap();
             let handle = scheduler.handle();
@@ -151,7 +151,7 @@ fn sequences_share_few_windows_and_preempt_each_other() {
 fn a_request_that_arrives_when_choices_begin_gets_pages_of_some() {
     for name in MODELS {
         let path = data(name);
-        let few = EngineOptions { batch_tokens: 24, ..few(2) };
+        let few = few(2).with_batch_tokens(24);
         let options = SCHEDULER.with_max_batched_tokens(24);
         let engine = engine(&path, few);
         assert_eq!(engine.kv_stats_of(PageGroup::Window).total_pages, 7);

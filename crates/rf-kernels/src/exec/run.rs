@@ -384,7 +384,7 @@ impl Runner {
         };
         tracing::warn!(
             "captured graphs are switched off: {reason}; the step is computed again by plain \
-             launches (--graphs off does without graphs from the start)"
+             launches"
         );
         self.graphs = None;
         self.kept.clear();

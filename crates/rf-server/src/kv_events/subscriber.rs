@@ -105,7 +105,7 @@ fn publish(queue: &std::sync::Arc<EventQueue>) -> (SocketAddr, SocketAddr) {
 
 /// The demo model, whose prefix cache is published.
 fn model(queue: &std::sync::Arc<EventQueue>) -> Generator {
-    let options = EngineOptions { kv_tokens: Some(2048), ..EngineOptions::default() };
+    let options = EngineOptions::default().with_kv_tokens(Some(2048));
     let model = Model::open(rf_testing::demo_model()).unwrap();
     let engine = rf_testing::engine::load_model(model, 1, options);
     let model = rocmforge::Model::from_engine(engine, None, SchedulerOptions::default()).unwrap();

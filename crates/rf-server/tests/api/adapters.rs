@@ -16,7 +16,7 @@ fn start() -> (TestServer, Vec<u32>) {
     let adapters = [(first, 1.0), (second, 0.0)]
         .map(|(case, scale)| (Adapter::open(&case.adapters[0].0).unwrap(), scale));
     let model = Model::open(first.model.path()).unwrap().with_adapters(adapters.into()).unwrap();
-    let options = EngineOptions { kv_tokens: Some(4096), ..EngineOptions::default() };
+    let options = EngineOptions::default().with_kv_tokens(Some(4096));
     let model = serving(engine_of(model, options), SchedulerOptions::default());
     let sampling = SamplerConfig::greedy();
     let options = ServerOptions { sampling, ..ServerOptions::default() };

@@ -36,11 +36,8 @@ expires = 2020-01-01T00:00:00Z
 "#;
 
 fn start() -> TestServer {
-    let engine = EngineOptions {
-        context_tokens: Some(16384),
-        kv_tokens: Some(65536),
-        ..EngineOptions::default()
-    };
+    let engine =
+        EngineOptions::default().with_context_tokens(Some(16384)).with_kv_tokens(Some(65536));
     let mut setup = Setup { embedder: true, engine, ..Setup::default() };
     setup.server.keys = ApiKeys::from_toml(KEYS).unwrap();
     TestServer::with(setup)

@@ -18,7 +18,7 @@ fn embeddings_are_those_of_the_engine_with_length_one() {
     let texts = ["Once upon a time", "a fox"];
     let body = json!({ "model": "embedder", "input": texts, "encoding_format": "float" });
     let answer = server.post("/v1/embeddings", &body).ok();
-    let options = EngineOptions { pooling: Some(Pooling::Mean), ..EngineOptions::default() };
+    let options = EngineOptions::default().with_pooling(Some(Pooling::Mean));
     let mut engine = load(&demo(), options);
     let ids: Vec<_> = texts.iter().map(|text| engine.model().text_ids(text)).collect();
     let ids: Vec<_> = ids.iter().map(Vec::as_slice).collect();

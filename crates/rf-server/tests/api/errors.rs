@@ -262,11 +262,7 @@ fn a_wrong_query_or_path_has_a_json_body() {
 
 #[test]
 fn a_prompt_that_cannot_fit_is_refused_and_a_long_answer_is_cut() {
-    let engine = EngineOptions {
-        context_tokens: Some(128),
-        kv_tokens: Some(256),
-        ..EngineOptions::default()
-    };
+    let engine = EngineOptions::default().with_context_tokens(Some(128)).with_kv_tokens(Some(256));
     let server = TestServer::with(Setup { engine, ..Setup::default() });
     let body = json!({ "prompt": "word ".repeat(200) });
     let response = server.post("/v1/completions", &body);

@@ -18,11 +18,8 @@ fn endless() -> Value {
 
 /// A server with a context that takes long to fill.
 fn patient() -> Setup {
-    let engine = EngineOptions {
-        context_tokens: Some(16384),
-        kv_tokens: Some(65536),
-        ..EngineOptions::default()
-    };
+    let engine =
+        EngineOptions::default().with_context_tokens(Some(16384)).with_kv_tokens(Some(65536));
     Setup { engine, ..Setup::default() }
 }
 
@@ -63,11 +60,8 @@ fn a_slow_reader_loses_only_its_own_request() {
 /// Readers that read nothing. Some answers are short: they wait in bounded buffers, so that their
 /// sequences end. The others are endless, and are cut off.
 fn slow_readers(count: usize, endless: usize) {
-    let engine = EngineOptions {
-        context_tokens: Some(8192),
-        kv_tokens: Some(8 * 8192),
-        ..EngineOptions::default()
-    };
+    let engine =
+        EngineOptions::default().with_context_tokens(Some(8192)).with_kv_tokens(Some(8 * 8192));
     let server =
         TestServer::with(Setup { model: rf_testing::tiny_model(), engine, ..Setup::default() });
     let body = |max_tokens: u64| {
@@ -190,11 +184,7 @@ fn text_of(response: &server::Response) -> String {
 
 #[test]
 fn a_request_that_outgrows_the_context_ends_alone() {
-    let engine = EngineOptions {
-        context_tokens: Some(128),
-        kv_tokens: Some(4096),
-        ..EngineOptions::default()
-    };
+    let engine = EngineOptions::default().with_context_tokens(Some(128)).with_kv_tokens(Some(4096));
     let server =
         TestServer::with(Setup { model: rf_testing::tiny_model(), engine, ..Setup::default() });
     let bodies: Vec<_> = (0..24)
@@ -223,11 +213,8 @@ fn a_request_that_outgrows_the_context_ends_alone() {
 
 #[test]
 fn a_hundred_long_requests_share_a_cache_that_holds_three() {
-    let engine = EngineOptions {
-        context_tokens: Some(256),
-        kv_tokens: Some(3 * 256),
-        ..EngineOptions::default()
-    };
+    let engine =
+        EngineOptions::default().with_context_tokens(Some(256)).with_kv_tokens(Some(3 * 256));
     let server =
         TestServer::with(Setup { model: rf_testing::tiny_model(), engine, ..Setup::default() });
     let bodies: Vec<_> = (0..100)
@@ -248,7 +235,7 @@ fn a_hundred_long_requests_share_a_cache_that_holds_three() {
 #[test]
 fn many_at_a_time_get_the_answers_of_each_alone() {
     // Half of the pages that all need, so that some are preempted.
-    let engine = EngineOptions { kv_tokens: Some(2048), ..EngineOptions::default() };
+    let engine = EngineOptions::default().with_kv_tokens(Some(2048));
     let scheduler = SchedulerOptions::default().with_max_num_seqs(32);
     let server = TestServer::with(Setup { engine, scheduler, ..Setup::default() });
     let body = |index: usize| {

@@ -32,7 +32,7 @@ impl ModelLoader for Loader {
             all.push((Adapter::open(path)?, 0.0));
         }
         let model = rocmforge::engine::Model::open(&self.model)?.with_adapters(all)?;
-        let options = EngineOptions { kv_tokens: Some(4096), ..EngineOptions::default() };
+        let options = EngineOptions::default().with_kv_tokens(Some(4096));
         Ok(serving(engine_of(model, options), SchedulerOptions::default()))
     }
 }

@@ -18,7 +18,7 @@ use crate::server::{self, Setup, TestServer, serving};
 fn entry(name: &str) -> ModelEntry {
     let details = ModelDetails::of(&Gguf::open(server::demo()).unwrap()).unwrap();
     let load = |_: &mut dyn FnMut(u64)| -> Result<Model, LoadError> {
-        let engine = EngineOptions { kv_tokens: Some(4096), ..EngineOptions::default() };
+        let engine = EngineOptions::default().with_kv_tokens(Some(4096));
         Ok(serving(server::load(&server::demo(), engine), SchedulerOptions::default()))
     };
     ModelEntry::on_demand(name, ModelKind::Text, details, load)

@@ -32,7 +32,7 @@ fn model(name: &str, bytes: u64, before: impl Fn() + Send + Sync + 'static) -> (
         before();
         make_room(bytes);
         count.fetch_add(1, Relaxed);
-        let engine = EngineOptions { kv_tokens: Some(4096), ..EngineOptions::default() };
+        let engine = EngineOptions::default().with_kv_tokens(Some(4096));
         let engine = server::load(&server::demo(), engine);
         Ok(serving(engine, SchedulerOptions::default()))
     };
@@ -268,7 +268,7 @@ fn an_unused_model_is_unloaded_after_its_time() {
 fn models_for_text_and_embeddings_share_the_server() {
     let embed = entry("vectors", ModelKind::Embeddings, |make_room| {
         make_room(1);
-        let options = EngineOptions { pooling: Some(Pooling::Mean), ..EngineOptions::default() };
+        let options = EngineOptions::default().with_pooling(Some(Pooling::Mean));
         Ok(serving(server::load(&server::demo(), options), SchedulerOptions::default()))
     });
     let (text, _) = model("text", 1, || ());

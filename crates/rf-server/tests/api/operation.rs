@@ -174,7 +174,7 @@ fn a_device_that_does_not_answer_ends_the_server() {
 #[test]
 fn a_device_that_is_lost_ends_the_server() {
     let backend = StubBackend::new(cpu(1), "GPU", u64::MAX).with_steps(4);
-    let options = EngineOptions { kv_tokens: Some(1024), ..EngineOptions::default() };
+    let options = EngineOptions::default().with_kv_tokens(Some(1024));
     let model = Model::open(demo()).unwrap();
     let engine = Engine::load(model, &backend, options, &mut |_| ()).unwrap();
     let model = serving(engine, SchedulerOptions::default());

@@ -99,7 +99,7 @@ fn an_answer_has_one_call_if_parallel_ones_are_disabled() {
     let template =
         "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}<|a|>{# <tool_call> #}";
     fixed::write(&model, template, &[("<|a|>", &format!("{call}\n{other}"))]).unwrap();
-    let engine = EngineOptions { kv_tokens: Some(8192), ..EngineOptions::default() };
+    let engine = EngineOptions::default().with_kv_tokens(Some(8192));
     let server = TestServer::with(Setup { model, engine, ..Setup::default() });
     let calls = |disable: bool| {
         let tools = json!([{ "name": "weather", "input_schema": { "type": "object" } }]);

@@ -10,7 +10,7 @@ const DOCUMENTS: [&str; 3] = ["c d", "a b", "e"];
 
 /// A server of a model that generates and one that scores.
 fn server() -> TestServer {
-    let options = EngineOptions { pooling: Some(Pooling::Rank), ..EngineOptions::default() };
+    let options = EngineOptions::default().with_pooling(Some(Pooling::Rank));
     let reranker = load(&rf_testing::golden_model("bert_rank"), options);
     let generator = load(&demo(), EngineOptions::default());
     let models = vec![
@@ -22,7 +22,7 @@ fn server() -> TestServer {
 
 /// The scores of the engine, in the order of the documents.
 fn expected() -> Vec<f64> {
-    let options = EngineOptions { pooling: Some(Pooling::Rank), ..EngineOptions::default() };
+    let options = EngineOptions::default().with_pooling(Some(Pooling::Rank));
     let mut engine = load(&rf_testing::golden_model("bert_rank"), options);
     let ids = DOCUMENTS.map(|document| engine.model().rank_ids("a b", document).unwrap());
     let ids: Vec<_> = ids.iter().map(Vec::as_slice).collect();

@@ -21,7 +21,7 @@ fn start(call: &str) -> TestServer {
     let model = folder.path().join("fixed.gguf");
     let call = format!("<tool_call>\n{call}\n</tool_call>");
     fixed::write(&model, TEMPLATE, &[("<|plain|>", TEXT), ("<|call|>", &call)]).unwrap();
-    let engine = EngineOptions { kv_tokens: Some(8192), ..EngineOptions::default() };
+    let engine = EngineOptions::default().with_kv_tokens(Some(8192));
     TestServer::with(Setup { model, engine, ..Setup::default() })
 }
 

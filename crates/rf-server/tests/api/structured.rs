@@ -212,11 +212,8 @@ fn answers_to_random_schemas_are_valid() {
     // For a long run, such as 1000.
     let count = std::env::var("ROCFORGE_SCHEMAS").map_or(24, |count| count.parse().unwrap());
     // A model this small fills its answers with white space, which JSON allows.
-    let engine = EngineOptions {
-        context_tokens: Some(8192),
-        kv_tokens: Some(65536),
-        ..EngineOptions::default()
-    };
+    let engine =
+        EngineOptions::default().with_context_tokens(Some(8192)).with_kv_tokens(Some(65536));
     let server = TestServer::with(Setup { engine, ..Setup::default() });
     let mut random = rf_testing::SplitMix64::new(3);
     let schemas: Vec<_> = (0..count).map(|_| random::schema(&mut random)).collect();

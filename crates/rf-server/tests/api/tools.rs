@@ -11,7 +11,7 @@ pub(crate) fn start() -> TestServer {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("fixed.gguf");
     answers::answers(|answers| fixed::write(&model, answers::TEMPLATE, answers)).unwrap();
-    let engine = EngineOptions { kv_tokens: Some(8192), ..EngineOptions::default() };
+    let engine = EngineOptions::default().with_kv_tokens(Some(8192));
     TestServer::with(Setup { model, engine, ..Setup::default() })
 }
 

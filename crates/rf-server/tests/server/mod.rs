@@ -48,7 +48,7 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        let engine = EngineOptions { kv_tokens: Some(16384), ..EngineOptions::default() };
+        let engine = EngineOptions::default().with_kv_tokens(Some(16384));
         let sampling = SamplerConfig::greedy();
         let server = ServerOptions { sampling, ..ServerOptions::default() };
         let scheduler = SchedulerOptions::default();
@@ -82,7 +82,7 @@ impl TestServer {
         let mut models = vec![ModelEntry::loaded("demo", model)];
         if setup.embedder {
             let pooling = Some(Pooling::Mean);
-            let options = EngineOptions { pooling, ..EngineOptions::default() };
+            let options = EngineOptions::default().with_pooling(pooling);
             let engine = load(&setup.model, options);
             models.push(ModelEntry::loaded("embedder", serving(engine, setup.scheduler)));
         }
