@@ -52,7 +52,7 @@ impl Answers {
                     choice.answer.extend([delta]);
                     choice.logprobs.extend(logprobs);
                 }
-                Update::Finished { choice, reason, stop_string, calls_tools, timings } => {
+                Update::Finished { choice, reason, stop_string, calls_tools, timings, .. } => {
                     let choice = answers.choice(choice);
                     choice.end = Some(End { reason, calls_tools, timings });
                     choice.stop_string = stop_string;
