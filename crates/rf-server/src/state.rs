@@ -18,6 +18,7 @@ use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
 #[cfg(feature = "kv-events")]
 use crate::kv_events::EventQueue;
+use crate::longest_token::TextLimit;
 use crate::managed_models::ModelManager;
 use crate::metrics::HttpMetrics;
 use crate::openai::responses::store::ResponseStore;
@@ -134,9 +135,9 @@ impl ServedEmbedder {
         &self.embedder.model
     }
 
-    /// The most bytes that a text within the context can have.
-    pub(crate) fn longest_text_bytes(&self) -> usize {
-        self.embedder.longest_text_bytes()
+    /// The longest text that may fit into the context.
+    pub(crate) fn text_limit(&self) -> TextLimit {
+        self.embedder.text_limit()
     }
 }
 

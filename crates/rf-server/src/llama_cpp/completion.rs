@@ -93,6 +93,7 @@ pub(crate) async fn infill(
 ) -> Result<Response, ApiError> {
     let infill: InfillFields = fields.read()?;
     let (model, params, stream) = common(&app, &fields).await?;
+    let limit = model.prompt_limit();
     let prompt = beside(model.model(), move |model| {
         let file = |extra: InputExtra| ExtraFile {
             name: extra.filename.unwrap_or_else(|| "tmp".to_owned()),
@@ -100,7 +101,8 @@ pub(crate) async fn infill(
         };
         let files: Vec<_> = infill.input_extra.into_iter().flatten().map(file).collect();
         let prefix = infill.input_prefix.unwrap_or_default() + &infill.prompt.unwrap_or_default();
-        infill::ids(model, &prefix, &infill.input_suffix.unwrap_or_default(), &files)
+        let suffix = infill.input_suffix.unwrap_or_default();
+        infill::ids(model, limit, (&prefix, &suffix), &files)
     });
     let prompt = prompt.await?;
     answer(&model, Job::text(prompt, params), stream, request_id).await

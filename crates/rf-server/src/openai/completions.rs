@@ -24,6 +24,7 @@ use crate::fields::{Logprobs, PromptItem, TextOr};
 use crate::generation::{Generation, Job, PromptLogprobs, TokenLogprob, Update};
 use crate::grammar::GrammarFields;
 use crate::infill;
+use crate::longest_token::TextLimit;
 use crate::prompt::{beside, check_texts};
 use crate::request_id::{RequestId, unique};
 use crate::sampling::{SamplingFields, check_logprobs};
@@ -104,7 +105,8 @@ pub(super) async fn read_prompts(
     suffix: Option<String>,
 ) -> Result<Vec<Prompt>, ApiError> {
     prompt.iter().try_for_each(|prompt| check_texts(model, prompt))?;
-    beside(model.model(), move |model| prompts(model, prompt, suffix)).await
+    let limit = model.prompt_limit();
+    beside(model.model(), move |model| prompts(model, limit, prompt, suffix)).await
 }
 
 /// A prompt as text and as ids.
@@ -130,6 +132,7 @@ impl Prompt {
 
 fn prompts(
     model: &Model,
+    limit: TextLimit,
     prompt: Option<TextOr<PromptItem>>,
     suffix: Option<String>,
 ) -> Result<Vec<Prompt>, ApiError> {
@@ -137,7 +140,7 @@ fn prompts(
         None => return Err(ApiError::field("prompt", "expected a text or token ids")),
         Some(TextOr::Text(text)) => match suffix.filter(|suffix| !suffix.is_empty()) {
             Some(suffix) => {
-                let ids = infill::ids(model, &text, &suffix, &[])?;
+                let ids = infill::ids(model, limit, (&text, &suffix), &[])?;
                 return Ok(vec![Prompt { text, ids }]);
             }
             None => return Ok(vec![Prompt::of_text(model, text)]),
