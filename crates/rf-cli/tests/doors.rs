@@ -121,6 +121,56 @@ fn greedy_text_and_log_probabilities_are_the_same_at_every_door() {
     }
 }
 
+#[test]
+fn contexts_shift_at_every_door() {
+    const MORE_TOKENS: usize = 100;
+    let folder = tempfile::tempdir().unwrap();
+    for name in MODELS {
+        let path = rf_testing::golden_model(name);
+        let file = path.to_str().unwrap();
+        let device = DeviceOptions::default().with_device(Device::Cpu);
+        let model = Loader::new(path.as_path()).device(device).context_tokens(64).load().unwrap();
+        let options = GenerateOptions::default()
+            .with_sampler(SamplerConfig::default().with_temperature(0.0))
+            .with_max_tokens(MORE_TOKENS)
+            .with_ignore_eos(true)
+            .with_context_shift(true);
+        let answer = model.complete(PROMPT).options(options).answer().unwrap();
+        assert_eq!(answer.usage.completion_tokens, MORE_TOKENS, "{name}");
+
+        for spec in ["off", "ngram"] {
+            let common = ["-m", file, "-c", "64", "--spec", spec, "--context-shift"];
+            let one = ["--raw", "--json", "--temp", "0", "-n", "100", "--ignore-eos", PROMPT];
+            let run = finish(folder.path(), &[&["run"], &common[..], &one].concat()).json();
+            assert_eq!(run["text"], answer.content, "{name} {spec}");
+
+            let server = Serve::start(folder.path(), &common);
+            let body = json!({
+                "prompt": PROMPT, "temperature": 0, "max_tokens": MORE_TOKENS, "ignore_eos": true,
+            });
+            let reply = server.post("/v1/completions", &body);
+            assert_eq!(reply["choices"][0]["text"], answer.content, "{name} {spec}");
+            assert_eq!(reply["choices"][0]["finish_reason"], "length", "{name} {spec}");
+            assert_eq!(reply["usage"]["completion_tokens"], MORE_TOKENS, "{name} {spec}");
+            let reply = server.post("/completion", &body);
+            assert_eq!(reply["content"], answer.content, "{name} {spec}");
+            assert_eq!((&reply["truncated"], &reply["stop_type"]), (&json!(true), &json!("limit")));
+            // An answer without a limit ends at the trained context.
+            let body = json!({ "prompt": PROMPT, "temperature": 0, "ignore_eos": true });
+            let reply = server.post("/v1/completions", &body);
+            let trained = model.file().config().context_length;
+            assert_eq!(reply["usage"]["total_tokens"], trained, "{name} {spec}");
+            assert_eq!(reply["choices"][0]["finish_reason"], "length", "{name} {spec}");
+        }
+        // Without the flag, the context ends the answer.
+        let server = Serve::start(folder.path(), &["-m", file, "-c", "64"]);
+        let body = json!({ "prompt": PROMPT, "max_tokens": MORE_TOKENS, "ignore_eos": true });
+        let reply = server.post("/v1/completions", &body);
+        assert_eq!(reply["usage"]["total_tokens"], 65, "{name}");
+        assert_eq!(reply["choices"][0]["finish_reason"], "length", "{name}");
+    }
+}
+
 /// A model that reasons, says a sentence, and calls a tool.
 fn reasoner(folder: &Path) -> std::path::PathBuf {
     let path = folder.join("fixed.gguf");

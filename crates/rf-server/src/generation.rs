@@ -73,7 +73,16 @@ impl Job {
         let metrics = Arc::clone(model.metrics());
         let mut meter = RequestMeter::new(metrics, &params, model.adapter_name(), trace);
         let observer: Observer = Box::new(move |event| meter.event(event));
-        let mut job = rocmforge::Job::text(prompt, params.options);
+        let mut options = params.options;
+        if model.shifts_context() {
+            options.context_shift = true;
+            // An answer that no token ends would never end. llama.cpp has the same limit.
+            let trained = model.model().config().context_length;
+            let most = trained.max(model.handle().max_sequence_tokens());
+            let room = most.saturating_sub(prompt.len()).max(1);
+            options.max_tokens.get_or_insert(room);
+        }
+        let mut job = rocmforge::Job::text(prompt, options);
         job.chat = chat;
         job.num_choices = params.num_choices;
         job.priority = params.priority;

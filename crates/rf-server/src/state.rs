@@ -61,6 +61,7 @@ pub(crate) struct ServedModel {
     /// The adapter that the request names as its model.
     adapter: Option<NamedScales>,
     sampling: SamplerConfig,
+    context_shift: bool,
     image_urls: ImageUrls,
     settings: Arc<ModelSettings>,
     /// Turns true when the server cuts running requests off.
@@ -94,6 +95,11 @@ impl ServedModel {
     /// Sampling of requests that set no parameters.
     pub(crate) fn sampling(&self) -> &SamplerConfig {
         &self.sampling
+    }
+
+    /// Returns true if answers that fill the context continue.
+    pub(crate) fn shifts_context(&self) -> bool {
+        self.context_shift
     }
 
     /// The pictures of URLs.
@@ -337,6 +343,7 @@ impl App {
                     generator,
                     adapter,
                     sampling,
+                    context_shift: self.options.context_shift,
                     image_urls,
                     settings,
                     cut,

@@ -215,7 +215,10 @@ impl<'a> CompletionJson<'a> {
             tokens_predicted: timings.generated_tokens,
             tokens_evaluated: usage.prompt_tokens,
             tokens_cached: usage.cached_tokens,
-            truncated: *reason == StopReason::ContextFull,
+            // The last token is not computed, so it needs no room in the context.
+            truncated: *reason == StopReason::ContextFull
+                || timings.prompt_tokens + timings.generated_tokens
+                    > model.handle().max_sequence_tokens() + 1,
             stop_type,
             stopping_word: stop_string.as_deref().unwrap_or_default(),
             timings: TimingsJson::from(timings),
