@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use rocmforge::Answers;
 use rocmforge::engine::{Model, StopReason, Timings};
 use rocmforge::media_marker;
 use rocmforge::messages::{Answer, Conversation, Delta, Message, MessageCall};
@@ -20,7 +21,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::line::{Form, Line, LineToken, Totals, line};
-use crate::answer::Answers;
 use crate::api::is_cut_off;
 use crate::api::logprobs::{WithAlternatives, with_alternatives};
 use crate::attachments::{Attachment, IllustratedConversation, from_base64};
@@ -253,7 +253,7 @@ impl Request {
             let encoder = Lines { request: self, end: None, called: Answer::default() };
             return Ok(stream::response(generation, encoder, Framing::Lines));
         }
-        let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
+        let Answers { mut choices, usage, .. } = generation.answers().await?;
         let choice = choices.pop().unwrap_or_default();
         let end = choice.end.map(|end| (end.reason, end.timings));
         let logprobs = self.logprobs(&choice.logprobs);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use rocmforge::Answers;
 use rocmforge::engine::{StopReason, Timings};
 use rocmforge::messages::Delta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::Answers;
 use crate::api::is_cut_off;
 use crate::api::logprobs::{ScoredToken, WithAlternatives, with_alternatives};
 use crate::api::timings::TimingsJson;
@@ -134,7 +134,7 @@ async fn answer(
         let encoder = Lines { model: Arc::clone(model), end: None };
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
-    let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
+    let Answers { mut choices, usage, .. } = generation.answers().await?;
     let choice = choices.pop().unwrap_or_default();
     let Some(end) = choice.end else {
         return Err(ApiError::internal(&"a generation ended without a choice"));

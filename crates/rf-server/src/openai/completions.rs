@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use rocmforge::Answers;
 use rocmforge::engine::Model;
 use rocmforge::engine::{DecodeOptions, Tokenizer};
 use rocmforge::messages::Delta;
@@ -14,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Completion, StreamOptions, UsageJson, fail, finish_reason, includes_usage};
-use crate::answer::Answers;
 use crate::api::FINGERPRINT;
 use crate::api::logprobs::{finite, piece};
 use crate::api::timings::TimingsJson;
@@ -79,9 +79,9 @@ pub(crate) async fn completions(
     for prompt in prompts {
         let mut job = Job::text(prompt.ids, params.clone());
         // All have the same structure, which is compiled once.
-        let compiled = jobs.first().and_then(|first: &Job| first.constraint.as_ref());
+        let compiled = jobs.first().and_then(|first: &Job| first.request.constraint.as_ref());
         match compiled {
-            Some(compiled) => job.constraint = Some(compiled.fork()),
+            Some(compiled) => job.request.constraint = Some(compiled.fork()),
             None => job = job.with_structure(structure.clone(), &model).await?,
         }
         jobs.push(job);
@@ -94,7 +94,7 @@ pub(crate) async fn completions(
         let encoder = Chunks { head, include_usage, offsets: Vec::new() };
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
-    let answer = Answers::collect(generation).await?;
+    let answer = generation.answers().await?;
     Ok(head.completion(answer))
 }
 
@@ -221,7 +221,7 @@ impl Head {
         let timings = answer.timings().map(TimingsJson::from);
         let usage = Some(UsageJson::from(answer.usage));
         let prompts = &answer.prompts;
-        let choice = |(index, choice): (usize, crate::answer::Choice)| {
+        let choice = |(index, choice): (usize, rocmforge::Choice)| {
             let prompt = prompts.get(index / self.choices_per_prompt).and_then(Option::as_ref);
             let tokens = prompt.into_iter().flat_map(entries).chain(generated(&choice.logprobs));
             let logprobs = self.logprobs(tokens, &mut 0);
