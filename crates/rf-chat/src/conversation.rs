@@ -29,6 +29,11 @@ pub enum ToolChoice {
 }
 
 impl ToolChoice {
+    /// Returns true if an answer must have a call.
+    pub fn demands_call(&self) -> bool {
+        matches!(self, Self::Required | Self::Named(_))
+    }
+
     /// Reads `tool_choice` of an `OpenAI` request: a word, or a function by its name.
     ///
     /// # Errors

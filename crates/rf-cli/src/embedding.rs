@@ -1,8 +1,7 @@
 //! Embeddings for the commands: loads a model for the texts that it gets, and computes them.
 
 use anyhow::Result;
-use rocmforge::engine::Engine;
-use rocmforge::{OpenModel, Pooling};
+use rocmforge::{LoadedModel, OpenModel, Pooling};
 
 use crate::args::{ComputeArgs, DeviceArgs};
 use crate::{device, loading};
@@ -29,7 +28,7 @@ pub(crate) fn load(
     input: &Input<'_>,
     device: &DeviceArgs,
     compute: &ComputeArgs,
-) -> Result<Engine> {
+) -> Result<LoadedModel> {
     loading::warn_of_context(open.model(), input.ctx_size);
     let open = open.try_with(|loader| {
         let loader = loading::sized(loader, compute, input.ctx_size)?;
@@ -38,5 +37,5 @@ pub(crate) fn load(
         )
     })?;
     let placement = device::open(device.options(compute.cpu()?))?;
-    Ok(loading::load(&open, &placement, false, &mut |_| ())?.engine)
+    loading::load(&open, &placement, false, &mut |_| ())
 }

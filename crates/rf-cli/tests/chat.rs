@@ -211,3 +211,19 @@ fn random_keys_do_not_end_a_chat() {
     let roles: Vec<_> = messages.iter().map(|(role, _)| &**role).collect();
     assert!(roles.chunks(2).all(|turn| turn == ["user", "assistant"]), "{roles:?}");
 }
+
+#[test]
+fn an_answer_of_a_chat_goes_on_where_the_context_shifts() {
+    let folder = TempDir::new().unwrap();
+    for (flags, expected) in [
+        (&["--context-shift"][..], "generated 90 tokens"),
+        (&[], "the context of 64 tokens is full"),
+    ] {
+        let arguments = [&["--ignore-eos", "-c", "64"], flags].concat();
+        let mut chat = chat(&folder, &arguments);
+        say(&mut chat, "/set predict 90", "set for");
+        chat.press(b"Tell me a story.\r/stats\r");
+        chat.wait_for(expected);
+        assert_eq!(questions(&folder, chat), ["Tell me a story."]);
+    }
+}

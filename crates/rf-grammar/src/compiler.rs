@@ -127,6 +127,29 @@ impl GrammarCompiler {
         compiled?.map(Some)
     }
 
+    /// A constraint for the answer to `prompt`, or for a text without one; `None` if the answer may
+    /// be anything. A demanded call ([`compile_calls`](Self::compile_calls)) comes before `grammar`,
+    /// which is that of the answer after the call.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`compile_calls`](Self::compile_calls) if the prompt demands a call, and else
+    /// of [`compile`](Self::compile).
+    pub fn compile_output(
+        &self,
+        prompt: Option<&Prompt>,
+        grammar: Option<&Grammar>,
+        parallel: bool,
+    ) -> Result<Option<GrammarConstraint>, Error> {
+        let calls = prompt.map_or(Ok(None), |prompt| self.compile_calls(prompt, parallel))?;
+        match (calls, grammar, prompt) {
+            (Some(calls), ..) => Ok(Some(calls)),
+            (None, None, _) => Ok(None),
+            (None, Some(grammar), Some(prompt)) => self.compile_answer(prompt, grammar).map(Some),
+            (None, Some(grammar), None) => self.compile(grammar).map(Some),
+        }
+    }
+
     fn constraint(
         &self,
         grammar: &Grammar,

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use rocmforge::Answers;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::input::MessagesFields;
 use self::output::{MessageJson, Stop, stop_reason};
-use crate::answer::Answers;
 use crate::body::Fields;
 use crate::error::ApiError;
 use crate::fields::TextOr;
@@ -48,7 +48,7 @@ pub(crate) async fn messages(
         let encoder = stream::Events::new(id, model.id().to_owned());
         return Ok(response(generation, encoder, Framing::Events));
     }
-    let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
+    let Answers { mut choices, usage, .. } = generation.answers().await?;
     let choice = choices.pop().unwrap_or_default();
     let stop = Stop {
         stop_reason: choice.end.map(|end| stop_reason(end.reason, end.calls_tools)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Bytes, to_bytes};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, MatchedPath, Request};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -93,10 +93,10 @@ impl Fields {
 
     /// Refuses fields that are not supported, and names the others that a route does not know in
     /// the log.
-    pub(crate) fn check_known(&self, path: &str) -> Result<(), ApiError> {
+    pub(crate) fn check_known(&self, route: &str) -> Result<(), ApiError> {
         let Value::Object(fields) = &self.0 else { return Ok(()) };
         refuse_unsupported(fields)?;
-        note_unknown(path, fields);
+        note_unknown(route, fields);
         Ok(())
     }
 
@@ -112,9 +112,9 @@ impl FromRequest<Arc<App>> for Fields {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
-        let path = request.uri().path().to_owned();
+        let route = route(&request);
         let fields = Self::of(receive_json(request, app).await?)?;
-        fields.check_known(&path)?;
+        fields.check_known(&route)?;
         Ok(fields)
     }
 }
@@ -128,6 +128,11 @@ impl FromRequest<Arc<App>> for List {
             _ => Err(ApiError::invalid("the body is not a JSON array")),
         }
     }
+}
+
+/// The pattern of the route that takes a request, such as `/slots/{id}`.
+pub(crate) fn route(request: &Request) -> String {
+    request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned()
 }
 
 /// Receives the body of a request.

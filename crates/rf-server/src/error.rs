@@ -197,8 +197,23 @@ impl ApiError {
     /// A prompt that is too long. Agents make theirs shorter if the message is that of the server
     /// that they know, so it has the words of Anthropic, llama.cpp and `OpenAI`.
     pub(crate) fn prompt_too_long(prompt_tokens: usize, most_tokens: usize) -> Self {
+        Self::too_long(prompt_tokens, most_tokens, "")
+    }
+
+    /// A prompt that was not tokenized, because it has more bytes than the tokens of the context
+    /// can have.
+    pub(crate) fn prompt_bytes_too_long(
+        bytes: usize,
+        fewest_tokens: usize,
+        most_tokens: usize,
+    ) -> Self {
+        let note = format!(" (at least: {bytes} bytes were not tokenized)");
+        Self::too_long(fewest_tokens, most_tokens, &note)
+    }
+
+    fn too_long(prompt_tokens: usize, most_tokens: usize, note: &str) -> Self {
         let message = format!(
-            "prompt is too long: {prompt_tokens} tokens > {most_tokens} maximum; the request \
+            "prompt is too long: {prompt_tokens} tokens > {most_tokens} maximum{note}; the request \
              exceeds the available context size: the maximum context length is {most_tokens} \
              tokens; use a shorter prompt, or a larger context and KV cache"
         );
@@ -223,6 +238,11 @@ impl ApiError {
         let mut error = Self::invalid(format!("`{name}`: {message}"));
         error.param = Some(name);
         error
+    }
+
+    /// The error as that of a field, which the message names first.
+    pub(crate) fn of_field(self, name: String) -> Self {
+        Self { message: format!("`{name}`: {}", self.message), param: Some(name), ..self }
     }
 
     /// The error with another kind.
@@ -350,7 +370,7 @@ pub(crate) struct OpenAiError<'a> {
     /// The field, such as `messages[0].content`.
     param: Option<&'a str>,
     code: Option<&'static str>,
-    /// Tokens of a prompt that is too long.
+    /// Tokens of a prompt that is too long; the fewest that it can have if it was not tokenized.
     #[serde(skip_serializing_if = "Option::is_none")]
     n_prompt_tokens: Option<usize>,
     /// Tokens of the context that the prompt is too long for.

@@ -1,14 +1,14 @@
 //! Requests of every API that generates, as jobs of their model.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rocmforge::engine::scheduler::{RequestError, SubmitError};
 use rocmforge::engine::{MixedPrompt, StopReason};
-use rocmforge::grammar::Constraint;
-use rocmforge::messages::{Delta, Prompt};
-use rocmforge::{Error, Observer};
+use rocmforge::messages::Delta;
+use rocmforge::{Answers, Error};
 
 use crate::error::{ApiError, Kind};
 use crate::grammar::{Structure, compiling};
@@ -19,17 +19,14 @@ use crate::record::Record;
 use crate::request_id::RequestId;
 use crate::sampling::Params;
 use crate::state::ServedModel;
+use crate::token_rules::TokenRules;
 
 pub(crate) use rocmforge::{GeneratedToken as TokenLogprob, PromptLogprobs, Update, Usage};
 
 /// A prompt and how to continue it.
 pub(crate) struct Job {
-    pub(crate) prompt: MixedPrompt,
-    pub(crate) params: Params,
-    /// The chat prompt, which tells how to read the answer; `None` for a text that is no message.
-    pub(crate) chat: Option<Prompt>,
-    /// The structure that the answer must have.
-    pub(crate) constraint: Option<Box<dyn Constraint>>,
+    pub(crate) request: rocmforge::Job,
+    token_rules: TokenRules,
     /// True if the answer may have one call only.
     single_call: bool,
 }
@@ -37,14 +34,23 @@ pub(crate) struct Job {
 impl Job {
     /// The continuation of a text.
     pub(crate) fn text(prompt: impl Into<MixedPrompt>, params: Params) -> Self {
-        Self { prompt: prompt.into(), params, chat: None, constraint: None, single_call: false }
+        let request = rocmforge::Job::text(prompt, params.options)
+            .with_num_choices(params.num_choices)
+            .with_priority(params.priority)
+            .with_logprobs(params.logprobs)
+            .with_prompt_logprobs(params.prompt_logprobs)
+            .with_use_prefix_cache(params.use_prefix_cache)
+            .with_adapters(params.adapters);
+        Self { request, token_rules: params.token_rules, single_call: false }
     }
 
     /// The answer to a conversation.
-    pub(crate) fn chat(prompt: impl Into<RenderedChat>, mut params: Params) -> Self {
+    pub(crate) fn chat(prompt: impl Into<RenderedChat>, params: Params) -> Self {
         let RenderedChat { chat, ids } = prompt.into();
-        params.options.rendered_tokens = chat.rendered_tokens;
-        Self { chat: Some(chat.prompt), ..Self::text(ids, params) }
+        let mut job = Self::text(ids, params);
+        job.request.options.rendered_tokens = chat.rendered_tokens;
+        job.request.chat = Some(chat.prompt);
+        job
     }
 
     /// Adds the structure that the answer must have. Compiling it ends no later than the request
@@ -55,34 +61,35 @@ impl Job {
         model: &Arc<ServedModel>,
     ) -> Result<Self, ApiError> {
         self.single_call = structure.single_call();
-        if structure.is_free(self.chat.as_ref()) {
+        if structure.is_free(self.request.chat.as_ref()) {
             return Ok(self);
         }
         let served = Arc::clone(model);
         compiling(move || {
-            self.constraint = structure.constraint(&*served.compiler()?, self.chat.as_ref())?;
+            let job = &mut self.request;
+            job.constraint = structure.constraint(&*served.compiler()?, job.chat.as_ref())?;
             Ok(self)
         })
         .await
     }
 
     fn into_job(self, model: &ServedModel) -> rocmforge::Job {
-        let Self { prompt, params, chat, constraint, .. } = self;
-        let constraint = params.token_rules.constraint(model.model(), chat.as_ref(), constraint);
+        let Self { request: mut job, token_rules, .. } = self;
         let trace = Record::current().and_then(|record| record.trace().cloned());
         let metrics = Arc::clone(model.metrics());
-        let mut meter = RequestMeter::new(metrics, &params, model.adapter_name(), trace);
-        let observer: Observer = Box::new(move |event| meter.event(event));
-        let mut job = rocmforge::Job::text(prompt, params.options);
-        job.chat = chat;
-        job.num_choices = params.num_choices;
-        job.priority = params.priority;
-        job.logprobs = params.logprobs;
-        job.prompt_logprobs = params.prompt_logprobs;
-        job.use_prefix_cache = params.use_prefix_cache;
-        job.adapters = params.adapters.or_else(|| model.adapter_scales());
-        job.constraint = constraint;
-        job.observer = Some(observer);
+        let mut meter = RequestMeter::new(metrics, &job, model.adapter_name(), trace);
+        job.observer = Some(Box::new(move |event| meter.event(event)));
+        job.constraint =
+            token_rules.constraint(model.model(), job.chat.as_ref(), job.constraint.take());
+        job.adapters = job.adapters.or_else(|| model.adapter_scales());
+        if model.shifts_context() {
+            job.options.context_shift = true;
+            // An answer that no token ends would never end. llama.cpp has the same limit.
+            let trained = model.model().config().context_length;
+            let most = trained.max(model.handle().max_sequence_tokens());
+            let room = most.saturating_sub(job.prompt.len()).max(1);
+            job.options.max_tokens.get_or_insert(room);
+        }
         job
     }
 }
@@ -113,8 +120,8 @@ impl Generation {
         let single_call = jobs.iter().any(|job| job.single_call);
         let metrics = model.metrics();
         let record = Record::current();
-        let count = jobs.iter().map(|job| job.params.num_choices).sum();
-        let priority = jobs.first().map_or(0, |job| job.params.priority);
+        let count = jobs.iter().map(|job| job.request.num_choices).sum();
+        let priority = jobs.first().map_or(0, |job| job.request.priority);
         let permit = match &record {
             Some(record) => record.begin_sequences(count, priority).inspect_err(|_| {
                 metrics.count_rejected(Rejection::KeyLimit);
@@ -175,9 +182,13 @@ impl Generation {
         update
     }
 
-    /// The next update, for those who need the whole answer; `None` after the last one.
-    pub(crate) async fn next(&mut self) -> Option<Update> {
-        std::future::poll_fn(|cx| self.poll_update(cx, false)).await
+    /// Waits for the whole answers.
+    pub(crate) async fn answers(mut self) -> Result<Answers, ApiError> {
+        let mut answers = Answers::default();
+        while let Some(update) = poll_fn(|cx| self.poll_update(cx, false)).await {
+            answers.push(update)?;
+        }
+        Ok(answers)
     }
 
     fn fail(&mut self, kind: Kind) {

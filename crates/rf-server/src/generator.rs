@@ -10,7 +10,7 @@ use rocmforge::grammar::GrammarCompiler;
 
 use crate::catalog::NamedAdapter;
 use crate::error::{ApiError, Kind};
-use crate::longest_token::LongestToken;
+use crate::longest_token::{LongestToken, TextLimit};
 use crate::metrics::Metrics;
 
 /// A loaded model that generates text.
@@ -109,10 +109,10 @@ impl Generator {
         compiler.map_err(|error| ApiError::new(Kind::NotSupported, error.to_string()))
     }
 
-    /// The most bytes that a prompt within the context can have.
-    pub(crate) fn longest_prompt_bytes(&self) -> usize {
+    /// The longest prompt that may fit into the context.
+    pub(crate) fn prompt_limit(&self) -> TextLimit {
         let most_tokens = self.handle.max_sequence_tokens();
-        self.longest_token.text_bytes(self.model().tokenizer(), most_tokens)
+        self.longest_token.text_limit(self.model().tokenizer(), most_tokens)
     }
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use rocmforge::grammar::limits::COMPILE_TIMEOUT;
 use rocmforge::grammar::{Constraint, Grammar, GrammarCompiler};
-use rocmforge::messages::{Prompt, ToolChoice};
+use rocmforge::messages::Prompt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -197,33 +197,28 @@ impl Structure {
 
     /// Returns true if no constraint is needed, with this prompt or without one.
     pub(crate) fn is_free(&self, prompt: Option<&Prompt>) -> bool {
-        let must_call = prompt.is_some_and(|prompt| {
-            matches!(prompt.tool_choice, ToolChoice::Required | ToolChoice::Named(_))
-        });
-        self.grammar.is_none() && !must_call
+        self.grammar.is_none() && !demands_call(prompt)
     }
 
     /// The constraint for an answer to `prompt`, or for a text without one. A demanded call comes
-    /// before a format, which is that of the answer after the call.
+    /// before a format.
     pub(crate) fn constraint(
         &self,
         compiler: &GrammarCompiler,
         prompt: Option<&Prompt>,
     ) -> Result<Option<Box<dyn Constraint>>, ApiError> {
-        if let Some(prompt) = prompt {
-            let calls = compiler.compile_calls(prompt, !self.single_call);
-            if let Some(calls) = calls.map_err(|error| refusal("tools", &error))? {
-                return Ok(Some(Box::new(calls)));
-            }
-        }
-        let Some((field, grammar)) = &self.grammar else { return Ok(None) };
-        let compiled = match prompt {
-            Some(prompt) => compiler.compile_answer(prompt, grammar),
-            None => compiler.compile(grammar),
-        };
-        let compiled = compiled.map_err(|error| refusal(field, &error))?;
-        Ok(Some(Box::new(compiled)))
+        let grammar = self.grammar.as_ref().map(|(_, grammar)| grammar);
+        let compiled = compiler.compile_output(prompt, grammar, !self.single_call);
+        let compiled = compiled.map_err(|error| match &self.grammar {
+            Some((field, _)) if !demands_call(prompt) => refusal(field, &error),
+            _ => refusal("tools", &error),
+        })?;
+        Ok(compiled.map(|constraint| Box::new(constraint) as Box<dyn Constraint>))
     }
+}
+
+fn demands_call(prompt: Option<&Prompt>) -> bool {
+    prompt.is_some_and(|prompt| prompt.tool_choice.demands_call())
 }
 
 /// Why a grammar was not compiled.

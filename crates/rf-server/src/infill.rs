@@ -4,6 +4,7 @@ use rocmforge::engine::EncodeOptions;
 use rocmforge::engine::Model;
 
 use crate::error::ApiError;
+use crate::longest_token::TextLimit;
 
 /// Another file that the model should know: its name and text.
 pub(crate) struct ExtraFile {
@@ -14,8 +15,8 @@ pub(crate) struct ExtraFile {
 /// The prompt for the text between `prefix` and `suffix`.
 pub(crate) fn ids(
     model: &Model,
-    prefix: &str,
-    suffix: &str,
+    limit: TextLimit,
+    (prefix, suffix): (&str, &str),
     files: &[ExtraFile],
 ) -> Result<Vec<u32>, ApiError> {
     let tokenizer = model.tokenizer();
@@ -26,6 +27,8 @@ pub(crate) fn ids(
             "the model cannot fill gaps: its vocabulary has no tokens for prefix, suffix and middle",
         ));
     };
+    [prefix, suffix].into_iter().try_for_each(|text| limit.check(text))?;
+    files.iter().try_for_each(|file| limit.check(&file.text))?;
     let encode = |text: &str| tokenizer.encode(text, EncodeOptions::PLAIN);
     let mut ids: Vec<u32> = tokenizer.bos().filter(|_| tokenizer.adds_bos()).into_iter().collect();
     for file in files {

@@ -73,7 +73,8 @@ fn changes_nothing(name: &str, value: &Value) -> bool {
     }
 }
 
-/// The fields that each route knows, by its path.
+/// The fields that each route knows, by its pattern. Those within a field have its name before
+/// theirs, as in `options.temperature`.
 pub(crate) type KnownFields = HashMap<&'static str, HashSet<String>>;
 
 static KNOWN: OnceLock<KnownFields> = OnceLock::new();
@@ -83,32 +84,62 @@ pub(crate) fn set_known(known: impl FnOnce() -> KnownFields) {
     KNOWN.get_or_init(known);
 }
 
+/// Further names of fields (`serde(alias)`), which no schema has.
+const ALIASES: &[&str] = &[
+    "documents",
+    "queries",
+    "reasoning_budget",
+    "response_format.value",
+    "thinking_budget_tokens",
+];
+/// Fields with fields of their own.
+const NESTED: &[&str] = &["options", "response_format", "stream_options"];
 /// The most names that are remembered, so that each is logged once.
 const MAX_NAMES: usize = 256;
 /// The longest name that is logged.
 const MAX_NAME_BYTES: usize = 40;
+/// The most digits of a name that is logged. Numbers of people, such as those of accounts, have
+/// more.
+const MAX_NAME_DIGITS: usize = 2;
 
 /// Names the fields that a route does not know in the log, each once.
-pub(crate) fn note_unknown(path: &str, fields: &Map<String, Value>) {
+pub(crate) fn note_unknown(route: &str, fields: &Map<String, Value>) {
     static NOTED: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }
-    let Some(known) = KNOWN.get().and_then(|known| known.get(path)) else { return };
+    let Some(known) = KNOWN.get().and_then(|known| known.get(route)) else { return };
     let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_unknown = |name: &&String| !known.contains(name.as_str()) && is_name(name);
-    for name in fields.keys().filter(is_unknown) {
+    for name in unknown(known, fields) {
         if noted.len() < MAX_NAMES && noted.insert(name.clone()) {
-            tracing::debug!(field = name.as_str(), "a field that is not known is ignored");
+            tracing::debug!(field = name, "a field that is not known is ignored");
         }
     }
+}
+
+/// The names of fields that are not among `known`.
+fn unknown(known: &HashSet<String>, fields: &Map<String, Value>) -> Vec<String> {
+    let names = |fields: &Map<String, Value>, prefix: &str| {
+        let names = fields.keys().filter(|name| is_name(name));
+        let names = names.map(|name| format!("{prefix}{name}"));
+        let is_known = |name: &String| known.contains(name) || ALIASES.contains(&name.as_str());
+        names.filter(|name| !is_known(name)).collect::<Vec<_>>()
+    };
+    let nested = NESTED.iter().filter_map(|name| {
+        let (prefix, inner) = (format!("{name}."), fields.get(*name)?.as_object()?);
+        // Routes that take any value there know none of its fields.
+        let knows_inner = known.iter().any(|known| known.starts_with(&prefix));
+        knows_inner.then(|| names(inner, &prefix))
+    });
+    names(fields, "").into_iter().chain(nested.flatten()).collect()
 }
 
 /// Returns true for a text that can only be the name of a field. Others may be text of a request,
 /// which is never logged.
 fn is_name(name: &str) -> bool {
-    let is_letter = |c: u8| c.is_ascii_lowercase() || c == b'_';
-    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_letter)
+    (1..=MAX_NAME_BYTES).contains(&name.len())
+        && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
+        && name.bytes().filter(u8::is_ascii_digit).count() <= MAX_NAME_DIGITS
 }
 
 #[cfg(test)]
@@ -149,6 +180,33 @@ mod tests {
             assert!(chat.contains(field), "{field}");
         }
         assert!(!chat.contains("metadata"));
-        assert!(is_name("metadata") && !is_name("bank_pin_9471") && !is_name("My secret"));
+        for field in ["options.temperature", "options.num_predict"] {
+            assert!(known["/api/chat"].contains(field), "{field}");
+        }
+        assert!(chat.contains("stream_options.include_usage"));
+        assert!(chat.contains("response_format.type"));
+        assert!(known.contains_key("/slots/{id}"));
+    }
+
+    #[test]
+    fn only_names_of_fields_are_noted() {
+        for name in ["metadata", "maxTokens", "top_p2", "_", "n"] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "a".repeat(MAX_NAME_BYTES + 1);
+        for text in ["", "bank_pin_9471", "My secret", "straße", "a.b", "a-b", &long] {
+            assert!(!is_name(text), "{text}");
+        }
+        let fields = json!({
+            "messages": [], "maxTokens": 1, "options": { "top_p2": 1 }, "documents": [],
+            "stream_options": { "include_usage": true, "includeUsage": true, "my secret": 1 },
+            "response_format": { "type": "text", "value": {}, "strict": true },
+        });
+        let known = crate::router::known_fields();
+        let unknown = unknown(&known["/v1/chat/completions"], fields.as_object().unwrap());
+        // This route has no `options`, so their fields are of no interest.
+        let expected =
+            ["maxTokens", "options", "response_format.strict", "stream_options.includeUsage"];
+        assert_eq!(unknown, expected);
     }
 }

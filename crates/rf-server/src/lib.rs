@@ -34,7 +34,6 @@
 
 mod access;
 mod adapters;
-mod answer;
 mod anthropic;
 mod api;
 mod attachments;

@@ -25,7 +25,8 @@ use crate::api::conversation::ConversationFields;
 use crate::api::logprobs::piece;
 use crate::body::Fields;
 use crate::error::ApiError;
-use crate::prompt::{beside, chat_prompt, check_length, rendered};
+use crate::longest_token::TextLimit;
+use crate::prompt::{beside, chat_prompt, rendered};
 use crate::sampling::SamplingFields;
 use crate::state::App;
 
@@ -85,16 +86,14 @@ pub(crate) async fn tokenize(
 ) -> Result<Json<Tokenized>, ApiError> {
     let tokenize: TokenizeFields = fields.read()?;
     let model = app.model(tokenize.model.as_deref()).await?;
-    let most = model.handle().max_sequence_tokens();
-    let most_bytes = model.longest_prompt_bytes();
+    let limit = model.prompt_limit();
     let texts = tokenize.content.iter().chain(&tokenize.prompt);
-    texts.into_iter().try_for_each(|text| check_length(text, most_bytes))?;
+    texts.into_iter().try_for_each(|text| limit.check(text))?;
     let conversation = match &tokenize.messages {
         Some(_) => Some(fields.read::<ConversationFields>()?.conversation()?.into_text()?),
         None => None,
     };
-    let most = (most, most_bytes);
-    beside(model.model(), move |model| tokenize.answer(model, conversation, most)).await.map(Json)
+    beside(model.model(), move |model| tokenize.answer(model, conversation, limit)).await.map(Json)
 }
 
 impl TokenizeFields {
@@ -102,7 +101,7 @@ impl TokenizeFields {
         self,
         model: &Model,
         conversation: Option<Conversation>,
-        (max_model_len, most_bytes): (usize, usize),
+        limit: TextLimit,
     ) -> Result<Tokenized, ApiError> {
         let tokenizer = model.tokenizer();
         let options = EncodeOptions::PLAIN.with_parse_special(self.parse_special.unwrap_or(true));
@@ -124,7 +123,7 @@ impl TokenizeFields {
                 let add_special = self.add_special_tokens.unwrap_or(true);
                 tokenizer.encode(&prompt, options.with_add_special(add_special))
             }
-            (None, Some(conversation)) => chat_prompt(model, &conversation, most_bytes)?.ids,
+            (None, Some(conversation)) => chat_prompt(model, &conversation, limit)?.ids,
             (None, None) => {
                 return Err(ApiError::invalid("expected `content`, `prompt` or `messages`"));
             }
@@ -132,7 +131,8 @@ impl TokenizeFields {
         let text = |&id: &u32| String::from_utf8_lossy(&piece(tokenizer, id)).into_owned();
         let wants_texts = self.return_token_strs.unwrap_or(false);
         let token_strs = wants_texts.then(|| tokens.iter().map(text).collect());
-        Ok(Tokenized::Counted { count: tokens.len(), max_model_len, tokens, token_strs })
+        let (count, max_model_len) = (tokens.len(), limit.tokens());
+        Ok(Tokenized::Counted { count, max_model_len, tokens, token_strs })
     }
 }
 

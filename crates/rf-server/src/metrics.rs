@@ -20,7 +20,6 @@ use histogram::Histogram;
 pub(crate) use http::HttpMetrics;
 
 use crate::error::Kind;
-use crate::sampling::Params;
 use crate::traces::{PromptPhases, RequestTrace};
 
 /// Counters and distributions of one model.
@@ -200,12 +199,12 @@ impl RequestMeter {
     /// A prompt that waits from now on, perhaps for the model with an adapter.
     pub(crate) fn new(
         metrics: Arc<Metrics>,
-        params: &Params,
+        job: &rocmforge::Job,
         adapter: Option<&str>,
         trace: Option<Arc<RequestTrace>>,
     ) -> Self {
-        metrics.choices.observe(params.num_choices as f64);
-        if let Some(max_tokens) = params.options.max_tokens {
+        metrics.choices.observe(job.num_choices as f64);
+        if let Some(max_tokens) = job.options.max_tokens {
             metrics.max_tokens.observe(max_tokens as f64);
         }
         let adapter = adapter.map(|name| AdapterMeter::new(&metrics.adapters, name));
@@ -214,11 +213,11 @@ impl RequestMeter {
             submitted: Instant::now(),
             started: None,
             first_token: None,
-            newest: vec![None; params.num_choices],
+            newest: vec![None; job.num_choices],
             generated_tokens: 0,
             longest_choice: 0,
             preemptions: 0,
-            unfinished: params.num_choices,
+            unfinished: job.num_choices,
             is_length: false,
             has_failed: false,
             adapter,

@@ -7,7 +7,7 @@ use memchr::memmem;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-use crate::body::{Fields, receive};
+use crate::body::{Fields, receive, route};
 use crate::error::{ApiError, Kind};
 use crate::state::App;
 
@@ -73,9 +73,9 @@ impl FromRequest<Arc<App>> for Form {
                            its boundary";
             return Err(ApiError::new(Kind::MediaType, message));
         };
-        let path = request.uri().path().to_owned();
+        let route = route(&request);
         let form = Self::parse(&receive(request, app).await?, &boundary)?;
-        form.fields.check_known(&path)?;
+        form.fields.check_known(&route)?;
         Ok(form)
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use rocmforge::Answers;
 use rocmforge::engine::{Model, StopReason, Timings};
 use rocmforge::media_marker;
 use rocmforge::messages::{Answer, Conversation, Delta, Message, MessageCall};
@@ -20,7 +21,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::line::{Form, Line, LineToken, Totals, line};
-use crate::answer::Answers;
 use crate::api::is_cut_off;
 use crate::api::logprobs::{WithAlternatives, with_alternatives};
 use crate::attachments::{Attachment, IllustratedConversation, from_base64};
@@ -31,7 +31,7 @@ use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
 use crate::grammar::Structure;
 use crate::infill;
 use crate::keep_alive::KeepAlive;
-use crate::prompt::{beside, chat_prompt, check_length, rendered, tools};
+use crate::prompt::{beside, chat_prompt, rendered, tools};
 use crate::request_id::RequestId;
 use crate::sampling::{Params, SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel};
@@ -160,8 +160,8 @@ pub(crate) async fn generate(
     let request = Request::read(&app, &fields, Form::Text).await?;
     let reasoning_effort = request.effort();
     let params = request.params.clone();
-    let most = request.model.longest_prompt_bytes();
-    check_length(&prompt, most)?;
+    let limit = request.model.prompt_limit();
+    limit.check(&prompt)?;
     if !attachments.is_empty() {
         let system = generate.system.map(|text| Message::new("system", text));
         let messages = system.into_iter().chain([Message::new("user", marks + &prompt)]);
@@ -175,7 +175,7 @@ pub(crate) async fn generate(
     let default_system = request.model.system().map(str::to_owned);
     let job = beside(request.model.model(), move |model: &Model| {
         if let Some(suffix) = generate.suffix.filter(|suffix| !suffix.is_empty()) {
-            let ids = infill::ids(model, &prompt, &suffix, &[])?;
+            let ids = infill::ids(model, limit, (&prompt, &suffix), &[])?;
             return Ok(Job::text(ids, params));
         }
         if generate.raw.unwrap_or(false) || model.chat_template().is_none() {
@@ -187,7 +187,7 @@ pub(crate) async fn generate(
         let messages = system.into_iter().chain([user]).collect();
         let conversation =
             Conversation::default().with_messages(messages).with_reasoning_effort(reasoning_effort);
-        Ok(Job::chat(chat_prompt(model, &conversation, most)?, params))
+        Ok(Job::chat(chat_prompt(model, &conversation, limit)?, params))
     });
     let job = job.await?;
     request.answer(job, request_id).await
@@ -253,7 +253,7 @@ impl Request {
             let encoder = Lines { request: self, end: None, called: Answer::default() };
             return Ok(stream::response(generation, encoder, Framing::Lines));
         }
-        let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
+        let Answers { mut choices, usage, .. } = generation.answers().await?;
         let choice = choices.pop().unwrap_or_default();
         let end = choice.end.map(|end| (end.reason, end.timings));
         let logprobs = self.logprobs(&choice.logprobs);

@@ -179,6 +179,20 @@ fn generators() -> (SchemaGenerator, SchemaGenerator) {
     (settings().into_generator(), settings().for_serialize().into_generator())
 }
 
+/// The properties of an object, also of one that may be absent.
+fn properties<'a>(
+    schema: &'a Value,
+    definitions: &'a Map<String, Value>,
+) -> Vec<(&'a String, &'a Value)> {
+    // The schema of a type is a reference to its definition.
+    let reference = schema.get("$ref").and_then(Value::as_str);
+    let definition = reference.and_then(|path| definitions.get(path.rsplit('/').next()?));
+    let schema = definition.unwrap_or(schema);
+    let own = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let alternatives = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    own.chain(alternatives.flat_map(|schema| properties(schema, definitions))).collect()
+}
+
 impl Operation {
     /// Returns true if the route reads the fields of a body.
     pub(crate) fn takes_fields(&self) -> bool {
@@ -190,18 +204,18 @@ impl Operation {
         self.takes.iter().try_for_each(|taken| (taken.read)(fields))
     }
 
-    /// The names of the fields that the body of a request may have.
+    /// The names of the fields that the body of a request may have. Those within a field have its
+    /// name before theirs, as in `options.temperature`.
     pub(crate) fn field_names(&self) -> HashSet<String> {
         let (mut requests, _) = generators();
         let mut names = HashSet::new();
         for taken in &self.takes {
-            let schema = (taken.schema)(&mut requests);
-            // The schema of a type is a reference to its definition.
-            let name = schema.get("$ref").and_then(Value::as_str);
-            let name = name.and_then(|reference| reference.rsplit('/').next());
-            let definition = name.and_then(|name| requests.definitions().get(name));
-            let properties = definition.and_then(|schema| schema["properties"].as_object());
-            names.extend(properties.into_iter().flat_map(Map::keys).cloned());
+            let schema = (taken.schema)(&mut requests).to_value();
+            for (name, schema) in properties(&schema, requests.definitions()) {
+                let inner = properties(schema, requests.definitions()).into_iter();
+                names.extend(inner.map(|(inner, _)| format!("{name}.{inner}")));
+                names.insert(name.clone());
+            }
         }
         names
     }

@@ -33,6 +33,9 @@ pub struct ServerOptions {
     pub mcp_servers: Vec<McpServer>,
     /// Sampling of requests that set no parameters.
     pub sampling: SamplerConfig,
+    /// True if an answer that fills the context drops the older half of it and continues, instead
+    /// of ending there.
+    pub context_shift: bool,
     /// The source of settings of single models, when they are read again.
     pub settings: Option<SettingsSource>,
     /// Fetches the pictures that requests name by URL; without it, they must be in the requests.
@@ -73,6 +76,7 @@ impl Default for ServerOptions {
             allowed_hosts: Vec::new(),
             mcp_servers: Vec::new(),
             sampling: SamplerConfig::default(),
+            context_shift: false,
             settings: None,
             image_fetcher: None,
             manager: None,

@@ -8,8 +8,9 @@ use rocmforge::{Error, MediaKind};
 use serde_json::Value;
 
 use crate::attachments::IllustratedConversation;
-use crate::error::{ApiError, Kind, check_count};
+use crate::error::{ApiError, check_count};
 use crate::fields::{PromptItem, TextOr};
+use crate::longest_token::TextLimit;
 use crate::state::ServedModel;
 
 /// Renders and tokenizes a conversation, beside the threads that serve sockets.
@@ -17,11 +18,11 @@ pub(crate) async fn rendered(
     model: &Arc<ServedModel>,
     conversation: impl Into<IllustratedConversation>,
 ) -> Result<RenderedChat, ApiError> {
-    let most = model.longest_prompt_bytes();
+    let limit = model.prompt_limit();
     let IllustratedConversation { mut conversation, attachments, field } = conversation.into();
     model.add_system(&mut conversation);
     if attachments.is_empty() {
-        let chat = beside(model.model(), move |model| chat_prompt(model, &conversation, most));
+        let chat = beside(model.model(), move |model| chat_prompt(model, &conversation, limit));
         return Ok(RenderedChat::from(chat.await?));
     }
     let loaded = model.loaded_model().clone();
@@ -39,7 +40,7 @@ pub(crate) async fn rendered(
     let files = model.image_urls().fetched(field, attachments).await?;
     // To encode pictures and sounds takes long.
     beside(model.model(), move |model| {
-        let chat = chat_prompt(model, &conversation, most)?;
+        let chat = chat_prompt(model, &conversation, limit)?;
         let ids = loaded.prompt_with_media(&chat.prompt.text, &files)?;
         Ok(RenderedChat { chat, ids })
     })
@@ -64,35 +65,21 @@ pub(crate) fn check_texts(
     model: &ServedModel,
     prompt: &TextOr<PromptItem>,
 ) -> Result<(), ApiError> {
-    let most = model.longest_prompt_bytes();
+    let limit = model.prompt_limit();
     match prompt {
-        TextOr::Text(text) => check_length(text, most),
+        TextOr::Text(text) => limit.check(text),
         TextOr::List(items) => items.iter().try_for_each(|item| match item {
-            PromptItem::Text(text) => check_length(text, most),
+            PromptItem::Text(text) => limit.check(text),
             PromptItem::Ids(_) | PromptItem::Id(_) => Ok(()),
         }),
     }
 }
 
-/// Refuses a text that has more bytes than the tokens of the context can have. To tokenize it would
-/// take a minute for tens of megabytes.
-pub(crate) fn check_length(text: &str, most: usize) -> Result<(), ApiError> {
-    if text.len() <= most {
-        return Ok(());
-    }
-    let message = format!(
-        "prompt is too long for the context: {} bytes > {most} maximum; it exceeds the available \
-         context size: use a shorter prompt, or a larger context and KV cache",
-        text.len()
-    );
-    Err(ApiError::new(Kind::ContextExceeded, message))
-}
-
-/// Renders and tokenizes a conversation, whose prompt has at most `most` bytes.
+/// Renders and tokenizes a conversation, whose prompt is within `limit`.
 pub(crate) fn chat_prompt(
     model: &Model,
     conversation: &Conversation,
-    most: usize,
+    limit: TextLimit,
 ) -> Result<ChatPrompt, ApiError> {
     let Some(last) = conversation.messages.last() else {
         return Err(ApiError::field("messages", "expected at least one message"));
@@ -110,7 +97,7 @@ pub(crate) fn chat_prompt(
         }
         error => ApiError::invalid(error.to_string()),
     })?;
-    check_length(&prompt.text, most)?;
+    limit.check(&prompt.text)?;
     Ok(prompt.tokenized(model.tokenizer()))
 }
 

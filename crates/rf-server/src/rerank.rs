@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::api::embeddings::MAX_TEXTS;
 use crate::body::Fields;
-use crate::error::{ApiError, Kind, check_count};
+use crate::error::{ApiError, check_count};
 use crate::fields::TextOr;
 use crate::keep_alive::KeepAlive;
-use crate::prompt::{beside, check_length};
+use crate::prompt::beside;
 use crate::record::Record;
 use crate::request_id::unique;
 use crate::state::{App, ServedEmbedder, now};
@@ -234,22 +234,17 @@ impl ScoredPairs {
             return Err(ApiError::field(field, "the list is empty"));
         }
         check_count(field, pairs.len(), MAX_TEXTS)?;
-        let (most_tokens, most_bytes) =
-            (model.model().context_tokens(), model.longest_text_bytes());
+        let limit = model.text_limit();
         let tokenized = beside(model.model().file(), move |model| {
             let mut texts = Vec::with_capacity(pairs.len());
             for (index, (query, document)) in pairs.iter().enumerate() {
-                check_length(query, most_bytes)?;
-                check_length(document, most_bytes)?;
+                limit.check(query)?;
+                limit.check(document)?;
                 let ids = model.rank_ids(query, document);
                 let ids = ids.map_err(|error| ApiError::internal(&error))?;
-                if ids.len() > most_tokens {
-                    let message = format!(
-                        "`{field}[{index}]` and its query have {} tokens and there is room for \
-                         {most_tokens}: split it",
-                        ids.len()
-                    );
-                    return Err(ApiError::new(Kind::ContextExceeded, message));
+                if ids.len() > limit.tokens() {
+                    let error = ApiError::prompt_too_long(ids.len(), limit.tokens());
+                    return Err(error.of_field(format!("{field}[{index}]")));
                 }
                 texts.push(ids);
             }

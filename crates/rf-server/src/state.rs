@@ -18,6 +18,7 @@ use crate::keep_alive::KeepAlive;
 use crate::keys::ApiKeys;
 #[cfg(feature = "kv-events")]
 use crate::kv_events::EventQueue;
+use crate::longest_token::TextLimit;
 use crate::managed_models::ModelManager;
 use crate::metrics::HttpMetrics;
 use crate::openai::responses::store::ResponseStore;
@@ -60,6 +61,7 @@ pub(crate) struct ServedModel {
     /// The adapter that the request names as its model.
     adapter: Option<NamedScales>,
     sampling: SamplerConfig,
+    context_shift: bool,
     image_urls: ImageUrls,
     settings: Arc<ModelSettings>,
     /// Turns true when the server cuts running requests off.
@@ -93,6 +95,11 @@ impl ServedModel {
     /// Sampling of requests that set no parameters.
     pub(crate) fn sampling(&self) -> &SamplerConfig {
         &self.sampling
+    }
+
+    /// Returns true if answers that fill the context continue.
+    pub(crate) fn shifts_context(&self) -> bool {
+        self.context_shift
     }
 
     /// The pictures of URLs.
@@ -134,9 +141,9 @@ impl ServedEmbedder {
         &self.embedder.model
     }
 
-    /// The most bytes that a text within the context can have.
-    pub(crate) fn longest_text_bytes(&self) -> usize {
-        self.embedder.longest_text_bytes()
+    /// The longest text that may fit into the context.
+    pub(crate) fn text_limit(&self) -> TextLimit {
+        self.embedder.text_limit()
     }
 }
 
@@ -336,6 +343,7 @@ impl App {
                     generator,
                     adapter,
                     sampling,
+                    context_shift: self.options.context_shift,
                     image_urls,
                     settings,
                     cut,

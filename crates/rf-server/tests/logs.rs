@@ -10,6 +10,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use markers::MARKER;
+use serde_json::json;
 use server::TestServer;
 
 /// The text of the log.
@@ -39,10 +40,21 @@ fn the_log_never_has_text_of_a_request() {
         .init();
     let server = TestServer::start();
     markers::send_all(&server);
+    let user = json!([{ "role": "user", "content": "x" }]);
+    for (route, body) in [
+        ("/v1/completions", json!({ "prompt": "x", "maxTokens": 1, "top_p2": 1 })),
+        ("/api/chat", json!({ "messages": user, "options": { "num_predict": 1, "numCtx": 1 } })),
+        ("/slots/0?action=erase", json!({ "fileName": "x" })),
+    ] {
+        server.post(route, &body);
+    }
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(text.contains("invalid_request_error in `messages`"), "{text}");
-    let named = "a field that is not known is ignored field=\"metadata\"";
-    assert_eq!(text.matches(named).count(), 1, "an unknown field is named once");
+    for field in ["metadata", "maxTokens", "top_p2", "options.numCtx", "fileName"] {
+        let named = format!("a field that is not known is ignored field=\"{field}\"");
+        assert_eq!(text.matches(&named).count(), 1, "{field} is named once");
+    }
+    assert!(!text.contains("field=\"options.num_predict\""), "{text}");
     assert!(text.contains("peer=127.0.0.1"), "{text}");
     assert!(text.contains("model=\"demo\" status=200"), "{text}");
     let leak = text.lines().find(|line| line.contains(MARKER));

@@ -1,6 +1,5 @@
 //! An answer: piece by piece, and as a whole.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,6 +8,7 @@ use futures_core::Stream;
 use rf_chat::{AnswerCall, Message};
 use rf_engine::{StopReason, Timings};
 
+use crate::answers::{Answers, Choice, End};
 use crate::block_on::block_on;
 use crate::error::Error;
 use crate::generation::{GeneratedToken, Generation, Update, Usage};
@@ -106,20 +106,12 @@ impl From<Answer> for Message {
 #[derive(Debug)]
 pub struct AnswerStream {
     generation: Generation,
-    ready: VecDeque<Piece>,
     tokens: Vec<GeneratedToken>,
-}
-
-/// A piece of an answer as the parser gives it.
-#[derive(Debug)]
-enum Piece {
-    Part(rf_chat::Delta),
-    End(StopReason, Timings),
 }
 
 impl AnswerStream {
     pub(crate) fn new(generation: Generation) -> Self {
-        Self { generation, ready: VecDeque::new(), tokens: Vec::new() }
+        Self { generation, tokens: Vec::new() }
     }
 
     /// Tokens so far.
@@ -142,62 +134,34 @@ impl AnswerStream {
     ///
     /// If the model fails.
     pub async fn answer_async(mut self) -> Result<Answer, Error> {
-        let mut message = rf_chat::Answer::default();
-        while let Some(piece) = poll_fn(|cx| self.poll_piece(cx, false)).await {
-            match piece? {
-                Piece::Part(part) => message.extend([part]),
-                Piece::End(reason, timings) => {
-                    let rf_chat::Answer { content, reasoning, calls } = message;
-                    let (tokens, usage) = (self.tokens, self.generation.usage());
-                    return Ok(Answer {
-                        content,
-                        reasoning,
-                        calls,
-                        reason,
-                        tokens,
-                        usage,
-                        timings,
-                    });
-                }
-            }
+        let mut answers = Answers::default();
+        while let Some(update) = self.generation.next().await {
+            answers.push(update)?;
         }
-        Err(Error::ShuttingDown)
-    }
-
-    fn poll_piece(
-        &mut self,
-        cx: &mut Context<'_>,
-        wants_tokens: bool,
-    ) -> Poll<Option<Result<Piece, Error>>> {
-        loop {
-            if let Some(piece) = self.ready.pop_front() {
-                return Poll::Ready(Some(Ok(piece)));
-            }
-            match ready!(self.generation.poll_update(cx, wants_tokens)) {
-                Some(Update::Delta { delta, logprobs, .. }) => {
-                    self.tokens.extend(logprobs);
-                    self.ready.push_back(Piece::Part(delta));
-                }
-                Some(Update::Finished { reason, timings, .. }) => {
-                    self.ready.push_back(Piece::End(reason, timings));
-                }
-                Some(Update::Failed(error)) => return Poll::Ready(Some(Err(error))),
-                Some(_) => {}
-                None => return Poll::Ready(None),
-            }
-        }
+        let Choice { answer, logprobs, end, .. } = answers.choices.pop().unwrap_or_default();
+        let Some(End { reason, timings, .. }) = end else { return Err(Error::ShuttingDown) };
+        let rf_chat::Answer { content, reasoning, calls } = answer;
+        self.tokens.extend(logprobs);
+        let (tokens, usage) = (self.tokens, self.generation.usage());
+        Ok(Answer { content, reasoning, calls, reason, tokens, usage, timings })
     }
 
     fn poll_delta(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Delta, Error>>> {
-        let piece = ready!(self.poll_piece(cx, true));
-        Poll::Ready(piece.map(|piece| {
-            Ok(match piece? {
-                Piece::Part(part) => part.into(),
-                Piece::End(reason, timings) => {
-                    Delta::Finished { reason, usage: self.generation.usage(), timings }
+        loop {
+            let delta = match ready!(self.generation.poll_update(cx, true)) {
+                Some(Update::Delta { delta, logprobs, .. }) => {
+                    self.tokens.extend(logprobs);
+                    Ok(delta.into())
                 }
-            })
-        }))
+                Some(Update::Finished { reason, timings, .. }) => {
+                    Ok(Delta::Finished { reason, usage: self.generation.usage(), timings })
+                }
+                Some(Update::Failed(error)) => Err(error),
+                Some(_) => continue,
+                None => return Poll::Ready(None),
+            };
+            return Poll::Ready(Some(delta));
+        }
     }
 }
 

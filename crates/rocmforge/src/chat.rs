@@ -74,6 +74,21 @@ impl Settings {
         let options = GenerateOptions::default().with_sampler(sampler);
         Self { options, grammar: None, logprobs: None, priority: 0, adapters: None }
     }
+
+    /// The calls that the answer must have, else the form of its content.
+    fn constraint(
+        &self,
+        model: &Model,
+        prompt: Option<&Prompt>,
+    ) -> Result<Option<Box<dyn Constraint>>, Error> {
+        let demands_call = prompt.is_some_and(|prompt| prompt.tool_choice.demands_call());
+        if !demands_call && self.grammar.is_none() {
+            return Ok(None);
+        }
+        let compiler = model.grammar_compiler()?;
+        let constraint = compiler.compile_output(prompt, self.grammar.as_ref(), true)?;
+        Ok(constraint.map(|constraint| Box::new(constraint) as Box<dyn Constraint>))
+    }
 }
 
 /// The settings that conversations and texts share.
@@ -361,7 +376,7 @@ impl Chat {
 
     fn job(&self) -> Result<Job, Error> {
         let prompt = self.model.file().chat_prompt(&self.whole_conversation())?;
-        let constraint = self.constraint(&prompt.prompt)?;
+        let constraint = self.settings.constraint(&self.model, Some(&prompt.prompt))?;
         let mixed = match &*self.files {
             [] => prompt.ids.clone().into(),
             files => self.model.prompt_with_media(&prompt.prompt.text, files)?,
@@ -369,20 +384,6 @@ impl Chat {
         let Settings { options, logprobs, priority, adapters, .. } = &self.settings;
         let job = Job::chat(prompt, options.clone()).with_adapters(adapters.clone());
         Ok(Job { prompt: mixed, constraint, logprobs: *logprobs, priority: *priority, ..job })
-    }
-
-    /// The calls that the answer must have, else the form of its content.
-    fn constraint(&self, prompt: &Prompt) -> Result<Option<Box<dyn Constraint>>, Error> {
-        let must_call = matches!(prompt.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
-        if !must_call && self.settings.grammar.is_none() {
-            return Ok(None);
-        }
-        let compiler = self.model.grammar_compiler()?;
-        if let Some(calls) = compiler.compile_calls(prompt, true)? {
-            return Ok(Some(Box::new(calls)));
-        }
-        let Some(grammar) = &self.settings.grammar else { return Ok(None) };
-        Ok(Some(Box::new(compiler.compile_answer(prompt, grammar)?)))
     }
 }
 
@@ -419,7 +420,7 @@ impl Completion {
     settings!();
 
     fn job(&self) -> Result<Job, Error> {
-        let Settings { options, grammar, logprobs, priority, adapters } = &self.settings;
+        let Settings { options, logprobs, priority, adapters, .. } = &self.settings;
         let prompt = match &*self.files {
             [] => self.model.file().text_ids(&self.prompt).into(),
             files => {
@@ -427,10 +428,7 @@ impl Completion {
                 self.model.prompt_with_media(&text, files)?
             }
         };
-        let constraint: Option<Box<dyn Constraint>> = match grammar {
-            Some(grammar) => Some(Box::new(self.model.grammar_compiler()?.compile(grammar)?)),
-            None => None,
-        };
+        let constraint = self.settings.constraint(&self.model, None)?;
         let job = Job::text(prompt, options.clone()).with_adapters(adapters.clone());
         Ok(Job { constraint, logprobs: *logprobs, priority: *priority, ..job })
     }

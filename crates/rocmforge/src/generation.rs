@@ -13,7 +13,7 @@ use rf_chat::{ChatPrompt, Delta, OutputParser, Prompt};
 use rf_engine::scheduler::{
     Constraint, Event, GroupId, Handle, Request, RequestId, Sink, SubmitError, TokenLogprob,
 };
-use rf_engine::{AdapterScales, GenerateOptions, MixedPrompt, StopReason, Timings};
+use rf_engine::{AdapterScales, GenerateOptions, MixedPrompt, Session, StopReason, Timings};
 
 use crate::block_on::block_on;
 use crate::error::Error;
@@ -42,6 +42,10 @@ pub struct Job {
     /// How much each adapter of the model changes the answer. Default:
     /// [`Model::adapter_scales`](crate::Model::adapter_scales).
     pub adapters: Option<AdapterScales>,
+    /// A sequence of the model, such as that of an earlier turn. The tokens that it shares with the
+    /// prompt are not computed again. Each choice returns its sequence with
+    /// [`Update::Finished`]. [`Model::session`](crate::Model::session) makes an empty one.
+    pub session: Option<Session>,
     /// The structure that the answer must have.
     pub constraint: Option<Box<dyn Constraint>>,
     /// Sees every event on the thread of the engine, for metrics. It must not block.
@@ -64,6 +68,7 @@ impl Job {
             prompt_logprobs: None,
             use_prefix_cache: true,
             adapters: None,
+            session: None,
             constraint: None,
             observer: None,
         }
@@ -114,6 +119,13 @@ impl Job {
     #[must_use]
     pub fn with_adapters(mut self, adapters: impl Into<Option<AdapterScales>>) -> Self {
         self.adapters = adapters.into();
+        self
+    }
+
+    /// Sets [`session`](Self::session).
+    #[must_use]
+    pub fn with_session(mut self, session: impl Into<Option<Session>>) -> Self {
+        self.session = session.into();
         self
     }
 
@@ -183,6 +195,8 @@ pub enum Update {
         calls_tools: bool,
         /// Token counts and times.
         timings: Timings,
+        /// The sequence of the choice, if the job came with a [`session`](Job::session).
+        session: Option<Box<Session>>,
     },
     /// All choices are complete. This is the last update.
     Ended {
@@ -311,6 +325,7 @@ impl Generation {
                 .with_prompt_logprobs(job.prompt_logprobs)
                 .with_constraint(job.constraint)
                 .with_adapters(job.adapters)
+                .with_session(job.session)
                 .with_use_prefix_cache(job.use_prefix_cache);
             sequences.ids.push(sequences.handle.submit(request, sink)?);
         }
@@ -396,7 +411,7 @@ impl Generation {
             }
             // Our own cancellations drop the receiver, so this is the end of the scheduler.
             Event::Finished { reason: StopReason::Cancelled, .. } => self.fail(Error::ShuttingDown),
-            Event::Finished { choice, reason, text, stop_string, timings, .. } => {
+            Event::Finished { choice, reason, text, stop_string, timings, session } => {
                 let index = first_choice + choice;
                 let Some(state) = self.choices.get_mut(index) else { return };
                 let mut rest = state.parser.push(&text);
@@ -409,6 +424,7 @@ impl Generation {
                     stop_string,
                     calls_tools,
                     timings,
+                    session,
                 });
                 self.unfinished = self.unfinished.saturating_sub(1);
                 if self.unfinished == 0 {

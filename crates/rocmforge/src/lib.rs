@@ -27,7 +27,7 @@
 //! | turn text into tokens and back | [`Model::tokenize`], [`Model::detokenize`] |
 //! | see the prompt that the chat template makes | [`Chat::prompt`] |
 //! | measure perplexity | [`Model::perplexity`] |
-//! | use prompts of token ids, several answers, log probabilities | [`Model::submit`], [`Job`] |
+//! | use prompts of token ids, several answers, log probabilities, sessions | [`Model::submit`], [`Job`] |
 //! | use logits, your own sampler, sessions on disk | [`OpenModel::load_on`], [`engine`] |
 //!
 //! Clone a [`Model`] to share it. Any number of threads and tasks may use the clones, and their
@@ -59,6 +59,7 @@ mod readme {}
 
 mod adapters;
 mod answer;
+mod answers;
 mod block_on;
 mod chat;
 mod details;
@@ -80,6 +81,7 @@ mod source;
 mod speed;
 
 pub use answer::{Answer, AnswerStream, Delta};
+pub use answers::{Answers, Choice, End};
 pub use chat::{Chat, Completion};
 pub use details::ModelDetails;
 pub use drafts::{Drafts, memory_bytes};

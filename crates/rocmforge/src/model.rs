@@ -8,7 +8,7 @@ use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Handle, Scheduler, SchedulerOptions};
 use rf_engine::{
     Adapter, AdapterScales, DecodeOptions, EncodeOptions, Engine, MixedPrompt, PerplexityScore,
-    Speculation,
+    Session, Speculation,
 };
 use rf_grammar::GrammarCompiler;
 
@@ -94,6 +94,35 @@ impl Model {
         }
         // A running request keeps the model alive.
         Generation::submit(handle, Arc::clone(&self.inner) as _, jobs)
+    }
+
+    /// An empty sequence of the model, which a [`Job`] computes and returns. It is saved by
+    /// [`Engine::save`] and restored by [`Engine::restore`], which [`Handle::call`] runs on the
+    /// thread of the model. It blocks the thread until the running step has ended.
+    ///
+    /// ```
+    /// # #[cfg(feature = "demo-model")] {
+    /// use rocmforge::{GenerateOptions, Job, Model, Update};
+    ///
+    /// let model = Model::demo()?;
+    /// let options = GenerateOptions::default().with_max_tokens(4);
+    /// let job = Job::text(model.tokenize("Once upon a time"), options);
+    /// let mut generation = model.submit(vec![job.with_session(model.session()?)])?;
+    /// while let Some(update) = generation.wait() {
+    ///     if let Update::Finished { session: Some(session), .. } = update {
+    ///         assert!(session.len() > 4);
+    ///     }
+    /// }
+    /// # }
+    /// # Ok::<(), rocmforge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the model embeds, or its thread has ended.
+    pub fn session(&self) -> Result<Session, Error> {
+        let handle = self.handle().ok_or(Error::LoadedToEmbed)?;
+        Ok(handle.call(|engine| engine.session())?)
     }
 
     /// The tokens of a text, without marks of its beginning or end. The names of control tokens,

@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use rocmforge::device::{CpuOptions, Device, DeviceOptions};
-use rocmforge::engine::Perplexity;
 use rocmforge::engine::scheduler::SchedulerOptions;
+use rocmforge::engine::{Perplexity, Session};
 use rocmforge::{
     Delta, Drafts, Error, Grammar, Job, LoadEvent, Loader, Model, Pooling, Purpose, Source,
     StopReason, Update,
@@ -186,6 +186,56 @@ fn several_jobs_and_choices_are_one_request() {
     many.num_choices = 1 << 40;
     assert!(matches!(model.submit(vec![many]), Err(Error::Submit(_))));
     assert!(model.submit(vec![job(&[])]).is_err());
+}
+
+#[test]
+fn a_session_continues_and_survives_in_a_file() {
+    let model = demo();
+    let handle = model.handle().unwrap();
+    let options = rocmforge::GenerateOptions::default()
+        .with_sampler(rocmforge::SamplerConfig::greedy())
+        .with_max_tokens(4);
+    let run = |prompt: &[u32], session: Option<Session>| {
+        let job = Job::text(prompt.to_vec(), options.clone())
+            .with_logprobs(0)
+            .with_use_prefix_cache(false)
+            .with_session(session);
+        let mut generation = model.submit(vec![job]).unwrap();
+        let (mut ids, mut returned) = (Vec::new(), None);
+        while let Some(update) = generation.wait() {
+            match update {
+                Update::Delta { logprobs, .. } => ids.extend(logprobs.iter().map(|token| token.id)),
+                Update::Finished { session, .. } => returned = session,
+                Update::Failed(error) => panic!("{error}"),
+                _ => {}
+            }
+        }
+        (ids, returned.map(|session| *session), generation.usage().cached_tokens)
+    };
+    let mut prompt = model.tokenize("Once upon a time, there was a fox");
+    let (first, none, cached) = run(&prompt, None);
+    assert!(none.is_none() && cached == 0);
+    let (ids, session, cached) = run(&prompt, Some(model.session().unwrap()));
+    assert_eq!((&ids, cached), (&first, 0));
+    // The last token is not computed.
+    let session = session.unwrap();
+    assert_eq!(session.len(), prompt.len() + 3);
+    let restored = handle.call(move |engine| {
+        let mut file = Vec::new();
+        engine.save(&session, &mut file).unwrap();
+        engine.restore(&file).unwrap()
+    });
+
+    prompt.extend(&ids);
+    let known = prompt.len() - 1;
+    prompt.extend(model.tokenize(" with a key"));
+    let (expected, ..) = run(&prompt, None);
+    let (ids, session, cached) = run(&prompt, Some(restored.unwrap()));
+    assert_eq!((ids, cached), (expected, known));
+    assert_eq!(session.unwrap().len(), prompt.len() + 3);
+
+    let embedder = loader(Source::Demo).embeddings().load().unwrap();
+    assert!(matches!(embedder.session(), Err(Error::LoadedToEmbed)));
 }
 
 #[test]

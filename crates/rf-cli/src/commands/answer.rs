@@ -4,49 +4,55 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use anyhow::Result;
-use rocmforge::engine::scheduler::Constraint;
-use rocmforge::engine::{Extras, MixedPrompt, Model, Outcome, Speculation, Timings};
+use rocmforge::engine::scheduler::{Constraint, TokenLogprob};
+use rocmforge::engine::{Extras, MixedPrompt, Model, Outcome, Speculation, Timings, Tokenizer};
 use rocmforge::grammar::{Grammar, GrammarCompiler, GrammarConstraint};
-use rocmforge::messages::{Answer, AnswerCall, ChatPrompt, Conversation, Message, Prompt, Tool};
+use rocmforge::messages::{
+    Answer, AnswerCall, ChatPrompt, Conversation, Message, Prompt, ToolChoice,
+};
 use serde_json::json;
 
 use crate::failure::bad_input;
 use crate::interrupt::Watch;
 use crate::{drafts, terminal};
 
-/// The form that all answers must have.
+/// The form that all answers must have: demanded calls, or a grammar.
 #[derive(Debug)]
 pub(super) struct OutputForm {
-    grammar: Grammar,
+    grammar: Option<Grammar>,
     compiler: GrammarCompiler,
 }
 
 impl OutputForm {
-    /// The form for answers of `model`. Checks the grammar.
-    pub(super) fn new(model: &Model, grammar: Grammar) -> Result<Self> {
+    /// The form for answers of `model`; `None` if they may be anything. Checks the grammar.
+    pub(super) fn new(
+        model: &Model,
+        grammar: Option<Grammar>,
+        choice: &ToolChoice,
+    ) -> Result<Option<Self>> {
+        if grammar.is_none() && !choice.demands_call() {
+            return Ok(None);
+        }
         let compiler = GrammarCompiler::new(model.tokenizer())?;
-        compiler.compile(&grammar).map_err(|error| bad_input!("{error}"))?;
-        Ok(Self { grammar, compiler })
+        if let Some(grammar) = &grammar {
+            compiler.compile(grammar).map_err(|error| bad_input!("{error}"))?;
+        }
+        Ok(Some(Self { grammar, compiler }))
     }
 
     /// A constraint for one answer, to a conversation or a text.
-    pub(super) fn constraint(&self, prompt: Option<&Prompt>) -> Result<GrammarConstraint> {
-        Ok(match prompt {
-            Some(prompt) => self.compiler.compile_answer(prompt, &self.grammar)?,
-            None => self.compiler.compile(&self.grammar)?,
-        })
+    pub(super) fn constraint(&self, prompt: Option<&Prompt>) -> Result<Option<GrammarConstraint>> {
+        Ok(self.compiler.compile_output(prompt, self.grammar.as_ref(), true)?)
     }
 }
 
-/// The prompt of a conversation, up to the place of the answer.
+/// The prompt of a conversation, up to the place of the answer. `base` has its tools.
 pub(super) fn conversation_prompt(
     model: &Model,
     messages: &[Message],
-    tools: &[Tool],
+    base: &Conversation,
 ) -> Result<ChatPrompt> {
-    let conversation =
-        Conversation::default().with_messages(messages.to_vec()).with_tools(tools.to_vec());
-    Ok(model.chat_prompt(&conversation)?)
+    Ok(model.chat_prompt(&base.clone().with_messages(messages.to_vec()))?)
 }
 
 /// A constraint and drafts for a generation.
@@ -127,6 +133,24 @@ pub(super) fn json(
         }
     }
     json
+}
+
+/// The tokens of an answer with their log probabilities, in the form of `OpenAI`'s API.
+pub(super) fn logprobs_json(tokenizer: &Tokenizer, outcome: &Outcome) -> serde_json::Value {
+    let token = |id: u32, logprob: f32| {
+        let bytes = tokenizer.piece(id).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        // JSON has no infinity.
+        json!({ "token": text, "logprob": logprob.max(-9999.0), "bytes": bytes })
+    };
+    let entry = |(&id, found): (&u32, &TokenLogprob)| {
+        let mut entry = token(id, found.logprob);
+        let top = found.top.iter().map(|&(id, logprob)| token(id, logprob));
+        entry["top_logprobs"] = top.collect();
+        entry
+    };
+    let content = outcome.ids.iter().zip(&outcome.logprobs).map(entry);
+    json!({ "content": content.collect::<Vec<_>>() })
 }
 
 /// A tool call as one line of JSON, in the form of a message of `OpenAI`'s API.

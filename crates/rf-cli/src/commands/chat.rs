@@ -18,7 +18,7 @@ use base64::prelude::BASE64_STANDARD;
 use rocmforge::engine::{
     Engine, GenerateOptions, MixedPrompt, Outcome, Session, Speculation, StopReason,
 };
-use rocmforge::messages::{ChatPrompt, Message, Tool};
+use rocmforge::messages::{ChatPrompt, Conversation, Message};
 use rocmforge::{Media, MediaEncoders, MediaKind, OpenModel};
 
 use super::answer::{OutputForm, conversation_prompt, summary};
@@ -36,7 +36,8 @@ pub(super) use settings::Settings;
 pub(super) struct Chat {
     pub(super) options: GenerateOptions,
     pub(super) settings: Settings,
-    pub(super) tools: Vec<Tool>,
+    /// A conversation without messages, which has the tools.
+    pub(super) base: Conversation,
     pub(super) presentation: Presentation,
     /// End after the first answer.
     pub(super) single_turn: bool,
@@ -116,14 +117,14 @@ impl Chat {
     pub(super) fn new(
         options: GenerateOptions,
         settings: Settings,
-        (system, tools): (Option<&str>, Vec<Tool>),
+        (system, base): (Option<&str>, Conversation),
         presentation: Presentation,
         single_turn: bool,
     ) -> Self {
         Self {
             options,
             settings,
-            tools,
+            base,
             presentation,
             single_turn,
             history: History::new(system),
@@ -343,8 +344,8 @@ impl Chat {
                 return Ok(false);
             }
         };
-        let constraint = model.form.as_ref().map(|form| form.constraint(Some(&prompt)));
-        let constraint = constraint.transpose()?;
+        let constraint = model.form.as_ref();
+        let constraint = constraint.map_or(Ok(None), |form| form.constraint(Some(&prompt)))?;
         self.options.rendered_tokens = rendered_tokens;
         let (engine, session) = (&mut model.engine, &mut model.session);
         let speculation = model.speculation.as_mut();
@@ -421,7 +422,7 @@ impl Chat {
     /// The prompt without so many of the oldest turns.
     fn prompt(&self, model: &ChatModel, forgotten: usize) -> Result<(ChatPrompt, MixedPrompt)> {
         let (messages, files) = self.history.seen(forgotten);
-        let prompt = conversation_prompt(model.engine.model(), &messages, &self.tools)?;
+        let prompt = conversation_prompt(model.engine.model(), &messages, &self.base)?;
         let mixed = if files.is_empty() {
             prompt.ids.clone().into()
         } else {

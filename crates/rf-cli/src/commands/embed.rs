@@ -118,7 +118,8 @@ pub(crate) fn embed(arguments: &EmbedArgs) -> Result<()> {
         }
     };
     let input = Input { ids: &ids, pooling, ctx_size: arguments.ctx_size };
-    let mut engine = embedding::load(open, &input, &arguments.device, &arguments.compute)?;
+    let loaded = embedding::load(open, &input, &arguments.device, &arguments.compute)?;
+    let mut engine = loaded.engine;
     let mut embeddings = if are_pooled {
         Vectors::OfTexts(engine.embed(&input.texts())?)
     } else {

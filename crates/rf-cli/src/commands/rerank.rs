@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use rocmforge::engine::Pooling;
+use rocmforge::{Pooling, Ranked};
 use serde::Serialize;
 
 use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
@@ -52,14 +52,20 @@ pub(crate) struct RerankArgs {
 /// The JSON output.
 #[derive(Serialize)]
 struct Ranking {
-    results: Vec<Ranked>,
+    results: Vec<RankedDocument>,
 }
 
 /// A document's place in the ranking.
 #[derive(Serialize)]
-struct Ranked {
+struct RankedDocument {
     index: usize,
     relevance_score: f32,
+}
+
+impl RankedDocument {
+    fn of(ranked: &Ranked) -> Self {
+        Self { index: ranked.index, relevance_score: ranked.score }
+    }
 }
 
 /// Runs `rf-cli rerank`.
@@ -76,21 +82,16 @@ pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
     let ids = documents.iter().map(|document| Ok(model.rank_ids(&arguments.query, document)?));
     let ids = ids.collect::<Result<Vec<_>>>()?;
     let input = Input { ids: &ids, pooling: Pooling::Rank, ctx_size: arguments.ctx_size };
-    let mut engine = embedding::load(open, &input, &arguments.device, &arguments.compute)?;
-    let scores = engine.embed(&input.texts())?;
-    let results = scores.iter().enumerate().map(|(index, scores)| Ranked {
-        index,
-        relevance_score: scores.first().copied().unwrap_or_default(),
-    });
-    let mut results: Vec<Ranked> = results.collect();
-    results.sort_by(|a, b| b.relevance_score.total_cmp(&a.relevance_score));
+    let loaded = embedding::load(open, &input, &arguments.device, &arguments.compute)?;
+    let ranked = loaded.start()?.rerank(&arguments.query, &documents)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     if arguments.json {
+        let results: Vec<_> = ranked.iter().map(RankedDocument::of).collect();
         serde_json::to_writer(&mut out, &Ranking { results }).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
-        for Ranked { index, relevance_score } in results {
-            writeln!(out, "{relevance_score:>10.4}  {}", documents[index].escape_debug())?;
+        for Ranked { index, score, .. } in ranked {
+            writeln!(out, "{score:>10.4}  {}", documents[index].escape_debug())?;
         }
     }
     out.flush()?;

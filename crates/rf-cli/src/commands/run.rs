@@ -1,6 +1,7 @@
 //! `rf-cli run`: one prompt and its answer, or a chat.
 
 mod prompt;
+mod tools;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -12,10 +13,11 @@ use rocmforge::engine::{
     Engine, GenerateOptions, MixedPrompt, Model, Outcome, PromptProgress, Speculation, StopReason,
 };
 use rocmforge::grammar::{Grammar, GrammarConstraint};
-use rocmforge::messages::{ChatPrompt, Message, Prompt, Tool};
+use rocmforge::messages::{ChatPrompt, Conversation, Message, Prompt};
 use rocmforge::{LoadedModel, Media, MediaEncoders, OpenModel, Purpose};
 
-use super::answer::{OutputForm, conversation_prompt, extras, flow, json, summary};
+use self::tools::ToolArgs;
+use super::answer::{OutputForm, conversation_prompt, extras, flow, json, logprobs_json, summary};
 use super::display::{Presentation, PromptBar, Question, stream};
 use super::prompt_cache::Prefilled;
 use super::{chat, prompt_cache};
@@ -83,12 +85,8 @@ pub(crate) struct RunArgs {
     /// Begin the conversation with the system message in FILE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["raw", "system"])]
     system_prompt_file: Option<PathBuf>,
-    #[arg(
-        help = "Offer the model the tools in FILE, a JSON list in the form of OpenAI's API. Calls are \
-                printed as JSON, one per line"
-    )]
-    #[arg(long, value_name = "FILE", conflicts_with = "raw")]
-    tools: Option<PathBuf>,
+    #[command(flatten)]
+    offer: ToolArgs,
     #[arg(
         help = "Ask about the picture in FILE, a PNG, JPEG, WebP, GIF or BMP file (repeatable). Pictures come before \
                 the prompt, or with --raw where it has <__media__>"
@@ -121,6 +119,12 @@ pub(crate) struct RunArgs {
     prompt_cache: Option<PathBuf>,
     #[arg(long, help = "Print one JSON object: prompt_ids, ids, text, stop_reason, timings")]
     json: bool,
+    #[arg(
+        help = "With --json, print the log probability of each token, and those of the N most probable ones in its \
+                place (at most 20), as OpenAI's API does"
+    )]
+    #[arg(long, value_name = "N", requires = "json", value_parser = clap::value_parser!(u8).range(0..=20))]
+    logprobs: Option<u8>,
     /// Print no metrics and no notes
     #[arg(short, long)]
     quiet: bool,
@@ -204,8 +208,8 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
     let open = arguments.open(&file)?;
     let model = open.model();
     let system = arguments.system()?;
-    let tools = arguments.tools()?;
-    let is_chat = arguments.is_chat(model, system.is_some() || !tools.is_empty())?;
+    let base = arguments.offer.conversation()?;
+    let is_chat = arguments.is_chat(model, system.is_some() || !base.tools.is_empty())?;
     let Some(prompt) = prompt else {
         if arguments.predict == 0 {
             return Err(bad_input!(
@@ -224,18 +228,18 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
         }
         chat::check_chats(model)?;
         let settings = chat::Settings::new(arguments.sampling.clone(), arguments.predict);
-        let conversation = (system.as_deref(), tools);
+        let conversation = (system.as_deref(), base);
         let shown = arguments.presentation(true);
         let chat = chat::Chat::new(options, settings, conversation, shown, arguments.single_turn);
         return arguments.chat(chat, open, &file, (grammar.as_ref(), recording));
     };
     let options = options.with_sampler(arguments.sampling.for_model(model)?);
-    let form = grammar.map(|grammar| OutputForm::new(model, grammar)).transpose()?;
+    let form = OutputForm::new(model, grammar, &base.tool_choice)?;
     let before = || {
         let system = system.as_deref().map(|text| Message::new("system", text));
         system.into_iter().collect()
     };
-    let request = arguments.request(model, &prompt, is_chat.then(before), &tools, form.as_ref())?;
+    let request = arguments.request(model, &prompt, is_chat.then(before), &base, form.as_ref())?;
     let open = open.with(|loader| loader.purpose(Purpose::Texts));
     // A prompt of text needs no encoder, unless it is named.
     let needs_encoder = !files.is_empty() || arguments.projector.is_named();
@@ -273,7 +277,7 @@ struct Request {
 impl RunArgs {
     /// The files that are read.
     fn inputs(&self) -> impl Iterator<Item = &Path> {
-        let named = [&self.file, &self.model.model, &self.system_prompt_file, &self.tools];
+        let named = [&self.file, &self.model.model, &self.system_prompt_file, &self.offer.tools];
         named.into_iter().flatten().chain(&self.image).chain(&self.audio).map(PathBuf::as_path)
     }
 
@@ -315,12 +319,12 @@ impl RunArgs {
         (grammar, recording): (Option<&Grammar>, Option<&mut Recording>),
     ) -> Result<()> {
         let is_recorded = recording.is_some();
+        let choice = chat.base.tool_choice.clone();
         let load = |open: OpenModel| {
             let started = Instant::now();
             // Only a conversation goes back to earlier turns.
             let open = open.with(|loader| loader.purpose(Purpose::Chat));
-            let form = grammar.map(|grammar| OutputForm::new(open.model(), grammar.clone()));
-            let form = form.transpose()?;
+            let form = OutputForm::new(open.model(), grammar.cloned(), &choice)?;
             let (loaded, placement) = self.load(&open)?;
             let mut model = chat::ChatModel::new(loaded, form, started.elapsed());
             if is_recorded {
@@ -378,24 +382,6 @@ impl RunArgs {
             .with_context_shift(self.context_shift))
     }
 
-    /// The tools of the file that the arguments name.
-    fn tools(&self) -> Result<Vec<Tool>> {
-        let Some(path) = &self.tools else { return Ok(Vec::new()) };
-        let json: serde_json::Value = serde_json::from_str(&sources::file_text(path)?)
-            .map_err(|error| bad_input!("--tools {} is not JSON: {error}", path.display()))?;
-        let list = json.as_array().ok_or_else(|| {
-            bad_input!(
-                "--tools {} is not a list: write [{{\"type\": \"function\", \"function\": \
-                 {{\"name\": …}}}}]",
-                path.display()
-            )
-        })?;
-        let tool = |(index, tool)| {
-            Tool::from_json(tool).map_err(|error| bad_input!("--tools: tool {index}: {error}"))
-        };
-        (1..).zip(list).map(tool).collect()
-    }
-
     fn system(&self) -> Result<Option<String>> {
         match &self.system_prompt_file {
             Some(file) => sources::file_text(file).map(Some),
@@ -426,7 +412,7 @@ impl RunArgs {
         model: &Model,
         prompt: &str,
         conversation: Option<Vec<Message>>,
-        tools: &[Tool],
+        base: &Conversation,
         form: Option<&OutputForm>,
     ) -> Result<Request> {
         let is_chat = conversation.is_some();
@@ -442,7 +428,7 @@ impl RunArgs {
             let marks = rocmforge::media_marker().repeat(num_media);
             messages.push(Message::new("user", marks + prompt));
             let ChatPrompt { ids, rendered_tokens, prompt } =
-                conversation_prompt(model, &messages, tools)?;
+                conversation_prompt(model, &messages, base)?;
             let text = prompt.text.clone();
             (Some(prompt), text, ids, rendered_tokens)
         } else {
@@ -460,7 +446,7 @@ impl RunArgs {
             });
         }
         let show = !is_chat && !self.no_display_prompt && io::stdout().is_terminal();
-        let constraint = form.map(|form| form.constraint(chat.as_ref())).transpose()?;
+        let constraint = form.map_or(Ok(None), |form| form.constraint(chat.as_ref()))?;
         let shown = show.then(|| prompt.to_owned());
         Ok(Request { prompt: ids.into(), text, chat, rendered_tokens, shown, constraint })
     }
@@ -497,14 +483,20 @@ impl RunArgs {
                 bar.show(progress.done_tokens, progress.cached_tokens);
                 flow(&watch)
             };
-            let extras = extras(request.constraint, speculation).with_on_prompt(&mut on_prompt);
+            let extras = extras(request.constraint, speculation)
+                .with_logprobs(self.logprobs.map(usize::from))
+                .with_on_prompt(&mut on_prompt);
             let (prompt, on_text) = (request.prompt.clone(), &mut |_: &str| flow(&watch));
             let mut outcome =
                 engine.generate_mixed(&mut session, prompt, options, extras, on_text)?;
             bar.clear();
             add_prefill(&mut outcome);
             let out = &mut io::stdout().lock();
-            writeln!(out, "{}", json((&request.prompt, chat), &outcome, load_time))?;
+            let mut json = json((&request.prompt, chat), &outcome, load_time);
+            if self.logprobs.is_some() {
+                json["logprobs"] = logprobs_json(engine.model().tokenizer(), &outcome);
+            }
+            writeln!(out, "{json}")?;
             return end(&outcome, unsaved);
         }
         let shown = request.shown.as_deref();

@@ -148,6 +148,10 @@ struct SchedulingArgs {
     /// Use at most N MiB of the folder of --cache-disk
     #[arg(long, value_name = "N", default_value_t = 16384)]
     cache_disk_size: u64,
+    /// When an answer fills the context, drop its older half and continue. Without max_tokens, an
+    /// answer then ends at the trained context
+    #[arg(long)]
+    context_shift: bool,
     /// Save and restore slots in files of DIR (POST /slots/ID?action=save)
     #[arg(long, value_name = "DIR")]
     slot_save_path: Option<PathBuf>,
@@ -266,6 +270,7 @@ impl ServeArgs {
             allowed_hosts: self.network.allowed_host.clone(),
             mcp_servers: self.network.mcp.clone(),
             sampling: self.sampling.config(&usual)?,
+            context_shift: self.scheduling.context_shift,
             image_fetcher: self.network.allow_url_images.then(media::image_fetcher),
             max_body_bytes: self.network.max_body_bytes,
             drain_timeout: Duration::from_secs(self.network.drain_timeout),

@@ -143,6 +143,78 @@ fn both_doors_give_the_same_answers_with_and_without_drafts() {
 }
 
 #[test]
+fn both_doors_give_the_same_choices() {
+    let options = sampled(5, 20);
+    let text = prompt(3, 12).repeat(3);
+    for kind in KINDS {
+        let change = |request: &mut Request| {
+            request.num_choices = 3;
+            request.logprobs = Some(1);
+            request.constraint = Some(Phrases::boxed(&phrases(), true, Fault::None));
+        };
+        let scheduler = Scheduler::start(load(kind, SMALL), SCHEDULER).unwrap();
+        let (_, events) = submit(&scheduler.handle(), &text, &options, change);
+        let expected = events
+            .answers()
+            .unwrap()
+            .into_iter()
+            .map(|answer| (answer.ids, answer.text, answer.logprobs, answer.end.unwrap()));
+        let expected: Vec<Answer> = expected.collect();
+        end(scheduler);
+
+        for with_drafts in [false, true] {
+            let mut engine = load(kind, SMALL);
+            let mut speculation = drafts(&engine, with_drafts);
+            let (mut session, mut shown) = (engine.session(), vec![String::new(); 3]);
+            let mut request = Request::new(text.clone(), options.clone());
+            change(&mut request);
+            let show = &mut |choice: usize, text: &str| {
+                shown[choice] += text;
+                ControlFlow::Continue(())
+            };
+            let outcomes =
+                engine.generate_choices(&mut session, request, speculation.as_mut(), show).unwrap();
+            let seeds: Vec<u64> = outcomes.iter().map(|outcome| outcome.seed).collect();
+            assert_eq!(seeds, [5, 6, 7], "{kind}");
+            let prompts = outcomes.iter().map(|outcome| outcome.timings.prompt_tokens);
+            assert_eq!(prompts.collect::<Vec<_>>(), [text.len(); 3], "{kind}");
+            let answers = outcomes
+                .into_iter()
+                .map(|outcome| (outcome.ids, outcome.text, outcome.logprobs, outcome.stop_reason));
+            let answers: Vec<Answer> = answers.collect();
+            assert_eq!(answers, expected, "{kind}, drafts: {with_drafts}");
+            assert!(shown.iter().zip(&answers).all(|(shown, answer)| *shown == answer.1));
+            // The session has the first choice, and no other pages are in use.
+            assert!(session.tokens().starts_with(&text), "{kind}");
+            let first = &session.tokens()[text.len()..];
+            assert!(!first.is_empty() && answers[0].0.starts_with(first), "{kind}");
+            drop(session);
+            assert_eq!(engine.kv_stats().used_pages, 0, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn one_choice_ends_all_and_their_number_is_limited() {
+    let mut engine = engine(&tiny(), ENGINE);
+    let mut session = engine.session();
+    let request =
+        |num_choices| Request::new(prompt(5, 40), greedy(24)).with_num_choices(num_choices);
+    let mut calls = 0;
+    let stop = &mut |_, _: &str| {
+        calls += 1;
+        ControlFlow::Break(())
+    };
+    let outcomes = engine.generate_choices(&mut session, request(4), None, stop).unwrap();
+    assert!(outcomes.iter().all(|outcome| outcome.stop_reason == StopReason::Cancelled));
+    for num_choices in [0, Request::MAX_CHOICES + 1] {
+        let refused = engine.generate_choices(&mut session, request(num_choices), None, stop);
+        assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    }
+    assert_eq!(calls, 1);
+}
+
+#[test]
 fn contexts_of_many_requests_shift_while_they_preempt_each_other() {
     let options = greedy(100).with_context_shift(true);
     for kind in ["dense", "window", "recurrent"] {

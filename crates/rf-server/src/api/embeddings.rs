@@ -7,9 +7,10 @@ use rocmforge::engine::{Model, Normalization};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::error::{ApiError, Kind, check_count};
+use crate::error::{ApiError, check_count};
 use crate::fields::{PromptItem, TextOr};
-use crate::prompt::{beside, check_length};
+use crate::longest_token::TextLimit;
+use crate::prompt::beside;
 use crate::record::Record;
 use crate::state::ServedEmbedder;
 
@@ -86,23 +87,21 @@ pub(crate) const MAX_TEXTS: usize = 2048;
 /// The longest text, and what becomes of those that are longer.
 #[derive(Clone, Copy)]
 struct TextLimits {
-    tokens: usize,
-    bytes: usize,
+    limit: TextLimit,
     truncate: bool,
 }
 
 impl TextLimits {
     fn of(embedder: &ServedEmbedder, truncate: bool) -> Self {
-        let (tokens, bytes) = (embedder.model().context_tokens(), embedder.longest_text_bytes());
-        Self { tokens, bytes, truncate }
+        Self { limit: embedder.text_limit(), truncate }
     }
 
     /// The ids of a text. Of a text that cannot fit, only the part that may is tokenized.
     fn encode(self, model: &Model, mut text: &str) -> Result<Vec<u32>, ApiError> {
         if self.truncate {
-            text = &text[..text.floor_char_boundary(self.bytes)];
+            text = &text[..text.floor_char_boundary(self.limit.bytes())];
         }
-        check_length(text, self.bytes)?;
+        self.limit.check(text)?;
         Ok(model.tokenizer().encode(text, EncodeOptions::PROMPT))
     }
 }
@@ -138,24 +137,21 @@ fn texts(
     };
     let vocab_size = model.tokenizer().vocab_size();
     for (index, text) in texts.iter_mut().enumerate() {
+        let most_tokens = limits.limit.tokens();
         if limits.truncate {
-            text.truncate(limits.tokens);
+            text.truncate(most_tokens);
         }
+        let field = || format!("input[{index}]");
         let problem = if text.is_empty() {
             "the text has no tokens".to_owned()
         } else if let Some(id) = text.iter().find(|id| **id >= vocab_size) {
             format!("token {id} is not in the vocabulary of {vocab_size}")
-        } else if text.len() > limits.tokens {
-            let message = format!(
-                "text {index} has {} tokens and there is room for {}: split it",
-                text.len(),
-                limits.tokens
-            );
-            return Err(ApiError::new(Kind::ContextExceeded, message));
+        } else if text.len() > most_tokens {
+            return Err(ApiError::prompt_too_long(text.len(), most_tokens).of_field(field()));
         } else {
             continue;
         };
-        return Err(ApiError::field(format!("input[{index}]"), problem));
+        return Err(ApiError::field(field(), problem));
     }
     Ok(texts)
 }

@@ -13,7 +13,7 @@ use crate::entry::{ModelKind, ModelLoader};
 use crate::error::ApiError;
 use crate::generator::Generator;
 use crate::keep_alive::KeepAlive;
-use crate::longest_token::LongestToken;
+use crate::longest_token::{LongestToken, TextLimit};
 use crate::metrics::Metrics;
 use crate::settings::ModelSettings;
 use rocmforge::ModelDetails;
@@ -114,10 +114,10 @@ impl Embedder {
         Self { model, longest_token: Arc::default(), loaded: SystemTime::now() }
     }
 
-    /// The most bytes that a text within the context can have.
-    pub(crate) fn longest_text_bytes(&self) -> usize {
+    /// The longest text that may fit into the context.
+    pub(crate) fn text_limit(&self) -> TextLimit {
         let most_tokens = self.model.context_tokens();
-        self.longest_token.text_bytes(self.model.file().tokenizer(), most_tokens)
+        self.longest_token.text_limit(self.model.file().tokenizer(), most_tokens)
     }
 }
 

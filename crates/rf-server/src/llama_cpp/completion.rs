@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use rocmforge::Answers;
 use rocmforge::engine::{StopReason, Timings};
 use rocmforge::messages::Delta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::Answers;
 use crate::api::is_cut_off;
 use crate::api::logprobs::{ScoredToken, WithAlternatives, with_alternatives};
 use crate::api::timings::TimingsJson;
@@ -93,6 +93,7 @@ pub(crate) async fn infill(
 ) -> Result<Response, ApiError> {
     let infill: InfillFields = fields.read()?;
     let (model, params, stream) = common(&app, &fields).await?;
+    let limit = model.prompt_limit();
     let prompt = beside(model.model(), move |model| {
         let file = |extra: InputExtra| ExtraFile {
             name: extra.filename.unwrap_or_else(|| "tmp".to_owned()),
@@ -100,7 +101,8 @@ pub(crate) async fn infill(
         };
         let files: Vec<_> = infill.input_extra.into_iter().flatten().map(file).collect();
         let prefix = infill.input_prefix.unwrap_or_default() + &infill.prompt.unwrap_or_default();
-        infill::ids(model, &prefix, &infill.input_suffix.unwrap_or_default(), &files)
+        let suffix = infill.input_suffix.unwrap_or_default();
+        infill::ids(model, limit, (&prefix, &suffix), &files)
     });
     let prompt = prompt.await?;
     answer(&model, Job::text(prompt, params), stream, request_id).await
@@ -132,7 +134,7 @@ async fn answer(
         let encoder = Lines { model: Arc::clone(model), end: None };
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
-    let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
+    let Answers { mut choices, usage, .. } = generation.answers().await?;
     let choice = choices.pop().unwrap_or_default();
     let Some(end) = choice.end else {
         return Err(ApiError::internal(&"a generation ended without a choice"));
@@ -213,7 +215,10 @@ impl<'a> CompletionJson<'a> {
             tokens_predicted: timings.generated_tokens,
             tokens_evaluated: usage.prompt_tokens,
             tokens_cached: usage.cached_tokens,
-            truncated: *reason == StopReason::ContextFull,
+            // The last token is not computed, so it needs no room in the context.
+            truncated: *reason == StopReason::ContextFull
+                || timings.prompt_tokens + timings.generated_tokens
+                    > model.handle().max_sequence_tokens() + 1,
             stop_type,
             stopping_word: stop_string.as_deref().unwrap_or_default(),
             timings: TimingsJson::from(timings),

@@ -6,12 +6,12 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use rocmforge::messages::{Answer, AnswerCall, Delta};
+use rocmforge::{Answers, Choice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::responses::InputTokens;
 use super::{Completion, StreamOptions, UsageJson, fail, finish_reason, includes_usage};
-use crate::answer::{Answers, Choice};
 use crate::api::FINGERPRINT;
 use crate::api::conversation::ConversationFields;
 use crate::api::logprobs::{ScoredToken, WithAlternatives, with_alternatives};
@@ -60,7 +60,7 @@ pub(crate) async fn chat(
         let encoder = Chunks { head, include_usage };
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
-    let answer = Answers::collect(generation).await?;
+    let answer = generation.answers().await?;
     Ok(Json(head.completion(answer)).into_response())
 }
 

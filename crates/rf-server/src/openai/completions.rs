@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use rocmforge::Answers;
 use rocmforge::engine::Model;
 use rocmforge::engine::{DecodeOptions, Tokenizer};
 use rocmforge::messages::Delta;
@@ -14,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Completion, StreamOptions, UsageJson, fail, finish_reason, includes_usage};
-use crate::answer::Answers;
 use crate::api::FINGERPRINT;
 use crate::api::logprobs::{finite, piece};
 use crate::api::timings::TimingsJson;
@@ -24,6 +24,7 @@ use crate::fields::{Logprobs, PromptItem, TextOr};
 use crate::generation::{Generation, Job, PromptLogprobs, TokenLogprob, Update};
 use crate::grammar::GrammarFields;
 use crate::infill;
+use crate::longest_token::TextLimit;
 use crate::prompt::{beside, check_texts};
 use crate::request_id::{RequestId, unique};
 use crate::sampling::{SamplingFields, check_logprobs};
@@ -78,9 +79,9 @@ pub(crate) async fn completions(
     for prompt in prompts {
         let mut job = Job::text(prompt.ids, params.clone());
         // All have the same structure, which is compiled once.
-        let compiled = jobs.first().and_then(|first: &Job| first.constraint.as_ref());
+        let compiled = jobs.first().and_then(|first: &Job| first.request.constraint.as_ref());
         match compiled {
-            Some(compiled) => job.constraint = Some(compiled.fork()),
+            Some(compiled) => job.request.constraint = Some(compiled.fork()),
             None => job = job.with_structure(structure.clone(), &model).await?,
         }
         jobs.push(job);
@@ -93,7 +94,7 @@ pub(crate) async fn completions(
         let encoder = Chunks { head, include_usage, offsets: Vec::new() };
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
-    let answer = Answers::collect(generation).await?;
+    let answer = generation.answers().await?;
     Ok(head.completion(answer))
 }
 
@@ -104,7 +105,8 @@ pub(super) async fn read_prompts(
     suffix: Option<String>,
 ) -> Result<Vec<Prompt>, ApiError> {
     prompt.iter().try_for_each(|prompt| check_texts(model, prompt))?;
-    beside(model.model(), move |model| prompts(model, prompt, suffix)).await
+    let limit = model.prompt_limit();
+    beside(model.model(), move |model| prompts(model, limit, prompt, suffix)).await
 }
 
 /// A prompt as text and as ids.
@@ -130,6 +132,7 @@ impl Prompt {
 
 fn prompts(
     model: &Model,
+    limit: TextLimit,
     prompt: Option<TextOr<PromptItem>>,
     suffix: Option<String>,
 ) -> Result<Vec<Prompt>, ApiError> {
@@ -137,7 +140,7 @@ fn prompts(
         None => return Err(ApiError::field("prompt", "expected a text or token ids")),
         Some(TextOr::Text(text)) => match suffix.filter(|suffix| !suffix.is_empty()) {
             Some(suffix) => {
-                let ids = infill::ids(model, &text, &suffix, &[])?;
+                let ids = infill::ids(model, limit, (&text, &suffix), &[])?;
                 return Ok(vec![Prompt { text, ids }]);
             }
             None => return Ok(vec![Prompt::of_text(model, text)]),
@@ -218,7 +221,7 @@ impl Head {
         let timings = answer.timings().map(TimingsJson::from);
         let usage = Some(UsageJson::from(answer.usage));
         let prompts = &answer.prompts;
-        let choice = |(index, choice): (usize, crate::answer::Choice)| {
+        let choice = |(index, choice): (usize, rocmforge::Choice)| {
             let prompt = prompts.get(index / self.choices_per_prompt).and_then(Option::as_ref);
             let tokens = prompt.into_iter().flat_map(entries).chain(generated(&choice.logprobs));
             let logprobs = self.logprobs(tokens, &mut 0);

@@ -14,6 +14,7 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use rocmforge::Answers;
 use rocmforge::engine::StopReason;
 use rocmforge::messages::{Conversation, Message};
 use schemars::JsonSchema;
@@ -24,7 +25,6 @@ use self::head::{Head, Record};
 use self::input::ItemReader;
 use self::store::{Owner, ResponseStore};
 use self::tools::OfferedTools;
-use crate::answer::Answers;
 use crate::api::is_cut_off;
 use crate::attachments::{IllustratedConversation, IllustratedMessages};
 use crate::body::Fields;
@@ -88,7 +88,7 @@ pub(crate) async fn responses(
     if request.stream.unwrap_or(false) {
         return Ok(response(generation, stream::Events::new(head), Framing::Events));
     }
-    let Answers { mut choices, usage, .. } = Answers::collect(generation).await?;
+    let Answers { mut choices, usage, .. } = generation.answers().await?;
     let choice = choices.pop().unwrap_or_default();
     let reason = choice.end.map_or(StopReason::Eog, |end| end.reason);
     let items = items::output(choice.answer, head.tools(), is_cut_off(reason));

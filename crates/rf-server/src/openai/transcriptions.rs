@@ -11,7 +11,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fail;
-use crate::answer::Answers;
 use crate::attachments::{Attachment, IllustratedConversation};
 use crate::error::ApiError;
 use crate::generation::{Generation, Job, Update, Usage};
@@ -128,7 +127,7 @@ pub(crate) async fn transcriptions(
     if fields.stream.unwrap_or(false) {
         return Ok(stream::response(generation, Events::default(), Framing::Events));
     }
-    let answer = Answers::collect(generation).await?;
+    let answer = generation.answers().await?;
     let usage = answer.usage.into();
     let mut transcript = Transcript::default();
     for choice in &answer.choices {

@@ -291,6 +291,72 @@ fn a_prompt_that_cannot_fit_is_refused_and_a_long_answer_is_cut() {
 }
 
 #[test]
+fn a_prompt_that_is_too_long_to_tokenize_has_the_same_error_on_every_route() {
+    let engine = EngineOptions {
+        context_tokens: Some(128),
+        kv_tokens: Some(256),
+        ..EngineOptions::default()
+    };
+    let server = TestServer::with(Setup { engine, embedder: true, ..Setup::default() });
+    // Tokens of the demo model have far fewer than 1000 bytes.
+    let text = "word ".repeat(200_000);
+    let user = json!([{ "role": "user", "content": text }]);
+    let chat = json!({ "messages": user, "max_tokens": 4 });
+    for (route, body) in [
+        ("/v1/completions", json!({ "prompt": text })),
+        ("/v1/completions", json!({ "prompt": ["x", text] })),
+        ("/v1/completions/render", json!({ "prompt": text })),
+        ("/v1/chat/completions", chat.clone()),
+        ("/v1/chat/completions/input_tokens", chat.clone()),
+        ("/v1/chat/completions/render", chat.clone()),
+        ("/v1/responses", json!({ "input": text })),
+        ("/v1/responses/input_tokens", json!({ "input": text })),
+        ("/v1/messages", chat.clone()),
+        ("/v1/messages/count_tokens", chat.clone()),
+        ("/completion", json!({ "prompt": text })),
+        ("/completion", json!({ "prompt": [1, text] })),
+        ("/tokenize", json!({ "content": text })),
+        ("/tokenize", chat.clone()),
+        ("/apply-template", chat.clone()),
+        ("/api/chat", chat),
+        ("/api/generate", json!({ "prompt": text })),
+        ("/api/generate", json!({ "prompt": text, "raw": true })),
+        ("/v1/embeddings", json!({ "model": "embedder", "input": text })),
+        ("/api/embed", json!({ "model": "embedder", "input": [text], "truncate": false })),
+    ] {
+        for stream in [false, true] {
+            let mut body = body.clone();
+            body["stream"] = stream.into();
+            let response = server.post(route, &body);
+            assert_eq!(response.status, 400, "{route}: {}", response.text);
+            let json = response.json();
+            // Ollama's error is a text.
+            let error = &json["error"];
+            let message = error.as_str().or_else(|| error["message"].as_str()).unwrap();
+            let rest = message.strip_prefix("prompt is too long: ");
+            let rest = rest.unwrap_or_else(|| panic!("{route}: {message}"));
+            let (tokens, rest) = rest.split_once(" tokens > ").unwrap();
+            let (most, rest) = rest.split_once(" maximum (at least: ").unwrap();
+            // Embedding models have another context here.
+            let context = if body["model"].is_null() { "128" } else { most };
+            assert_eq!(most, context, "{route}");
+            let (tokens, most): (usize, usize) = (tokens.parse().unwrap(), most.parse().unwrap());
+            assert!(most < tokens && tokens < text.len(), "{route}: {message}");
+            assert!(rest.contains("exceeds the available context size"), "{route}: {rest}");
+            let words = format!("maximum context length is {most} tokens");
+            assert!(rest.contains(&words), "{route}: {rest}");
+            if error["code"].is_string() {
+                assert_eq!(error["code"], "context_length_exceeded", "{route}");
+                assert_eq!(
+                    (&error["n_prompt_tokens"], &error["n_ctx"]),
+                    (&json!(tokens), &json!(most))
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_body_above_the_limit_is_too_large() {
     let mut setup = Setup::default();
     setup.server.max_body_bytes = 10_000;
