@@ -292,11 +292,7 @@ fn a_prompt_that_cannot_fit_is_refused_and_a_long_answer_is_cut() {
 
 #[test]
 fn a_prompt_that_is_too_long_to_tokenize_has_the_same_error_on_every_route() {
-    let engine = EngineOptions {
-        context_tokens: Some(128),
-        kv_tokens: Some(256),
-        ..EngineOptions::default()
-    };
+    let engine = EngineOptions::default().with_context_tokens(Some(128)).with_kv_tokens(Some(256));
     let server = TestServer::with(Setup { engine, embedder: true, ..Setup::default() });
     // Tokens of the demo model have far fewer than 1000 bytes.
     let text = "word ".repeat(200_000);
