@@ -5,7 +5,7 @@ use rf_model::Pooling;
 
 use crate::setters::const_setters;
 
-/// Options of loading a model. Start with [`EngineOptions::DEFAULT`] and change fields by the `with_`
+/// Options of loading a model. Start with [`EngineOptions::DEFAULT`], change fields by the `with_`
 /// methods, which constants may use too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

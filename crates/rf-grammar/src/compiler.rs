@@ -128,7 +128,7 @@ impl GrammarCompiler {
     }
 
     /// A constraint for the answer to `prompt`, or for a text without one; `None` if the answer may
-    /// be anything. A demanded call ([`compile_calls`](Self::compile_calls)) comes before `grammar`,
+    /// be anything. A demanded call ([`compile_calls`](Self::compile_calls)) precedes `grammar`,
     /// which is that of the answer after the call.
     ///
     /// # Errors

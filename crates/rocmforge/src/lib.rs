@@ -38,7 +38,8 @@
 //!
 //! Programs depend on this crate; `rf-cli` and `rf-server` do so too. It is the only crate that
 //! joins `rf-engine`, `rf-device`, `rf-chat`, `rf-grammar` and `rf-hub`. The modules [`engine`],
-//! [`device`], [`messages`], [`grammar`], [`hub`], [`vision`] and [`gguf`] re-export items of the crates below.
+//! [`device`], [`messages`], [`grammar`], [`hub`], [`vision`] and [`gguf`] re-export items of the
+//! crates below.
 //! Start reading at [`Loader`], then `sizing` (the memory policy) and `generation` (the path of
 //! every request).
 //!

@@ -292,7 +292,7 @@ impl Loader {
         self
     }
 
-    /// Seeds the random numbers of requests that give no seed, so that their answers can be repeated.
+    /// Seeds the random numbers of requests that give no seed, so that their answers repeat.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);

@@ -123,7 +123,7 @@ impl Sizes {
             .with_speculates(true)
     }
 
-    /// The options of the engine, with the room for drafts. Without a placement, no memory is known,
+    /// The options of the engine, with room for drafts. Without a placement, no memory is known,
     /// so nothing is larger than it must be.
     pub(crate) fn plan(
         &self,

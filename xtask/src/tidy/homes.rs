@@ -101,7 +101,7 @@ const FOLDERS: [(&str, Code); 4] = [
     ("xtask/src/", Code::Program("xtask")),
 ];
 
-/// The files that make the options of an engine: the sizing policy, and a test in a file of its own.
+/// The files that make the options of an engine: the sizing policy, and a test in its own file.
 const MAKERS_OF_ENGINE_OPTIONS: [&str; 2] =
     ["crates/rocmforge/src/sizing.rs", "crates/rf-server/src/kv_events/subscriber.rs"];
 
@@ -115,6 +115,7 @@ const FOR_PROGRAMS: [&str; 4] = ["anyhow", "clap", "ctrlc", "indicatif"];
 const TASKS: [&str; 10] = [
     "bench",
     "dist",
+    "doc",
     "emulate",
     "estimates",
     "instructions",
