@@ -78,7 +78,7 @@ fn loader(path: &Path) -> Loader {
     Loader::new(path).device(DeviceOptions::default().with_device(Device::Cpu))
 }
 
-/// The log probabilities of tokens in the form of OpenAI's API, each with those of the most
+/// The log probabilities of tokens in the form of `OpenAI`'s API, each with those of the most
 /// probable tokens.
 fn printed_scores(logprobs: &Value) -> Vec<(f32, Vec<f32>)> {
     let number = |token: &Value| token["logprob"].as_f64().unwrap() as f32;
