@@ -128,8 +128,8 @@ impl GrammarCompiler {
     }
 
     /// A constraint for the answer to `prompt`, or for a text without one; `None` if the answer may
-    /// be anything. A demanded call ([`compile_calls`](Self::compile_calls)) precedes `grammar`,
-    /// which is that of the answer after the call.
+    /// be anything. A call that the prompt demands ([`compile_calls`](Self::compile_calls)) comes
+    /// before `grammar`, which is that of the answer after the call.
     ///
     /// # Errors
     ///

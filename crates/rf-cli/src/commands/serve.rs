@@ -148,8 +148,8 @@ struct SchedulingArgs {
     /// Use at most N MiB of the folder of --cache-disk
     #[arg(long, value_name = "N", default_value_t = 16384)]
     cache_disk_size: u64,
-    /// When an answer fills the context, drop its older half and continue. Without max_tokens, an
-    /// answer then ends at the trained context
+    /// When an answer fills the context, drop its older half and continue. An answer without a
+    /// limit of tokens then ends at the trained context
     #[arg(long)]
     context_shift: bool,
     /// Save and restore slots in files of DIR (POST /slots/ID?action=save)
