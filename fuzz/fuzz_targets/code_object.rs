@@ -11,11 +11,8 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(code) = select_bundle(bytes, Arch::Gfx1100).and_then(CodeObject::parse) else {
         return;
     };
-    let options = MemoryOptions {
-        capacity_bytes: 1 << 20,
-        track_initialised: true,
-        ..MemoryOptions::default()
-    };
+    let options =
+        MemoryOptions::default().with_capacity_bytes(1 << 20).with_track_initialised(true);
     let memory = Memory::new(options);
     let Ok(loaded) = code.load(&memory) else {
         return;

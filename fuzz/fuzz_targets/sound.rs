@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use rf_vision::{SoundLimits, decode_sound};
 
 fuzz_target!(init: rocmforge_fuzz::permit_caught_panics(), |input: &[u8]| {
-    let limits = SoundLimits { file_bytes: 1 << 20, seconds: 2 };
+    let limits = SoundLimits::default().with_file_bytes(1 << 20).with_seconds(2);
     let Ok(sound) = decode_sound(input, &limits) else { return };
     assert!(sound.samples().iter().all(|sample| sample.is_finite()));
     // The last sample may be rounded up.

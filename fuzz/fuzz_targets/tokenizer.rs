@@ -29,17 +29,15 @@ fuzz_target!(|input: &[u8]| {
         ("bert", ""),
         ("t5", ""),
     ][usize::from(family) % 9];
-    let config = VocabConfig {
-        model: model.to_owned(),
-        pre: Some(pre.to_owned()),
-        scores: (0..tokens.len()).map(|id| (id as f32 * 7.0) % 5.0).collect(),
-        token_types: (0..tokens.len()).map(|id| (id % 7) as i32).collect(),
-        tokens,
-        merges,
-        separator_token_id: Some(0),
-        bos_token_id: Some(0),
-        ..VocabConfig::default()
-    };
+    let config = VocabConfig::default()
+        .with_model(model)
+        .with_pre(Some(pre.to_owned()))
+        .with_scores((0..tokens.len()).map(|id| (id as f32 * 7.0) % 5.0).collect())
+        .with_token_types((0..tokens.len()).map(|id| (id % 7) as i32).collect())
+        .with_tokens(tokens)
+        .with_merges(merges)
+        .with_separator_token_id(Some(0))
+        .with_bos_token_id(Some(0));
     if let Ok(tokenizer) = Tokenizer::new(config) {
         let ids = tokenizer.encode_bytes(text, EncodeOptions::PROMPT);
         let options =

@@ -23,14 +23,12 @@ static TOKENIZER: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| {
     tokens
         .extend(["{\"", "\":", "\",", "\"}", "ab", "true", "null", "00", "\\\""].map(String::from));
     let token_types = (0..tokens.len()).map(|id| if id == 0 { 3 } else { 1 }).collect();
-    let config = VocabConfig {
-        model: "gpt2".to_owned(),
-        tokens,
-        token_types,
-        merges: vec!["a b".to_owned()],
-        eos_token_id: Some(END),
-        ..VocabConfig::default()
-    };
+    let config = VocabConfig::default()
+        .with_model("gpt2")
+        .with_tokens(tokens)
+        .with_token_types(token_types)
+        .with_merges(vec!["a b".to_owned()])
+        .with_eos_token_id(Some(END));
     Arc::new(Tokenizer::new(config).expect("the vocabulary is valid"))
 });
 

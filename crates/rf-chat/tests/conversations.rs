@@ -162,17 +162,17 @@ fn a_call_as_the_prompt_asks_for_it_is_a_call() {
 #[test]
 fn a_prompt_has_the_ids_of_its_model() {
     let tokens = ["<s>", "</s>", "<tool_call>", "a", "b", "ab", "</think>"];
-    let tokenizer = Tokenizer::new(VocabConfig {
-        model: "gpt2".into(),
-        pre: Some("gpt-2".into()),
-        tokens: tokens.map(String::from).into(),
-        token_types: vec![3, 3, 3, 1, 1, 1, 3],
-        merges: vec!["a b".into()],
-        bos_token_id: Some(0),
-        eos_token_id: Some(1),
-        add_bos_token: Some(true),
-        ..VocabConfig::default()
-    })
+    let tokenizer = Tokenizer::new(
+        VocabConfig::default()
+            .with_model("gpt2")
+            .with_pre(Some("gpt-2".into()))
+            .with_tokens(tokens.map(String::from).into())
+            .with_token_types(vec![3, 3, 3, 1, 1, 1, 3])
+            .with_merges(vec!["a b".into()])
+            .with_bos_token_id(Some(0))
+            .with_eos_token_id(Some(1))
+            .with_add_bos_token(Some(true)),
+    )
     .unwrap();
     for (source, ids) in [
         ("{{ messages[0].content }}{# tools <tool_call> #}", [0, 5, 1].as_slice()),

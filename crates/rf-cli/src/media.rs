@@ -1,7 +1,6 @@
 //! Pictures and sounds of prompts, and the projector that reads them.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -55,11 +54,7 @@ impl ProjectorArgs {
 
 /// Fetches the pictures of requests from the public web.
 pub(crate) fn image_fetcher() -> ImageFetcher {
-    let web = PublicWeb::new(WebLimits {
-        max_bytes: 20 << 20,
-        timeout: Duration::from_secs(10),
-        max_redirects: 3,
-    });
+    let web = PublicWeb::new(WebLimits::default());
     ImageFetcher::new(move |url| Ok(web.fetch(url)?))
 }
 

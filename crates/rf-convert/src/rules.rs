@@ -18,6 +18,7 @@ use crate::parts::TensorPlace;
 
 /// Changes to the rules of a mix.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Options<'a> {
     /// Store every matrix in the base format of the mix.
     pub pure: bool,
@@ -33,6 +34,57 @@ pub struct Options<'a> {
     pub embedding_type: Option<DType>,
     /// Formats of tensors by their names, instead of those of the mix. The first match counts.
     pub tensor_types: Vec<TensorType>,
+}
+
+impl<'a> Options<'a> {
+    /// Sets [`pure`](Self::pure).
+    #[must_use]
+    pub fn with_pure(mut self, pure: bool) -> Self {
+        self.pure = pure;
+        self
+    }
+
+    /// Sets [`leave_output`](Self::leave_output).
+    #[must_use]
+    pub fn with_leave_output(mut self, leave_output: bool) -> Self {
+        self.leave_output = leave_output;
+        self
+    }
+
+    /// Sets [`allow_requantize`](Self::allow_requantize).
+    #[must_use]
+    pub fn with_allow_requantize(mut self, allow_requantize: bool) -> Self {
+        self.allow_requantize = allow_requantize;
+        self
+    }
+
+    /// Sets [`imatrix`](Self::imatrix).
+    #[must_use]
+    pub fn with_imatrix(mut self, imatrix: impl Into<Option<&'a Imatrix>>) -> Self {
+        self.imatrix = imatrix.into();
+        self
+    }
+
+    /// Sets [`output_type`](Self::output_type).
+    #[must_use]
+    pub fn with_output_type(mut self, output_type: impl Into<Option<DType>>) -> Self {
+        self.output_type = output_type.into();
+        self
+    }
+
+    /// Sets [`embedding_type`](Self::embedding_type).
+    #[must_use]
+    pub fn with_embedding_type(mut self, embedding_type: impl Into<Option<DType>>) -> Self {
+        self.embedding_type = embedding_type.into();
+        self
+    }
+
+    /// Sets [`tensor_types`](Self::tensor_types).
+    #[must_use]
+    pub fn with_tensor_types(mut self, tensor_types: Vec<TensorType>) -> Self {
+        self.tensor_types = tensor_types;
+        self
+    }
 }
 
 /// The format of the tensors whose name has a match.

@@ -52,8 +52,7 @@ fn mixes_choose_the_formats_of_llama_quantize() {
         assert_eq!(gguf.metadata().u32("general.file_type").unwrap(), mix.file_type());
         let folder = tempfile::tempdir().unwrap();
         let imatrix = ones(&gguf);
-        let options =
-            Options { allow_requantize: true, imatrix: Some(&imatrix), ..Options::default() };
+        let options = Options::default().with_allow_requantize(true).with_imatrix(&imatrix);
         let conversion =
             Conversion::plan(&gguf, folder.path().join("out.gguf"), mix, &options).unwrap();
         for row in conversion.tensors() {
@@ -100,7 +99,7 @@ fn second_expert(square: f32, count: f32) -> Imatrix {
 /// The restored values of the experts, quantised with an importance matrix.
 fn quantized(gguf: &Gguf, folder: &Path, mix: &str, imatrix: Option<&Imatrix>) -> Vec<f32> {
     let out = folder.join("out.gguf");
-    let options = Options { imatrix, pure: true, ..Options::default() };
+    let options = Options::default().with_imatrix(imatrix).with_pure(true);
     let conversion = Conversion::plan(gguf, &out, mix.parse().unwrap(), &options).unwrap();
     conversion.write(1, |_| std::ops::ControlFlow::Continue(())).unwrap();
     let gguf = Gguf::open(&out).unwrap();
@@ -142,7 +141,7 @@ fn coarse_formats_need_an_importance_matrix_of_the_model() {
     let folder = tempfile::tempdir().unwrap();
     let gguf = experts(folder.path());
     let plan = |mix: &str, imatrix: Option<&Imatrix>| {
-        let options = Options { imatrix, ..Options::default() };
+        let options = Options::default().with_imatrix(imatrix);
         let out = folder.path().join("out.gguf");
         Conversion::plan(&gguf, out, mix.parse().unwrap(), &options).map(drop)
     };

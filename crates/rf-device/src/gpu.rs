@@ -210,7 +210,7 @@ impl Gpu {
             );
         }
         let ordinal = Some(self.report.ordinal);
-        let options = GpuOptions { ordinal, graphs, ..GpuOptions::default() };
+        let options = GpuOptions::default().with_ordinal(ordinal).with_graphs(graphs);
         let runtime = self.runtime().map_err(|error| self.unusable(error))?;
         let backend = GpuBackend::on(&runtime, options).map_err(|error| self.unusable(error))?;
         Ok(tuning::apply(&self.report, backend))

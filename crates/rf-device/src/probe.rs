@@ -378,7 +378,7 @@ fn file_of(name: &Path) -> String {
 
 /// Runs the smoke cases on a GPU, in this process.
 fn run_kernels(platform: Platform, ordinal: usize) -> Result<(), Box<dyn std::error::Error>> {
-    let options = GpuOptions { ordinal: Some(ordinal), ..GpuOptions::default() };
+    let options = GpuOptions::default().with_ordinal(ordinal);
     let backend = GpuBackend::on(&Runtime::load_platform(platform)?, options)?;
     for case in cases() {
         if !SMOKE_CASES.contains(&case.name()) {

@@ -89,11 +89,10 @@ impl Runtime {
         let devices = (0u64..).zip(&settings.devices).map(|(ordinal, &arch)| {
             let properties = Properties::new(arch, ordinal as usize, settings.memory_bytes);
             let first = MemoryOptions::default().first_address;
-            let options = MemoryOptions {
-                capacity_bytes: properties.memory_bytes,
-                first_address: first + ordinal * ADDRESSES_PER_DEVICE,
-                track_initialised: executor.tracks_initialised(),
-            };
+            let options = MemoryOptions::default()
+                .with_capacity_bytes(properties.memory_bytes)
+                .with_first_address(first + ordinal * ADDRESSES_PER_DEVICE)
+                .with_track_initialised(executor.tracks_initialised());
             Device { properties, memory: Arc::new(Memory::new(options)), lost: None }
         });
         Ok(Self {

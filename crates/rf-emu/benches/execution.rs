@@ -21,8 +21,7 @@ struct Device {
 
 impl Device {
     fn new(checks: Checks) -> Self {
-        let options =
-            MemoryOptions { track_initialised: checks.uninitialised, ..MemoryOptions::default() };
+        let options = MemoryOptions::default().with_track_initialised(checks.uninitialised);
         let memory = Memory::new(options);
         let file = include_bytes!("../tests/fixtures/speed.gfx1100.co");
         let code = CodeObject::parse(file).expect("a code object");

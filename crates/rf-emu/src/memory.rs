@@ -31,6 +31,7 @@ const REMEMBERED: usize = 1 << 16;
 
 /// The properties of a [`Memory`].
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct MemoryOptions {
     /// The size of the device's memory in bytes.
     pub capacity_bytes: u64,
@@ -45,6 +46,29 @@ impl Default for MemoryOptions {
     /// 24 GiB, without a record of written bytes.
     fn default() -> Self {
         Self { capacity_bytes: 24 << 30, first_address: 0x1000_0000_0000, track_initialised: false }
+    }
+}
+
+impl MemoryOptions {
+    /// Sets [`capacity_bytes`](Self::capacity_bytes).
+    #[must_use]
+    pub fn with_capacity_bytes(mut self, capacity_bytes: u64) -> Self {
+        self.capacity_bytes = capacity_bytes;
+        self
+    }
+
+    /// Sets [`first_address`](Self::first_address).
+    #[must_use]
+    pub fn with_first_address(mut self, first_address: u64) -> Self {
+        self.first_address = first_address;
+        self
+    }
+
+    /// Sets [`track_initialised`](Self::track_initialised).
+    #[must_use]
+    pub fn with_track_initialised(mut self, track_initialised: bool) -> Self {
+        self.track_initialised = track_initialised;
+        self
     }
 }
 

@@ -85,7 +85,7 @@ fn arguments_of_another_size_are_named() {
 #[test]
 fn a_loaded_code_object_is_relocated_and_protected() {
     let code = CodeObject::parse(FILE).unwrap();
-    let memory = Memory::new(MemoryOptions { track_initialised: true, ..Default::default() });
+    let memory = Memory::new(MemoryOptions::default().with_track_initialised(true));
     let loaded = code.load(&memory).unwrap();
     let ranges = memory.ranges();
     let mut hint = Hint::default();
@@ -116,7 +116,7 @@ fn a_loaded_code_object_is_relocated_and_protected() {
 #[test]
 fn a_device_without_memory_keeps_no_part_of_the_code() {
     let code = CodeObject::parse(FILE).unwrap();
-    let memory = Memory::new(MemoryOptions { capacity_bytes: 4000, ..Default::default() });
+    let memory = Memory::new(MemoryOptions::default().with_capacity_bytes(4000));
     assert!(matches!(code.load(&memory), Err(Error::OutOfMemory { .. })));
     assert_eq!((memory.used_bytes(), memory.ranges().allocations().len()), (0, 0));
 }
@@ -165,7 +165,7 @@ proptest! {
         if let Some((at, word)) = word {
             file[at..at + 8].copy_from_slice(&word.to_le_bytes());
         }
-        let memory = Memory::new(MemoryOptions { capacity_bytes: 1 << 20, ..Default::default() });
+        let memory = Memory::new(MemoryOptions::default().with_capacity_bytes(1 << 20));
         if let Ok(code) = CodeObject::parse(&file)
             && let Ok(loaded) = code.load(&memory)
         {
@@ -193,7 +193,7 @@ proptest! {
         for (at, byte) in changes {
             *at.get_mut(&mut file[..]) = byte;
         }
-        let options = MemoryOptions { track_initialised: true, ..MemoryOptions::default() };
+        let options = MemoryOptions::default().with_track_initialised(true);
         let memory = Memory::new(options);
         if let Ok(code) = CodeObject::parse(&file)
             && let Ok(loaded) = code.load(&memory)

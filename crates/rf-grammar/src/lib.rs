@@ -22,14 +22,13 @@
 //! use rf_tokenizer::{Tokenizer, VocabConfig};
 //!
 //! let tokens = ["</s>", "yes", "no", "y", "n", "o"];
-//! let tokenizer = Tokenizer::new(VocabConfig {
-//!     model: "gpt2".into(),
-//!     tokens: tokens.map(String::from).into(),
-//!     token_types: vec![3, 1, 1, 1, 1, 1],
-//!     merges: vec!["n o".into()],
-//!     eos_token_id: Some(0),
-//!     ..VocabConfig::default()
-//! })?;
+//! let config = VocabConfig::default()
+//!     .with_model("gpt2")
+//!     .with_tokens(tokens.map(String::from).into())
+//!     .with_token_types(vec![3, 1, 1, 1, 1, 1])
+//!     .with_merges(vec!["n o".into()])
+//!     .with_eos_token_id(Some(0));
+//! let tokenizer = Tokenizer::new(config)?;
 //! let compiler = GrammarCompiler::new(&Arc::new(tokenizer))?;
 //! let mut constraint = compiler.compile(&Grammar::Regex("yes|no".into()))?;
 //! let mask = constraint.allowed()?;

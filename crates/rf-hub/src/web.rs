@@ -15,6 +15,7 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 /// What a file of the web may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WebLimits {
     /// The largest file.
     pub max_bytes: u64,
@@ -22,6 +23,36 @@ pub struct WebLimits {
     pub timeout: Duration,
     /// The most redirects.
     pub max_redirects: u32,
+}
+
+impl Default for WebLimits {
+    /// 20 MiB, 10 seconds, 3 redirects.
+    fn default() -> Self {
+        Self { max_bytes: 20 << 20, timeout: Duration::from_secs(10), max_redirects: 3 }
+    }
+}
+
+impl WebLimits {
+    /// Sets [`max_bytes`](Self::max_bytes).
+    #[must_use]
+    pub fn with_max_bytes(mut self, max_bytes: u64) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+
+    /// Sets [`timeout`](Self::timeout).
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets [`max_redirects`](Self::max_redirects).
+    #[must_use]
+    pub fn with_max_redirects(mut self, max_redirects: u32) -> Self {
+        self.max_redirects = max_redirects;
+        self
+    }
 }
 
 /// Files of the public web.

@@ -20,6 +20,7 @@ use crate::tuning::{Knob, Tuning};
 
 /// The choice of a device, and its settings.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct GpuOptions {
     /// Device number; by default the discrete GPU with the most memory.
     pub ordinal: Option<usize>,
@@ -31,6 +32,36 @@ pub struct GpuOptions {
     /// Compute units over which work is divided; by default the number that the runtime reports.
     /// With 1, matmuls of any size use the largest tiles.
     pub compute_units: Option<usize>,
+}
+
+impl GpuOptions {
+    /// Sets [`ordinal`](Self::ordinal).
+    #[must_use]
+    pub fn with_ordinal(mut self, ordinal: impl Into<Option<usize>>) -> Self {
+        self.ordinal = ordinal.into();
+        self
+    }
+
+    /// Sets [`graphs`](Self::graphs).
+    #[must_use]
+    pub fn with_graphs(mut self, graphs: GraphMode) -> Self {
+        self.graphs = graphs;
+        self
+    }
+
+    /// Sets [`sleep`](Self::sleep).
+    #[must_use]
+    pub fn with_sleep(mut self, sleep: bool) -> Self {
+        self.sleep = sleep;
+        self
+    }
+
+    /// Sets [`compute_units`](Self::compute_units).
+    #[must_use]
+    pub fn with_compute_units(mut self, compute_units: impl Into<Option<usize>>) -> Self {
+        self.compute_units = compute_units.into();
+        self
+    }
 }
 
 /// A kernel of a small unit that every program uses.

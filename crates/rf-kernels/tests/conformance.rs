@@ -34,7 +34,7 @@ fn every_case_passes() {
 /// With one compute unit, small matmuls use the tiles of large ones.
 #[test]
 fn large_tiles_pass() {
-    let options = GpuOptions { compute_units: Some(1), ..GpuOptions::default() };
+    let options = GpuOptions::default().with_compute_units(1);
     check(options, Tuning::NONE, Forms::Ends, |case| {
         case.name().ends_with("/large") || case.name().starts_with("expert")
     });

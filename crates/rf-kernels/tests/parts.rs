@@ -42,7 +42,7 @@ fn session(test: &str) -> Option<Session> {
 }
 
 fn open(ordinal: usize) -> Result<GpuBackend, BackendError> {
-    Ok(GpuBackend::new(GpuOptions { ordinal: Some(ordinal), ..GpuOptions::default() })?)
+    Ok(GpuBackend::new(GpuOptions::default().with_ordinal(ordinal))?)
 }
 
 /// Loads the model on two cards, runs a prompt and decode steps, and closes it.

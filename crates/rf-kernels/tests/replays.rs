@@ -38,7 +38,7 @@ const PLAIN: usize = 2;
 const CHECKED: [usize; 3] = [1, 2, 4];
 
 fn compile(program: Program, graphs: GraphMode) -> Result<Box<dyn Executor>, BackendError> {
-    let options = GpuOptions { graphs, ..GpuOptions::default() };
+    let options = GpuOptions::default().with_graphs(graphs);
     let backend = GpuBackend::new(options).map_err(BackendError::from)?;
     backend.compile(program.fused_for(&backend), &mut |_| ())
 }

@@ -199,7 +199,7 @@ fn divided_chunks(form: HandOver, chunks: usize) -> Result<Outputs, BackendError
         split(program, Layout { layers: 1, expert_layers: 0 }).unwrap();
     let [Turn { width, .. }, _] = stages[0][..] else { panic!("{stages:?}") };
     let open = |ordinal, part: Program| {
-        let options = GpuOptions { ordinal: Some(ordinal), ..GpuOptions::default() };
+        let options = GpuOptions::default().with_ordinal(ordinal);
         let backend = GpuBackend::new(options).map_err(BackendError::from)?;
         backend.compile(part.fused_for(&backend), &mut |_| ())
     };

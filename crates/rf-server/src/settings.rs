@@ -10,6 +10,7 @@ use crate::keep_alive::KeepAlive;
 
 /// The settings of a model that can change while the server runs.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ModelSettings {
     /// Further names that requests may use. In them a `*` stands for any text.
     pub aliases: Vec<String>,
@@ -19,6 +20,36 @@ pub struct ModelSettings {
     pub keep_alive: Option<KeepAlive>,
     /// The system prompt of conversations without one.
     pub system: Option<String>,
+}
+
+impl ModelSettings {
+    /// Sets [`aliases`](Self::aliases).
+    #[must_use]
+    pub fn with_aliases(mut self, aliases: Vec<String>) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    /// Sets [`sampling`](Self::sampling).
+    #[must_use]
+    pub fn with_sampling(mut self, sampling: impl Into<Option<SamplerConfig>>) -> Self {
+        self.sampling = sampling.into();
+        self
+    }
+
+    /// Sets [`keep_alive`](Self::keep_alive).
+    #[must_use]
+    pub fn with_keep_alive(mut self, keep_alive: impl Into<Option<KeepAlive>>) -> Self {
+        self.keep_alive = keep_alive.into();
+        self
+    }
+
+    /// Sets [`system`](Self::system).
+    #[must_use]
+    pub fn with_system(mut self, system: impl Into<Option<String>>) -> Self {
+        self.system = system.into();
+        self
+    }
 }
 
 /// Where a server gets the settings of its models from when it renews them: their names, each with

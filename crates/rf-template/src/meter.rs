@@ -6,6 +6,7 @@ use crate::error::Error;
 
 /// The limits of a run, besides a multiple of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Steps: a node of the tree, an element of a list, or 16 bytes of text. Real templates take a
     /// few hundred per message.
@@ -18,6 +19,22 @@ impl Default for Limits {
     /// 20 million steps and 64 MiB.
     fn default() -> Self {
         Self { steps: 20_000_000, bytes: 64 << 20 }
+    }
+}
+
+impl Limits {
+    /// Sets [`steps`](Self::steps).
+    #[must_use]
+    pub fn with_steps(mut self, steps: u64) -> Self {
+        self.steps = steps;
+        self
+    }
+
+    /// Sets [`bytes`](Self::bytes).
+    #[must_use]
+    pub fn with_bytes(mut self, bytes: u64) -> Self {
+        self.bytes = bytes;
+        self
     }
 }
 

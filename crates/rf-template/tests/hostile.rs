@@ -162,8 +162,8 @@ fn limits_can_be_replaced() {
     let text = template().render(none(), &|_| None).unwrap();
     assert_eq!(text.len(), 40_000);
     for (limits, expected) in [
-        (Limits { steps: 99, ..Limits::default() }, "the template runs for too long"),
-        (Limits { bytes: 39_999, ..Limits::default() }, "the template needs too much memory"),
+        (Limits::default().with_steps(99), "the template runs for too long"),
+        (Limits::default().with_bytes(39_999), "the template needs too much memory"),
     ] {
         let error = template().with_limits(limits).render(none(), &|_| None).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");

@@ -3,6 +3,7 @@
 /// The input of [`Tokenizer::new`](crate::Tokenizer::new). Each field is named after its GGUF key
 /// without `tokenizer.ggml.`. A missing key is `None` or empty.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct VocabConfig {
     /// `model`: the tokenizer family, `gpt2` or `gemma4` (BPE), `llama` (SPM), `bert` (`WordPiece`)
     /// or `t5` (unigram).
@@ -71,4 +72,52 @@ pub struct VocabConfig {
     /// `general.name`: identifies Phi-3 models, whose special tokens strip the white space that
     /// follows.
     pub name: Option<String>,
+}
+
+/// Defines a method for each named field, which sets it and returns the configuration.
+macro_rules! setters {
+    ($($method:ident($field:ident: $type:ty);)+) => {$(
+        #[doc = concat!("Sets [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+        #[must_use]
+        pub fn $method(mut self, $field: $type) -> Self {
+            self.$field = $field.into();
+            self
+        }
+    )+};
+}
+
+impl VocabConfig {
+    setters! {
+        with_model(model: impl Into<String>);
+        with_pre(pre: Option<String>);
+        with_tokens(tokens: Vec<String>);
+        with_scores(scores: Vec<f32>);
+        with_token_types(token_types: Vec<i32>);
+        with_merges(merges: Vec<String>);
+        with_bos_token_id(bos_token_id: Option<u32>);
+        with_eos_token_id(eos_token_id: Option<u32>);
+        with_eot_token_id(eot_token_id: Option<u32>);
+        with_eom_token_id(eom_token_id: Option<u32>);
+        with_unknown_token_id(unknown_token_id: Option<u32>);
+        with_separator_token_id(separator_token_id: Option<u32>);
+        with_padding_token_id(padding_token_id: Option<u32>);
+        with_mask_token_id(mask_token_id: Option<u32>);
+        with_fim_pre_token_id(fim_pre_token_id: Option<u32>);
+        with_fim_suf_token_id(fim_suf_token_id: Option<u32>);
+        with_fim_mid_token_id(fim_mid_token_id: Option<u32>);
+        with_fim_pad_token_id(fim_pad_token_id: Option<u32>);
+        with_fim_rep_token_id(fim_rep_token_id: Option<u32>);
+        with_fim_sep_token_id(fim_sep_token_id: Option<u32>);
+        with_add_bos_token(add_bos_token: Option<bool>);
+        with_add_eos_token(add_eos_token: Option<bool>);
+        with_add_space_prefix(add_space_prefix: Option<bool>);
+        with_remove_extra_whitespaces(remove_extra_whitespaces: Option<bool>);
+        with_precompiled_charsmap(precompiled_charsmap: Vec<u8>);
+        with_lowercase(lowercase: Option<bool>);
+        with_strip_accents(strip_accents: Option<bool>);
+        with_suppress_tokens(suppress_tokens: Vec<u32>);
+        with_chat_template(chat_template: Option<String>);
+        with_architecture(architecture: Option<String>);
+        with_name(name: Option<String>);
+    }
 }

@@ -19,15 +19,14 @@
 //! use rf_tokenizer::{DecodeOptions, EncodeOptions, Tokenizer, VocabConfig};
 //!
 //! let tokens = ["<s>", "</s>", "a", "b", "ab", "Ġ", "Ġab"];
-//! let tokenizer = Tokenizer::new(VocabConfig {
-//!     model: "gpt2".into(),
-//!     pre: Some("gpt-2".into()),
-//!     tokens: tokens.map(String::from).into(),
-//!     token_types: vec![3, 3, 1, 1, 1, 1, 1],
-//!     merges: vec!["a b".into(), "Ġ ab".into()],
-//!     eos_token_id: Some(1),
-//!     ..VocabConfig::default()
-//! })?;
+//! let config = VocabConfig::default()
+//!     .with_model("gpt2")
+//!     .with_pre(Some("gpt-2".into()))
+//!     .with_tokens(tokens.map(String::from).into())
+//!     .with_token_types(vec![3, 3, 1, 1, 1, 1, 1])
+//!     .with_merges(vec!["a b".into(), "Ġ ab".into()])
+//!     .with_eos_token_id(Some(1));
+//! let tokenizer = Tokenizer::new(config)?;
 //!
 //! let ids = tokenizer.encode("ab ab</s>", EncodeOptions::PROMPT);
 //! assert_eq!(ids, [4, 6, 1]);

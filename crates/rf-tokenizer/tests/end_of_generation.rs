@@ -158,17 +158,17 @@ fn tokenizer(family: &Family) -> Tokenizer {
     }
     let id = |text: &str| tokens.iter().position(|token| token == text).map(|id| id as u32);
     let (eos_token_id, eot_token_id) = (id(family.eos), family.eot.and_then(id));
-    Tokenizer::new(VocabConfig {
-        model: if family.pre == "gemma4" { "gemma4" } else { "gpt2" }.into(),
-        pre: Some(family.pre.into()),
-        token_types,
-        bos_token_id: Some(0),
-        eos_token_id,
-        eot_token_id,
-        merges: vec!["a b".into()],
-        tokens,
-        ..VocabConfig::default()
-    })
+    Tokenizer::new(
+        VocabConfig::default()
+            .with_model(if family.pre == "gemma4" { "gemma4" } else { "gpt2" })
+            .with_pre(Some(family.pre.into()))
+            .with_token_types(token_types)
+            .with_bos_token_id(Some(0))
+            .with_eos_token_id(eos_token_id)
+            .with_eot_token_id(eot_token_id)
+            .with_merges(vec!["a b".into()])
+            .with_tokens(tokens),
+    )
     .unwrap()
 }
 
@@ -198,13 +198,13 @@ fn the_default_ids_are_those_of_falcon_only() {
     let tokenizer = |eleventh: &str| {
         let mut tokens: Vec<String> = ('a'..='k').map(String::from).collect();
         tokens.extend([eleventh, "ab"].map(String::from));
-        Tokenizer::new(VocabConfig {
-            model: "gpt2".into(),
-            pre: Some("llama-bpe".into()),
-            tokens,
-            merges: vec!["a b".into()],
-            ..VocabConfig::default()
-        })
+        Tokenizer::new(
+            VocabConfig::default()
+                .with_model("gpt2")
+                .with_pre(Some("llama-bpe".into()))
+                .with_tokens(tokens)
+                .with_merges(vec!["a b".into()]),
+        )
         .unwrap()
     };
     let comma = tokenizer(",");

@@ -104,13 +104,11 @@ fn gpt_oss_ends_messages_without_ending_turns() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn merges_may_name_texts_that_are_no_tokens() {
-    let config = VocabConfig {
-        model: "gpt2".into(),
-        pre: Some("gpt-2".into()),
-        tokens: ["a", "b", "c", "abc"].map(String::from).into(),
-        merges: ["a b", "ab c", "x y", "nospace", "", " ", "a  b"].map(String::from).into(),
-        ..VocabConfig::default()
-    };
+    let config = VocabConfig::default()
+        .with_model("gpt2")
+        .with_pre(Some("gpt-2".into()))
+        .with_tokens(["a", "b", "c", "abc"].map(String::from).into())
+        .with_merges(["a b", "ab c", "x y", "nospace", "", " ", "a  b"].map(String::from).into());
     let tokenizer = Tokenizer::new(config).unwrap();
     assert_eq!(tokenizer.encode("abcab", EncodeOptions::PLAIN), [3, 0, 1]);
     // A byte without a token is dropped.
@@ -168,7 +166,7 @@ fn endless_charsmap() -> VocabConfig {
     let mut map = 1024_u32.to_le_bytes().to_vec();
     map.extend((0..256).flat_map(|index| unit(index).to_le_bytes()));
     map.extend(b"x\0");
-    VocabConfig { precompiled_charsmap: map, ..fixtures::unigram() }
+    fixtures::unigram().with_precompiled_charsmap(map)
 }
 
 /// Short strings over few letters, so that they collide.
@@ -226,25 +224,23 @@ fn config() -> impl Strategy<Value = VocabConfig> {
                 (bos, eos, unk, flag),
                 charsmap,
             )| {
-                VocabConfig {
-                    model: model.into(),
-                    pre: pre.map(str::to_owned),
-                    tokens: tokens.into_iter().collect(),
-                    scores,
-                    token_types,
-                    merges,
-                    bos_token_id: bos,
-                    eos_token_id: eos,
-                    unknown_token_id: unk,
-                    separator_token_id: bos,
-                    precompiled_charsmap: charsmap,
-                    remove_extra_whitespaces: flag,
-                    lowercase: flag,
-                    add_bos_token: flag,
-                    add_space_prefix: flag,
-                    name: Some("phi-3".into()),
-                    ..VocabConfig::default()
-                }
+                VocabConfig::default()
+                    .with_model(model)
+                    .with_pre(pre.map(str::to_owned))
+                    .with_tokens(tokens.into_iter().collect())
+                    .with_scores(scores)
+                    .with_token_types(token_types)
+                    .with_merges(merges)
+                    .with_bos_token_id(bos)
+                    .with_eos_token_id(eos)
+                    .with_unknown_token_id(unk)
+                    .with_separator_token_id(bos)
+                    .with_precompiled_charsmap(charsmap)
+                    .with_remove_extra_whitespaces(flag)
+                    .with_lowercase(flag)
+                    .with_add_bos_token(flag)
+                    .with_add_space_prefix(flag)
+                    .with_name(Some("phi-3".into()))
             },
         )
 }

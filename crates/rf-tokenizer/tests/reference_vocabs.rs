@@ -4,7 +4,7 @@
 
 mod fixtures;
 
-use rf_tokenizer::{DecodeOptions, EncodeOptions, Tokenizer, VocabConfig};
+use rf_tokenizer::{DecodeOptions, EncodeOptions, Tokenizer};
 use serde_json::Value;
 
 #[test]
@@ -12,7 +12,7 @@ use serde_json::Value;
 fn wordpiece_matches_the_tokenizers_library() {
     let json = fixtures::json("wordpiece.json");
     for (key, lowercase) in [("uncased", true), ("cased", false)] {
-        let config = VocabConfig { lowercase: Some(lowercase), ..fixtures::wordpiece() };
+        let config = fixtures::wordpiece().with_lowercase(Some(lowercase));
         let tokenizer = Tokenizer::new(config).unwrap();
         compare(key, &tokenizer, EncodeOptions::PROMPT, &json);
     }
@@ -37,11 +37,9 @@ fn unigram_matches_the_sentencepiece_library() {
     for (key, prefix, merge) in
         [("merged", true, true), ("bare", false, true), ("kept", true, false)]
     {
-        let config = VocabConfig {
-            add_space_prefix: Some(prefix),
-            remove_extra_whitespaces: Some(merge),
-            ..fixtures::unigram()
-        };
+        let config = fixtures::unigram()
+            .with_add_space_prefix(Some(prefix))
+            .with_remove_extra_whitespaces(Some(merge));
         let tokenizer = Tokenizer::new(config).unwrap();
         compare(key, &tokenizer, EncodeOptions::PLAIN, &json);
     }
@@ -50,7 +48,7 @@ fn unigram_matches_the_sentencepiece_library() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes under Miri")]
 fn unigram_ends_its_prompts() {
-    let config = VocabConfig { remove_extra_whitespaces: Some(true), ..fixtures::unigram() };
+    let config = fixtures::unigram().with_remove_extra_whitespaces(Some(true));
     let tokenizer = Tokenizer::new(config).unwrap();
     let ids = tokenizer.encode(" Hello  world", EncodeOptions::PROMPT);
     assert_eq!(ids.last(), Some(&tokenizer.eos().unwrap()));

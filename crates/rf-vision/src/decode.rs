@@ -20,6 +20,7 @@ const FORMATS: [(ImageFormat, &str); 5] = [
 
 /// The limits on an image file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DecodeLimits {
     /// Bytes of the file.
     pub file_bytes: usize,
@@ -35,6 +36,36 @@ impl Default for DecodeLimits {
     /// 20 MB, 16,384 pixels per side, 64 megapixels, 512 MiB.
     fn default() -> Self {
         Self { file_bytes: 20_000_000, side: 16_384, pixels: 64_000_000, memory_bytes: 512 << 20 }
+    }
+}
+
+impl DecodeLimits {
+    /// Sets [`file_bytes`](Self::file_bytes).
+    #[must_use]
+    pub fn with_file_bytes(mut self, file_bytes: usize) -> Self {
+        self.file_bytes = file_bytes;
+        self
+    }
+
+    /// Sets [`side`](Self::side).
+    #[must_use]
+    pub fn with_side(mut self, side: u32) -> Self {
+        self.side = side;
+        self
+    }
+
+    /// Sets [`pixels`](Self::pixels).
+    #[must_use]
+    pub fn with_pixels(mut self, pixels: u64) -> Self {
+        self.pixels = pixels;
+        self
+    }
+
+    /// Sets [`memory_bytes`](Self::memory_bytes).
+    #[must_use]
+    pub fn with_memory_bytes(mut self, memory_bytes: u64) -> Self {
+        self.memory_bytes = memory_bytes;
+        self
     }
 }
 

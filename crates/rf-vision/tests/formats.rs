@@ -47,7 +47,7 @@ fn bmp(width: u32, height: u32) -> Vec<u8> {
 
 #[test]
 fn sizes_are_checked_before_pixels() {
-    let limits = DecodeLimits { side: 100, pixels: 5000, ..DecodeLimits::default() };
+    let limits = DecodeLimits::default().with_side(100).with_pixels(5000);
     for (width, height) in [(101, 1), (1, 101), (100, 51)] {
         let error = decode(&bmp(width, height), &limits).unwrap_err();
         assert!(matches!(error, ImageError::Size { .. }), "{width}x{height}: {error}");
@@ -60,7 +60,7 @@ fn sizes_are_checked_before_pixels() {
 
 #[test]
 fn other_data_are_refused() {
-    let limits = DecodeLimits { file_bytes: 64, ..DecodeLimits::default() };
+    let limits = DecodeLimits::default().with_file_bytes(64);
     for bytes in [&b""[..], b"hello", b"<svg></svg>", b"\x89PN"] {
         let error = decode(bytes, &limits).unwrap_err();
         assert!(matches!(error, ImageError::UnknownFormat), "{error}");

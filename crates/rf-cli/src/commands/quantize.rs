@@ -138,15 +138,14 @@ pub(crate) fn quantize(arguments: &QuantizeArgs) -> Result<()> {
     sources::check_is_no_input(&files.output, arguments.imatrix.as_deref())?;
     let imatrix = arguments.imatrix.as_ref().map(Imatrix::open).transpose();
     let imatrix = imatrix.map_err(|error| failure(error, &files))?;
-    let options = Options {
-        imatrix: imatrix.as_ref(),
-        pure: arguments.pure,
-        leave_output: arguments.leave_output_tensor,
-        allow_requantize: arguments.allow_requantize,
-        output_type: arguments.output_tensor_type,
-        embedding_type: arguments.token_embedding_type,
-        tensor_types: arguments.tensor_type.clone(),
-    };
+    let options = Options::default()
+        .with_imatrix(imatrix.as_ref())
+        .with_pure(arguments.pure)
+        .with_leave_output(arguments.leave_output_tensor)
+        .with_allow_requantize(arguments.allow_requantize)
+        .with_output_type(arguments.output_tensor_type)
+        .with_embedding_type(arguments.token_embedding_type)
+        .with_tensor_types(arguments.tensor_type.clone());
     let conversion = Conversion::plan(&gguf, &files.output, files.mix, &options)
         .map_err(|error| failure(error, &files))?;
     for rule in &arguments.tensor_type {

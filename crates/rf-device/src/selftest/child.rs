@@ -29,7 +29,7 @@ pub fn answer(
     out: impl Write,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let runtime = Runtime::load_platform(platform)?;
-    let options = GpuOptions { ordinal: Some(ordinal), ..GpuOptions::default() };
+    let options = GpuOptions::default().with_ordinal(ordinal);
     let backend = GpuBackend::on(&runtime, options)?;
     let mut out = Lines { out };
     let copy_bandwidth =

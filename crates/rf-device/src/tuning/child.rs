@@ -23,7 +23,7 @@ pub fn answer(
     skip: usize,
     mut out: impl Write,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let options = GpuOptions { ordinal: Some(ordinal), ..GpuOptions::default() };
+    let options = GpuOptions::default().with_ordinal(ordinal);
     let backend = GpuBackend::on(&Runtime::load_platform(platform)?, options)?;
     let subjects: Vec<Subject> = plan.subjects.iter().filter_map(TuneSubject::subject).collect();
     let named = trials(&backend, &subjects).into_iter().map(|trial| {

@@ -16,7 +16,7 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) fn new(file: &[u8]) -> Self {
-        let options = MemoryOptions { track_initialised: true, ..MemoryOptions::default() };
+        let options = MemoryOptions::default().with_track_initialised(true);
         let memory = Memory::new(options);
         let code = CodeObject::parse(file).unwrap();
         let loaded = code.load(&memory).unwrap();

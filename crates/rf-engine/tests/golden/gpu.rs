@@ -36,7 +36,7 @@ fn gpu() -> Option<GpuBackend> {
 /// Two GPUs, if this machine has them.
 fn two_gpus() -> Option<[GpuBackend; 2]> {
     let first = gpu()?;
-    match GpuBackend::new(GpuOptions { ordinal: Some(1), ..GpuOptions::default() }) {
+    match GpuBackend::new(GpuOptions::default().with_ordinal(1)) {
         Ok(second) => Some([first, second]),
         Err(error) => {
             skip!("one device ({error})");

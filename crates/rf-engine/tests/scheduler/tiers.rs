@@ -38,7 +38,7 @@ fn kinds() -> Vec<(&'static str, Load)> {
 }
 
 fn with_disk(mut engine: Engine, folder: &Path, max_bytes: u64) -> Engine {
-    engine.set_disk_cache(&DiskCacheOptions { folder: folder.to_owned(), max_bytes }).unwrap();
+    engine.set_disk_cache(&DiskCacheOptions::new(folder, max_bytes)).unwrap();
     engine
 }
 
@@ -251,7 +251,7 @@ fn a_folder_that_cannot_be_used_is_an_error() {
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let mut engine = engine(&tiny(), FEW);
-    let options = DiskCacheOptions { folder: file.clone(), max_bytes: 1 << 20 };
+    let options = DiskCacheOptions::new(&file, 1 << 20);
     let error = engine.set_disk_cache(&options).unwrap_err().to_string();
     let expected = format!("cannot use {} for the prefix cache: ", file.display());
     assert!(error.starts_with(&expected), "{error}");

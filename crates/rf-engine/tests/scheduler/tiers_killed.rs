@@ -29,7 +29,7 @@ const READY: &str = "the child is ready";
 fn load(folder: &Path) -> Engine {
     let mut engine = engine(&demo(), FEW);
     let max_bytes = u64::MAX;
-    engine.set_disk_cache(&DiskCacheOptions { folder: folder.to_owned(), max_bytes }).unwrap();
+    engine.set_disk_cache(&DiskCacheOptions::new(folder, max_bytes)).unwrap();
     engine
 }
 

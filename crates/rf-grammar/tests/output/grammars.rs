@@ -97,13 +97,13 @@ fn copies_of_a_constraint_go_their_own_way() {
 #[test]
 fn no_text_is_forced_that_the_vocabulary_cannot_write() {
     let tokens = ["</s>", "a", "b", "c"];
-    let tokenizer = Tokenizer::new(VocabConfig {
-        model: "gpt2".into(),
-        tokens: tokens.map(String::from).into(),
-        merges: vec!["a b".into()],
-        eos_token_id: Some(0),
-        ..VocabConfig::default()
-    });
+    let tokenizer = Tokenizer::new(
+        VocabConfig::default()
+            .with_model("gpt2")
+            .with_tokens(tokens.map(String::from).into())
+            .with_merges(vec!["a b".into()])
+            .with_eos_token_id(Some(0)),
+    );
     let compiler = GrammarCompiler::new(&Arc::new(tokenizer.unwrap())).unwrap();
     // No token has the x, which encoding leaves out.
     let mut constraint = compiler.compile(&Grammar::Regex("[ab]xc".into())).unwrap();

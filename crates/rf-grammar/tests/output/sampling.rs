@@ -45,15 +45,13 @@ pub(crate) static TOKENIZER: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| {
         tokens.push(marker.to_owned());
         token_types.push(if is_control { 3 } else { 4 });
     }
-    let config = VocabConfig {
-        model: "gpt2".to_owned(),
-        pre: Some("gpt-2".to_owned()),
-        eos_token_id: tokens.iter().position(|token| token == "</s>").map(|id| id as u32),
-        tokens,
-        token_types,
-        merges,
-        ..VocabConfig::default()
-    };
+    let config = VocabConfig::default()
+        .with_model("gpt2")
+        .with_pre(Some("gpt-2".to_owned()))
+        .with_eos_token_id(tokens.iter().position(|token| token == "</s>").map(|id| id as u32))
+        .with_tokens(tokens)
+        .with_token_types(token_types)
+        .with_merges(merges);
     Arc::new(Tokenizer::new(config).unwrap())
 });
 

@@ -67,7 +67,7 @@ impl ModelManager for Stub {
         if !change.parameters.is_empty() {
             return Err(ManageError::Refused("no parameters here".into()));
         }
-        let settings = ModelSettings { system: change.system.clone(), ..ModelSettings::default() };
+        let settings = ModelSettings::default().with_system(change.system.clone());
         Ok(entry(name).with_settings(settings))
     }
 

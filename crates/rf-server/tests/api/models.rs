@@ -364,10 +364,10 @@ fn clients_of_anthropic_get_the_list_in_their_form() {
 
 #[test]
 fn settings_of_a_model_are_renewed_while_the_server_runs() {
-    let sampled = |max: f32| ModelSettings {
-        aliases: vec!["first-*".to_owned()],
-        sampling: Some(SamplerConfig::greedy().with_min_p(max)),
-        ..ModelSettings::default()
+    let sampled = |max: f32| {
+        ModelSettings::default()
+            .with_aliases(vec!["first-*".to_owned()])
+            .with_sampling(SamplerConfig::greedy().with_min_p(max))
     };
     let (first, loads) = model("a", 40, || ());
     let (second, _) = model("b", 40, || ());
@@ -394,14 +394,14 @@ fn settings_of_a_model_are_renewed_while_the_server_runs() {
 
     // What cannot be read, or gives two models one name, changes nothing.
     reloader.reload().unwrap_err();
-    let settings = ModelSettings { aliases: vec!["later".to_owned()], ..sampled(0.5) };
+    let settings = sampled(0.5).with_aliases(vec!["later".to_owned()]);
     let both = vec![("a".to_owned(), settings.clone()), ("b".to_owned(), settings.clone())];
     *next.lock().unwrap() = both;
     assert!(reloader.reload().unwrap_err().to_string().contains("later"));
     assert_eq!((min_p(), status("later")), (json!(0.25), 404));
 
     let keep_alive = Some(KeepAlive::from(Duration::from_millis(1)));
-    *next.lock().unwrap() = vec![("a".to_owned(), ModelSettings { keep_alive, ..settings })];
+    *next.lock().unwrap() = vec![("a".to_owned(), settings.with_keep_alive(keep_alive))];
     reloader.reload().unwrap();
     assert_eq!(min_p(), 0.5);
     assert_eq!((status("first-x"), status("later")), (404, 200));

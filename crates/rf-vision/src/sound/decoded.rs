@@ -2,6 +2,7 @@
 
 /// The limits on a sound file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SoundLimits {
     /// Bytes of the file.
     pub file_bytes: usize,
@@ -13,6 +14,22 @@ impl Default for SoundLimits {
     /// 64 MB, 30 minutes.
     fn default() -> Self {
         Self { file_bytes: 64_000_000, seconds: 30 * 60 }
+    }
+}
+
+impl SoundLimits {
+    /// Sets [`file_bytes`](Self::file_bytes).
+    #[must_use]
+    pub fn with_file_bytes(mut self, file_bytes: usize) -> Self {
+        self.file_bytes = file_bytes;
+        self
+    }
+
+    /// Sets [`seconds`](Self::seconds).
+    #[must_use]
+    pub fn with_seconds(mut self, seconds: u32) -> Self {
+        self.seconds = seconds;
+        self
     }
 }
 

@@ -371,7 +371,10 @@ impl NamedModel {
         let aliases = self.aliases.iter().chain(&options.aliases).cloned().collect();
         let sampling = options.sampling(&self.sampling.fill_in(sampling.clone()));
         let keep_alive = options.keep_alive;
-        ModelSettings { aliases, sampling: Some(sampling), keep_alive, system: None }
+        ModelSettings::default()
+            .with_aliases(aliases)
+            .with_sampling(sampling)
+            .with_keep_alive(keep_alive)
     }
 }
 
@@ -428,7 +431,7 @@ impl Settings {
         }
         if let Some(folder) = options.cache_disk.as_ref().or(self.cache_disk.as_ref()) {
             let (folder, max_bytes) = (folder.clone(), self.cache_disk_bytes);
-            loader = loader.disk_cache(DiskCacheOptions { folder, max_bytes });
+            loader = loader.disk_cache(DiskCacheOptions::new(folder, max_bytes));
         }
         Ok(loader)
     }

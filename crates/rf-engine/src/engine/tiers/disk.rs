@@ -32,11 +32,19 @@ const FREED_SHARE: u64 = 16;
 
 /// A folder for pages of the prefix cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DiskCacheOptions {
     /// The folder. Several models and processes may share it.
     pub folder: PathBuf,
     /// Bytes of all files in the folder. The files that were not used for longest make room.
     pub max_bytes: u64,
+}
+
+impl DiskCacheOptions {
+    /// A folder whose files have at most `max_bytes`.
+    pub fn new(folder: impl Into<PathBuf>, max_bytes: u64) -> Self {
+        Self { folder: folder.into(), max_bytes }
+    }
 }
 
 /// The pages of one computation in a folder.
