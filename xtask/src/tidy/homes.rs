@@ -112,7 +112,7 @@ const CRATES_OF_ENGINE_OPTIONS: [&str; 2] = ["crates/rf-engine/", "crates/rf-tes
 const FOR_PROGRAMS: [&str; 4] = ["anyhow", "clap", "ctrlc", "indicatif"];
 
 /// The modules of xtask, which check the repository. No library needs them.
-const TASKS: [&str; 10] = [
+const TASKS: [&str; 11] = [
     "bench",
     "dist",
     "doc",
