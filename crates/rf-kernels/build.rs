@@ -9,16 +9,12 @@
 //! missing code at run time. A kernel that does not compile fails the build with the compiler's
 //! output.
 
-use std::{
-    collections::HashMap,
-    env, error,
-    fmt::Write as _,
-    fs,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-    process::ExitCode,
-    thread,
-};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{env, error, fs, thread};
 
 use rf_kernels_build::{
     Cache, Compiler, Error, ObjectFile, Selection, Sources, Unit, compile_all, packed,

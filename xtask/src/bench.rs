@@ -1,13 +1,11 @@
 //! `cargo xtask bench`: builds `rf-bench` in release and replaces this process by it. For `serve`
 //! it builds `rf-cli` first, the server that is measured.
 
-use std::{
-    env,
-    ffi::OsString,
-    os::unix::process::CommandExt,
-    path::Path,
-    process::{Command, ExitCode},
-};
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 

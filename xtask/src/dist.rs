@@ -16,12 +16,10 @@ mod signature;
 mod staging;
 mod wheel;
 
-use std::{
-    env, fs,
-    io::{self, Write},
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{env, fs};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};

@@ -2,14 +2,11 @@
 //!
 //! `cargo doc` writes no such page: rustdoc's own is for nightly compilers only.
 
-use std::{
-    env,
-    fmt::Write as _,
-    fs,
-    io::{self, Write},
-    path::Path,
-    process::{Command, ExitCode},
-};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::{MetadataCommand, Package};

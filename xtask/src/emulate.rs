@@ -2,14 +2,12 @@
 
 mod costs;
 
-use std::{
-    env,
-    ffi::OsString,
-    fs,
-    os::unix::{fs::symlink, process::CommandExt},
-    path::{Path, PathBuf},
-    process::{Command, ExitCode},
-};
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;

@@ -3,13 +3,11 @@
 //! `benchmarks/peers/count_llama_cpp.py` counted what llama.cpp's kernels cost; this module sums
 //! the estimates of a token and compares them with the speeds that others published.
 
-use std::{
-    fmt::Write as _,
-    fs,
-    io::{self, Write as _},
-    path::Path,
-    process::ExitCode,
-};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use rf_emu::cost::{Assumptions, Bound, Card, Cards, Costs, Estimate};

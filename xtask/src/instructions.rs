@@ -6,24 +6,19 @@
 mod callgrind;
 mod functions;
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    io::{self, Write},
-    num::NonZero,
-    path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
-    thread,
-};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::{env, fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use self::callgrind::{Counts, Functions, dumps};
-use crate::{
-    revision,
-    snapshot::{Change, Snapshot},
-};
+use crate::revision;
+use crate::snapshot::{Change, Snapshot};
 
 const SNAPSHOT: &str = "benchmarks/instructions/avx2.toml";
 

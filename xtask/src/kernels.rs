@@ -10,21 +10,21 @@ mod params;
 mod report;
 mod resources;
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    io::{self, Write},
-    path::Path,
-    process::ExitCode,
-    thread,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use rf_kernels_build::{Cache, Compiler, ObjectFile, Selection, Sources, compile_all, packed};
 
-use self::{catalogue::Catalogue, instructions::Counted, loops::Build, report::Report};
+use self::catalogue::Catalogue;
+use self::instructions::Counted;
+use self::loops::Build;
+use self::report::Report;
 use crate::snapshot::Snapshot;
 
 /// The most bytes of an AMD target's code, packed alone. PTX is text and larger.

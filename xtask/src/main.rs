@@ -14,13 +14,11 @@ mod revision;
 mod snapshot;
 mod tidy;
 
-use std::{
-    env,
-    ffi::OsString,
-    io::{self, Write},
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};

@@ -1,9 +1,7 @@
 //! Sources of committed revisions, for gates that compare their code with that of the checkout.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 

@@ -5,12 +5,10 @@
 //! numbers consist of is not committed: it follows from the code of a revision, and the gates
 //! compute it when a number has grown.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::{self, Write as _},
-    fs,
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write as _};
+use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use rf_quant::DType;

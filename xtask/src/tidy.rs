@@ -9,6 +9,7 @@ mod documents;
 mod errors;
 mod finding;
 mod homes;
+mod imports;
 mod layering;
 mod paths;
 mod prose;
@@ -24,12 +25,13 @@ pub(crate) use self::tree::Tree;
 
 /// All findings in `tree`, ordered by path and line.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 11] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 12] = [
         circles::check,
         commits::check,
         documents::check,
         errors::check,
         homes::check,
+        imports::check,
         layering::check,
         prose::check,
         published::check,

@@ -1,10 +1,8 @@
 //! `cargo xtask tidy` as it is run: exit codes and printed findings.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
 
 fn tidy(root: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_xtask"))

@@ -7,7 +7,8 @@
 //! target/release/rf-bench --quick --against target/release/examples/planted
 //! ```
 
-use std::{env, io, process::ExitCode};
+use std::process::ExitCode;
+use std::{env, io};
 
 use rf_bench::paired::worker;
 

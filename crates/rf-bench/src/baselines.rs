@@ -1,22 +1,18 @@
 //! Locations of baseline and record files, and the rules for writing them.
 
-use std::{
-    fmt, fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
-use rf_profile::{
-    baseline::{BaselineComparison, BaselineSet, DeviceKind, Hardware, ModelId, Origin},
-    replace_file,
+use rf_profile::baseline::{
+    BaselineComparison, BaselineSet, DeviceKind, Hardware, ModelId, Origin,
 };
+use rf_profile::replace_file;
 use serde_json::json;
 
-use crate::{
-    Error, machine,
-    model::IdentifiedModel,
-    plan::Plan,
-    results::{FORMAT, Run, VERSION},
-};
+use crate::model::IdentifiedModel;
+use crate::plan::Plan;
+use crate::results::{FORMAT, Run, VERSION};
+use crate::{Error, machine};
 
 /// Folder of the baselines, relative to the checkout.
 const BASELINES: &str = "benchmarks/baselines";

@@ -1,10 +1,8 @@
 //! CPU contention: the time that threads of this process waited for a CPU.
 
-use std::{
-    fs,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Contention above which wall-clock times decide nothing: threads that meet at barriers wait for
 /// the one without a CPU.

@@ -1,6 +1,8 @@
 //! Errors of benchmarks.
 
-use std::{fmt, io, path::PathBuf, process::ExitStatus};
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::{fmt, io};
 
 use rf_oracle::rf_graph::BackendError;
 

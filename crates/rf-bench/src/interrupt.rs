@@ -1,9 +1,8 @@
 //! Requests to end a measurement early.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering::SeqCst},
-};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// A count of requests to end a measurement. Clones share it, so that a signal handler can request
 /// the end of a measurement in another thread.

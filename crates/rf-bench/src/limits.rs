@@ -4,16 +4,12 @@
 //! hardware. A limit is the highest value ever measured there, so that a busy start does not
 //! inflate the percentages of the roofline.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use rf_profile::{
-    baseline::{DeviceKind, Hardware},
-    replace_file,
-    roofline::Limits,
-};
+use rf_profile::baseline::{DeviceKind, Hardware};
+use rf_profile::replace_file;
+use rf_profile::roofline::Limits;
 
 use crate::{Error, Target, machine};
 

@@ -1,6 +1,7 @@
 //! Names of the hardware and of the build that results belong to.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
+use std::process::Command;
 
 use rf_profile::baseline::{Build, DeviceKind, Hardware};
 

@@ -1,18 +1,14 @@
 //! Model files and their identity: name, size and hash.
 
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rf_profile::baseline::ModelId;
-use rocmforge::{
-    Drafts, Loader, Purpose,
-    engine::Model,
-    gguf::{TensorInfo, Value, file_type_name},
-};
+use rocmforge::engine::Model;
+use rocmforge::gguf::{TensorInfo, Value, file_type_name};
+use rocmforge::{Drafts, Loader, Purpose};
 use twox_hash::XxHash3_128;
 
 use crate::Error;

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use rocmforge::engine::SyntheticFeeder;
 
-use crate::{Clock, Error, Prepared, Target, model::ModelFile};
+use crate::model::ModelFile;
+use crate::{Clock, Error, Prepared, Target};
 
 /// Prompt lengths in tokens.
 const PROMPTS: [usize; 3] = [128, 512, 2048];

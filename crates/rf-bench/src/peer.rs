@@ -17,7 +17,8 @@ pub use programs::{Peer, Programs};
 pub use report::{PeerComparison, csv, json, table};
 pub use speeds::{Speeds, Test};
 
-use crate::{Error, Interrupt, Progress, model::ModelFile};
+use crate::model::ModelFile;
+use crate::{Error, Interrupt, Progress};
 
 /// Measures both engines with every model. An interrupt ends the comparison after the current
 /// repetition; the result has the complete ones.

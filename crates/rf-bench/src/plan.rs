@@ -1,6 +1,8 @@
 //! Selection of benchmarks.
 
-use crate::{Error, Suite, Workload, model_metric::ModelMetric, timers::Timer, workloads};
+use crate::model_metric::ModelMetric;
+use crate::timers::Timer;
+use crate::{Error, Suite, Workload, workloads};
 
 /// A benchmark: one line in reports.
 #[derive(Clone, Debug)]

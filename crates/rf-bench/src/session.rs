@@ -11,10 +11,8 @@ use rf_profile::baseline::Timestamp;
 
 use self::rounds::Sampler;
 pub use self::rounds::Session;
-use crate::{
-    Error, Interrupt, Progress, machine,
-    results::{FORMAT, Run, VERSION},
-};
+use crate::results::{FORMAT, Run, VERSION};
+use crate::{Error, Interrupt, Progress, machine};
 
 /// The result of a session.
 #[derive(Debug)]

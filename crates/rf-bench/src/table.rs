@@ -5,10 +5,8 @@ use std::fmt::Write;
 use rf_profile::baseline::Better;
 use rf_profile::roofline::{Bound, Roofline};
 
-use crate::{
-    Error, Suite,
-    results::{Measured, Report, Run, TargetCheck, TargetOutcome},
-};
+use crate::results::{Measured, Report, Run, TargetCheck, TargetOutcome};
+use crate::{Error, Suite};
 
 /// Formats the whole report: machine and build, results by suite, missing benchmarks, targets and
 /// the comparison.

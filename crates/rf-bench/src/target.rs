@@ -3,10 +3,8 @@
 use std::fmt;
 
 use rf_oracle::rf_graph::Backend;
-use rf_profile::{
-    baseline::{DeviceKind, Hardware},
-    roofline::Limits,
-};
+use rf_profile::baseline::{DeviceKind, Hardware};
+use rf_profile::roofline::Limits;
 #[cfg(feature = "gpu")]
 use rocmforge::device::gpu::{self, Gpu, GraphMode};
 use rocmforge::device::{CpuBackend, CpuOptions, Isa};

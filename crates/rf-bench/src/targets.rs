@@ -1,12 +1,11 @@
 //! Checks of the performance targets in docs/PERFORMANCE.md.
 
-use rf_profile::{baseline::DeviceKind, roofline::Bound};
+use rf_profile::baseline::DeviceKind;
+use rf_profile::roofline::Bound;
 
-use crate::{
-    Suite,
-    results::{Measured, Run, TargetCheck, TargetOutcome},
-    table::with_unit,
-};
+use crate::Suite;
+use crate::results::{Measured, Run, TargetCheck, TargetOutcome};
+use crate::table::with_unit;
 
 /// The suites that the targets need. Their quick subsets are enough.
 pub const SUITES: [Suite; 3] = [Suite::Matmul, Suite::Inference, Suite::Launch];

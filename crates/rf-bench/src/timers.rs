@@ -1,9 +1,7 @@
 //! The overhead of timers and spans.
 
-use std::{
-    hint::black_box,
-    time::{Duration, Instant},
-};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use rf_profile::{SpanRecorder, Timings};
 use tracing_subscriber::layer::SubscriberExt;

@@ -1,8 +1,7 @@
 //! Errors for users: one sentence that ends with the cure, and an exit code.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
+use std::{fmt, io};
 
 use anyhow::Error;
 use rocmforge::engine::{BackendError, MediaError};

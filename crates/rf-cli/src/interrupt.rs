@@ -2,7 +2,8 @@
 //! else ends the program.
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use crate::failure::Interrupted;

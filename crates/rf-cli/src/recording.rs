@@ -8,8 +8,7 @@ use rf_profile::memory::{KvSample, MemoryParts, MemoryReport, MemoryTracker};
 use rf_profile::roofline::Limits;
 use rf_profile::ttft::{Phase, TtftBreakdown};
 use rf_profile::{SpanEvent, SpanLog, SpanRecorder, Trace, plot};
-use rocmforge::engine::{BackendExecutionSummary, Timeline, TrackKind};
-use rocmforge::engine::{Engine, time_of_events};
+use rocmforge::engine::{BackendExecutionSummary, Engine, Timeline, TrackKind, time_of_events};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::layer::SubscriberExt;
 

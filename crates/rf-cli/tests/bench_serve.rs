@@ -4,11 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
-use rf_bench::{
-    Error, Interrupt,
-    model::ModelFile,
-    serve::{Arrivals, Load, Programs, ServeComparison, ServerOptions, compare},
-};
+use rf_bench::model::ModelFile;
+use rf_bench::serve::{Arrivals, Load, Programs, ServeComparison, ServerOptions, compare};
+use rf_bench::{Error, Interrupt};
 
 const LOADS: [Load; 2] = [
     Load {

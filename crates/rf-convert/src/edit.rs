@@ -1,9 +1,8 @@
 //! Changes of the metadata of a model file.
 
-use std::fs;
-use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rf_gguf::{Gguf, GgufWriter, Value};
 

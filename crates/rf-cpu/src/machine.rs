@@ -5,7 +5,8 @@ mod linux;
 #[cfg(windows)]
 mod windows;
 
-use std::{num::NonZero, thread};
+use std::num::NonZero;
+use std::thread;
 
 #[cfg(not(windows))]
 use self::linux as os;

@@ -3,8 +3,9 @@
 
 use rf_engine::{EngineOptions, Error as EngineError, Model};
 use rf_graph::BackendError::DoesNotFit;
-use rf_graph::{Backend, Batch, Costs, HybridBackend, Layout, MemoryNeed, OpCost, Program};
-use rf_graph::{Span, Split, split};
+use rf_graph::{
+    Backend, Batch, Costs, HybridBackend, Layout, MemoryNeed, OpCost, Program, Span, Split, split,
+};
 
 use crate::error::Error;
 use crate::layers::{DeviceLayers, layer_count};

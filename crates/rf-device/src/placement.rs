@@ -7,13 +7,12 @@ use rf_engine::{EngineOptions, Model};
 use rf_graph::tensor::{self, TensorBackend};
 use rf_graph::{Backend, HybridBackend, Layout, MemoryNeed};
 
-use crate::Prober;
 use crate::cpu_parts::CpuParts;
 use crate::error::{Error, Warning};
-use crate::gpu;
 use crate::layers::{DeviceLayers, expert_layers, layer_count, layers_that_fit};
 use crate::open_gpu::OpenGpu;
 use crate::options::{Device, GpuLayers, Graphs, Shares, SplitMode};
+use crate::{Prober, gpu};
 
 /// The devices that a model may use.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,8 +1,11 @@
 //! Fault injection: which call of which function fails with which status, and which replays of
 //! graphs go wrong.
 
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
-use std::{collections::HashMap, ops::RangeInclusive, process, str::FromStr, thread};
+use std::{process, thread};
 
 use crate::Status;
 

@@ -17,19 +17,15 @@ mod memory;
 mod module;
 mod stream;
 
-use std::{
-    cell::Cell,
-    ffi::{CStr, c_char, c_int},
-    panic::{AssertUnwindSafe, catch_unwind},
-    slice,
-    sync::{Mutex, OnceLock, PoisonError},
-};
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::{
-    Status,
-    journal::print,
-    runtime::{Runtime, Use},
-};
+use crate::Status;
+use crate::journal::print;
+use crate::runtime::{Runtime, Use};
 
 thread_local! {
     static CURRENT_DEVICE: Cell<i32> = const { Cell::new(0) };

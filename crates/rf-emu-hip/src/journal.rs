@@ -1,10 +1,8 @@
 //! The log of calls.
 
-use std::{
-    fs::{File, OpenOptions},
-    io::{self, Write},
-    path::Path,
-};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
 
 /// A file with a line per call: `FUNCTION CALL STATUS LIVE`.
 ///

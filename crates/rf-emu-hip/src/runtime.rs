@@ -8,30 +8,26 @@ mod launch;
 mod module;
 mod stream;
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
 
 use rf_emu::{Memory, MemoryOptions};
 
-use self::{
-    capture::Capture,
-    event::Event,
-    graph::Graph,
-    launch::Executor,
-    module::{Function, Module},
-    stream::Stream,
-};
-pub(crate) use self::{
-    copy::{CopyEnd, Transfer},
-    launch::Launch,
-    stream::StreamId,
-};
-use crate::{
-    Status,
-    device::Properties,
-    faults::FaultPlan,
-    journal::{Journal, print},
-    settings::Settings,
-};
+use self::capture::Capture;
+pub(crate) use self::copy::{CopyEnd, Transfer};
+use self::event::Event;
+use self::graph::Graph;
+use self::launch::Executor;
+pub(crate) use self::launch::Launch;
+use self::module::{Function, Module};
+use self::stream::Stream;
+pub(crate) use self::stream::StreamId;
+use crate::Status;
+use crate::device::Properties;
+use crate::faults::FaultPlan;
+use crate::journal::{Journal, print};
+use crate::settings::Settings;
 
 /// The requirements of a call on the device, and its effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

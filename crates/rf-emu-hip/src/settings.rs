@@ -1,10 +1,12 @@
 //! The environment variables.
 
-use std::{env, fs, path::PathBuf};
+use std::path::PathBuf;
+use std::{env, fs};
 
 use rf_emu::{Arch, Checks};
 
-use crate::{faults::FaultPlan, symbols::lists_devices};
+use crate::faults::FaultPlan;
+use crate::symbols::lists_devices;
 
 /// The values of the environment variables; see the crate's documentation.
 #[derive(Debug, Clone)]

@@ -5,7 +5,8 @@
 
 mod emulated;
 
-use std::{ffi::OsStr, fs};
+use std::ffi::OsStr;
+use std::fs;
 
 use emulated::{in_child, library};
 use rf_emu::cost::Costs;

@@ -5,7 +5,10 @@
 
 mod emulated;
 
-use std::{ffi::OsStr, fs, path::Path, process::Command};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use emulated::{in_child, library};
 use rf_emu_hip::without_devices;

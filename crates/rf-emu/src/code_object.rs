@@ -12,22 +12,19 @@ mod lines;
 mod loaded;
 mod metadata;
 
-pub use self::{
-    bundle::select_bundle,
-    kernarg::Grid,
-    kernel::{Argument, ArgumentKind, Hidden, Kernel, UserSgpr},
-    lines::SourceLines,
-    loaded::LoadedCode,
-    metadata::{ArgumentMetadata, KernelMetadata, kernel_metadata},
-};
+pub use self::bundle::select_bundle;
+pub use self::kernarg::Grid;
+pub use self::kernel::{Argument, ArgumentKind, Hidden, Kernel, UserSgpr};
+pub use self::lines::SourceLines;
+pub use self::loaded::LoadedCode;
+pub use self::metadata::{ArgumentMetadata, KernelMetadata, kernel_metadata};
 use std::sync::Arc;
 
-use self::{elf::Image, metadata::Metadata};
-use crate::{
-    Error,
-    isa::{Arch, Instruction, decode},
-    memory::Memory,
-};
+use self::elf::Image;
+use self::metadata::Metadata;
+use crate::Error;
+use crate::isa::{Arch, Instruction, decode};
+use crate::memory::Memory;
 
 /// A code object: kernels of one architecture.
 #[derive(Debug)]

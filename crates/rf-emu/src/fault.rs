@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::{AccessFault, isa::DecodeError};
+use crate::AccessFault;
+use crate::isa::DecodeError;
 
 /// A kernel did something that it must not do.
 #[derive(Clone, Debug, PartialEq, Eq)]

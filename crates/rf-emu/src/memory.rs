@@ -8,17 +8,13 @@ mod fault;
 mod ranges;
 mod view;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-pub use self::{
-    allocation::{Allocation, AllocationKind, AllocationRange},
-    fault::AccessFault,
-    ranges::{Hint, Ranges},
-    view::View,
-};
+pub use self::allocation::{Allocation, AllocationKind, AllocationRange};
+pub use self::fault::AccessFault;
+pub use self::ranges::{Hint, Ranges};
+pub use self::view::View;
 use crate::Error;
 
 /// Allocations start at multiples of this, as on ROCm.

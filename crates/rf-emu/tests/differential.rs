@@ -16,20 +16,18 @@ mod inputs;
 #[path = "differential/memory.rs"]
 mod memory;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
-    env, fs,
-    io::{Read, Write},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
-};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs, thread};
 
 use compare::{Judgement, Outcome, Report};
 use device::{Device, all_checks, grid};
 use generate::{Case, cases, not_tested, source};
 use rayon::prelude::*;
-use rf_emu::{Checks, Family, isa::forms};
+use rf_emu::isa::forms;
+use rf_emu::{Checks, Family};
 
 /// The cases that the assembler accepts, each encoding once.
 fn accepted(cases: Vec<Case>) -> Vec<Case> {

@@ -3,12 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a failure is a failed test")]
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
 use proptest::prelude::*;
 use rayon::prelude::*;

@@ -8,14 +8,10 @@ use std::path::Path;
 
 use device::{Device, all_checks, grid};
 use proptest::prelude::*;
-use rf_emu::{
-    Arch, Checks, CodeObject, Grid, Options, Program,
-    cost::{Costs, Profile},
-    isa::{
-        decode,
-        op::{Op, SaluOp},
-    },
-};
+use rf_emu::cost::{Costs, Profile};
+use rf_emu::isa::decode;
+use rf_emu::isa::op::{Op, SaluOp};
+use rf_emu::{Arch, Checks, CodeObject, Grid, Options, Program};
 
 fn two_kernels() -> Device {
     Device::new(include_bytes!("fixtures/two_kernels.gfx1100.co"))

@@ -42,10 +42,14 @@ mod penalties;
 
 use std::hash::{BuildHasher, RandomState};
 
-use rand_pcg::{Pcg64, rand_core::Rng};
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng;
 use rf_graph::Candidate;
 
-use self::{candidates::Candidates, dry::Dry, mirostat::Mirostat, penalties::Penalties};
+use self::candidates::Candidates;
+use self::dry::Dry;
+use self::mirostat::Mirostat;
+use self::penalties::Penalties;
 
 pub use self::config::SamplerConfig;
 pub use self::dry::DryConfig;

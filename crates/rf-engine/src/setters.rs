@@ -25,4 +25,5 @@ macro_rules! const_setters {
     )+};
 }
 
-pub(crate) use {const_setters, setters};
+pub(crate) use const_setters;
+pub(crate) use setters;

@@ -1,8 +1,7 @@
 //! Errors of GGUF files, with the place of the problem and a cure.
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 use crate::tensor_type::TensorType;
 use crate::value::ValueKind;

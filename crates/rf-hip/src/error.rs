@@ -1,8 +1,10 @@
 //! Errors of the GPU runtime.
 
-use std::{fmt, path::PathBuf};
+use std::fmt;
+use std::path::PathBuf;
 
-use crate::{Platform, sys::constants};
+use crate::Platform;
+use crate::sys::constants;
 
 /// Why a call to the GPU runtime failed.
 ///

@@ -10,18 +10,14 @@
 
 #![expect(unsafe_code, reason = "calls foreign functions")]
 
-use std::{
-    ffi::{CStr, c_char},
-    path::PathBuf,
-    ptr,
-};
+use std::ffi::{CStr, c_char};
+use std::path::PathBuf;
+use std::ptr;
 
 use libloading::Library;
 
-use crate::{
-    Error, Platform,
-    sys::{Entry, Functions, Status, constants, library},
-};
+use crate::sys::{Entry, Functions, Status, constants, library};
+use crate::{Error, Platform};
 
 /// Calls a function of the table by name and converts its status to a [`Result`].
 macro_rules! call {

@@ -5,12 +5,11 @@
 
 #![expect(unsafe_code, reason = "upholds the contracts of the result level")]
 
-use std::{any::Any, sync::Arc};
+use std::any::Any;
+use std::sync::Arc;
 
-use crate::{
-    Error,
-    result::{Api, context as raw_context},
-};
+use crate::Error;
+use crate::result::{Api, context as raw_context};
 
 mod compiler;
 mod context;

@@ -5,7 +5,8 @@
 
 mod axpy;
 
-use std::{env, process::Command};
+use std::env;
+use std::process::Command;
 
 use axpy::{Axpy, BLOCK};
 use rf_hip::{DeviceBuffer, LaunchConfig, Module, Runtime, Stream};

@@ -2,7 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
-use std::{env, process::Command};
+use std::env;
+use std::process::Command;
 
 use rf_hip::{Compiler, Error, Platform, Runtime};
 

@@ -2,10 +2,9 @@
 //! links with names in `snapshots/COMMIT`, commits of branches in `refs`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use std::{fs, io};
 
 use crate::listing::Blob;
 use crate::{Error, ModelName, choice};

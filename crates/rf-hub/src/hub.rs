@@ -1,10 +1,9 @@
 //! The entry of the crate: a hub, its cache folder, and the way to a model file.
 
-use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{env, fs};
 
 use ureq::Agent;
 

@@ -1,12 +1,10 @@
 //! The list of short names: that of the crate, or a newer one that is signed.
 
 use std::collections::HashSet;
-use std::env;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
+use std::{env, fs, io};
 
 use minisign_verify::{PublicKey, Signature};
 

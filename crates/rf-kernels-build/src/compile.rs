@@ -1,15 +1,10 @@
 //! Compiles units for targets in parallel, each combination once per content.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-    time::{Duration, Instant, SystemTime},
-};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use std::{fs, io, thread};
 
 use twox_hash::XxHash3_128;
 

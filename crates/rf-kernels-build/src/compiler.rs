@@ -1,12 +1,11 @@
 //! Finds a clang that builds kernels, and runs it.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
-};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::{env, fs};
 
-use crate::{Error, Selection, Target, targets::OLDEST_CLANG};
+use crate::targets::OLDEST_CLANG;
+use crate::{Error, Selection, Target};
 
 /// Candidates on the `PATH`, newest first.
 const NAMES: [&str; 5] = ["clang-22", "clang-21", "clang-20", "clang-19", "clang"];

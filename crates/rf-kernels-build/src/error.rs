@@ -1,6 +1,8 @@
 //! Errors of the kernel build.
 
-use std::{fmt::Write as _, io, path::PathBuf};
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
 
 use crate::targets::{OLDEST_CLANG, target_names};
 

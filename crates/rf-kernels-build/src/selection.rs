@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use crate::{Error, Target, machine, targets::TARGETS};
+use crate::targets::TARGETS;
+use crate::{Error, Target, machine};
 
 /// The targets to build, parsed from `machine`, `release`, `all`, `none` or names separated by
 /// commas.

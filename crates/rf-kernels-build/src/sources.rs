@@ -1,11 +1,9 @@
 //! Reads the kernel sources and expands the includes of each translation unit.
 
-use std::{
-    collections::HashSet,
-    fmt::Write as _,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::Error;
 

@@ -2,11 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a failure of the test")]
 
-use std::{
-    fs,
-    path::Path,
-    time::{Duration, SystemTime},
-};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use rf_kernels_build::{Cache, Compiler, Error, Selection, Sources, compile_all};
 use tempfile::TempDir;

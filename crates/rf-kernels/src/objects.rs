@@ -13,8 +13,9 @@ mod compiled;
 mod delta;
 mod embedded;
 
+use std::borrow::Cow;
+use std::fmt;
 use std::path::PathBuf;
-use std::{borrow::Cow, fmt};
 
 pub(crate) use compiled::Variant;
 use embedded::Embedded;

@@ -10,10 +10,10 @@ mod magnitude;
 use bytemuck::{Pod, cast_slice};
 use rf_quant::{
     BlockIq1M, BlockIq1S, BlockIq2S, BlockIq2Xs, BlockIq2Xxs, BlockIq3S, BlockIq3Xxs, BlockIq4Nl,
-    BlockIq4Xs, BlockNvfp4, BlockQ1_0, BlockQ2_0, BlockTq1_0, BlockTq2_0, CodebookBlock, F16Le,
+    BlockIq4Xs, BlockMxfp4, BlockMxfp6E2M3, BlockNvfp4, BlockQ1_0, BlockQ2_0, BlockQ2K, BlockQ3K,
+    BlockQ4_0, BlockQ4_1, BlockQ4K, BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0,
+    BlockTq1_0, BlockTq2_0, CodebookBlock, DType, F16Le,
 };
-use rf_quant::{BlockMxfp4, BlockMxfp6E2M3, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K};
-use rf_quant::{BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, DType};
 
 pub(crate) use magnitude::{half_unit, largest_magnitude};
 

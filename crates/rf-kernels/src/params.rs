@@ -41,8 +41,7 @@ mod sums;
 mod table;
 mod weight;
 
-pub(crate) use attention::AttentionParams;
-pub(crate) use attention::MIN_SPLIT_KEYS;
+pub(crate) use attention::{AttentionParams, MIN_SPLIT_KEYS};
 pub(crate) use batch::{Batch, CACHE_KERNELS, KvCache, Span};
 pub(crate) use embed::{EmbedParams, embed_rms_norm_threads};
 pub(crate) use experts::{

@@ -9,8 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use rf_graph::OperandFormat;
-use rf_graph::{Backend, BackendError, OpCost};
+use rf_graph::{Backend, BackendError, OpCost, OperandFormat};
 use rf_oracle::case::{self, Case, CaseBatch, Shape, Timer};
 
 use crate::GpuBackend;

@@ -9,8 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use rf_graph::OperandFormat;
-use rf_graph::{Backend, BackendError, DType, KvType, Output};
+use rf_graph::{Backend, BackendError, DType, KvType, OperandFormat, Output};
 use rf_oracle::case::{
     Case, CaseBatch, Schedule, Timer, attention, feed_forward, gated_unit, matmul,
 };

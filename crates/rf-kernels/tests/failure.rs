@@ -6,7 +6,8 @@
     reason = "functions of tests, which print skipped tests"
 )]
 
-use std::{env, process::Command};
+use std::env;
+use std::process::Command;
 
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_graph::{Backend, BackendError, Output};

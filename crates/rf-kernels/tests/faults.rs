@@ -15,7 +15,9 @@
 mod scenario;
 mod stand_in;
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
 
 use rf_emu_hip::without_symbols;
 use rf_graph::{Backend, BackendError};

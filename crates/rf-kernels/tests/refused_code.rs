@@ -12,11 +12,9 @@
 mod stand_in;
 mod warnings;
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use rf_graph::{BackendError, DType, OperandFormat};
 use rf_kernels::objects::{Choice, cache_folder, embedded_targets};

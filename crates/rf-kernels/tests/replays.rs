@@ -12,12 +12,10 @@
 mod stand_in;
 mod warnings;
 
-use std::{
-    env, fs,
-    path::Path,
-    process::{Command, Output as ChildOutput},
-    time::Duration,
-};
+use std::path::Path;
+use std::process::{Command, Output as ChildOutput};
+use std::time::Duration;
+use std::{env, fs};
 
 use rf_graph::{Backend, BackendError, Batch, Candidate, Executor, Output, Program};
 use rf_kernels::objects::build_note;

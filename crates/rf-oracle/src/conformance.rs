@@ -17,7 +17,8 @@ use std::fmt;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
 //! Memory use of the KV cache, the process and the device, and the planned memory.
 
-use std::fmt;
-use std::fs;
 use std::path::Path;
+use std::{fmt, fs};
 
 use rf_hip::Context;
 

@@ -8,14 +8,12 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{
-    DType,
-    block::{Block, F16Le, assert_layout},
-    extent::{largest, magnitude, range},
-    k_quants::{weighted_line, weighted_scale},
-    normalized::Normalized,
-    rounding::{floor, low_byte, nearest_half_away},
-};
+use crate::DType;
+use crate::block::{Block, F16Le, assert_layout};
+use crate::extent::{largest, magnitude, range};
+use crate::k_quants::{weighted_line, weighted_scale};
+use crate::normalized::Normalized;
+use crate::rounding::{floor, low_byte, nearest_half_away};
 
 /// A block of [`DType::Q4_0`]: `x = d (q - 8)`.
 ///

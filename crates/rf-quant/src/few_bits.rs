@@ -5,11 +5,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{
-    DType,
-    block::{Block, F16Le, assert_layout},
-    ternary,
-};
+use crate::block::{Block, F16Le, assert_layout};
+use crate::{DType, ternary};
 
 /// A block of [`DType::Q1_0`]: `x = d` where the bit is set, else `-d`.
 ///

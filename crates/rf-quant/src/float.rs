@@ -5,10 +5,8 @@
 
 use std::ops::BitAnd;
 
-use half::{
-    bf16, f16,
-    slice::{HalfBitsSliceExt, HalfFloatSliceExt},
-};
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use half::{bf16, f16};
 
 use crate::Error;
 use crate::codec::Codec;

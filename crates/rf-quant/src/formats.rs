@@ -145,4 +145,5 @@ macro_rules! c_family {
     };
 }
 
-use {c_family, c_table};
+use c_family;
+use c_table;

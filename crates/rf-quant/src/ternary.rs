@@ -2,12 +2,10 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{
-    DType,
-    block::{Block, F16Le, assert_layout},
-    extent::magnitude,
-    rounding::nearest_half_away,
-};
+use crate::DType;
+use crate::block::{Block, F16Le, assert_layout};
+use crate::extent::magnitude;
+use crate::rounding::nearest_half_away;
 
 /// A block of [`DType::Tq1_0`]: `x = d (q - 1)`, `q` 0 to 2, five to a byte.
 ///

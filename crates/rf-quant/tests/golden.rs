@@ -1,10 +1,8 @@
 //! Compares every format with reference data: the subset in `tests/golden`, and the full set if it
 //! is present.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use rf_quant::{DType, Family, dequantize, quantize_to_vec};
 

@@ -1,6 +1,7 @@
 //! Properties of every input: error bounds, stability, and no panic on any bytes or floats.
 
-use proptest::{collection::vec, prelude::*};
+use proptest::collection::vec;
+use proptest::prelude::*;
 use rf_quant::{
     DType, Error, Family, dequantize, first_non_finite_block, quantize, quantize_to_vec,
     quantize_weighted,

@@ -1,7 +1,6 @@
 //! Prompts that fill a gap in a text, for models whose vocabulary has tokens for it.
 
-use rocmforge::engine::EncodeOptions;
-use rocmforge::engine::Model;
+use rocmforge::engine::{EncodeOptions, Model};
 
 use crate::error::ApiError;
 use crate::longest_token::TextLimit;

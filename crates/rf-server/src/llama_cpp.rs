@@ -12,8 +12,7 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use rocmforge::SamplerConfig;
-use rocmforge::engine::Model;
-use rocmforge::engine::{DecodeOptions, EncodeOptions};
+use rocmforge::engine::{DecodeOptions, EncodeOptions, Model};
 use rocmforge::messages::Conversation;
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
@@ -26,7 +25,7 @@ use crate::api::logprobs::piece;
 use crate::body::Fields;
 use crate::error::ApiError;
 use crate::longest_token::TextLimit;
-use crate::prompt::{beside, chat_prompt, rendered};
+use crate::prompt::{chat_prompt, on_blocking_pool, rendered};
 use crate::sampling::SamplingFields;
 use crate::state::App;
 
@@ -93,7 +92,9 @@ pub(crate) async fn tokenize(
         Some(_) => Some(fields.read::<ConversationFields>()?.conversation()?.into_text()?),
         None => None,
     };
-    beside(model.model(), move |model| tokenize.answer(model, conversation, limit)).await.map(Json)
+    on_blocking_pool(model.model(), move |model| tokenize.answer(model, conversation, limit))
+        .await
+        .map(Json)
 }
 
 impl TokenizeFields {

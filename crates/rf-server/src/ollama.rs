@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use rocmforge::Answers;
 use rocmforge::engine::{Model, StopReason, Timings};
-use rocmforge::media_marker;
 use rocmforge::messages::{Answer, Conversation, Delta, Message, MessageCall};
+use rocmforge::{Answers, media_marker};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -31,7 +30,7 @@ use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
 use crate::grammar::Structure;
 use crate::infill;
 use crate::keep_alive::KeepAlive;
-use crate::prompt::{beside, chat_prompt, rendered, tools};
+use crate::prompt::{chat_prompt, on_blocking_pool, rendered, tools};
 use crate::request_id::RequestId;
 use crate::sampling::{Params, SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel};
@@ -173,7 +172,7 @@ pub(crate) async fn generate(
         return request.answer(Job::chat(prompt, params), request_id).await;
     }
     let default_system = request.model.system().map(str::to_owned);
-    let job = beside(request.model.model(), move |model: &Model| {
+    let job = on_blocking_pool(request.model.model(), move |model: &Model| {
         if let Some(suffix) = generate.suffix.filter(|suffix| !suffix.is_empty()) {
             let ids = infill::ids(model, limit, (&prompt, &suffix), &[])?;
             return Ok(Job::text(ids, params));

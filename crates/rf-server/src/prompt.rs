@@ -22,7 +22,8 @@ pub(crate) async fn rendered(
     let IllustratedConversation { mut conversation, attachments, field } = conversation.into();
     model.add_system(&mut conversation);
     if attachments.is_empty() {
-        let chat = beside(model.model(), move |model| chat_prompt(model, &conversation, limit));
+        let chat =
+            on_blocking_pool(model.model(), move |model| chat_prompt(model, &conversation, limit));
         return Ok(RenderedChat::from(chat.await?));
     }
     let loaded = model.loaded_model().clone();
@@ -39,7 +40,7 @@ pub(crate) async fn rendered(
     }
     let files = model.image_urls().fetched(field, attachments).await?;
     // To encode pictures and sounds takes long.
-    beside(model.model(), move |model| {
+    on_blocking_pool(model.model(), move |model| {
         let chat = chat_prompt(model, &conversation, limit)?;
         let ids = loaded.prompt_with_media(&chat.prompt.text, &files)?;
         Ok(RenderedChat { chat, ids })
@@ -146,7 +147,7 @@ pub(crate) fn tool_choice(
 }
 
 /// Runs CPU-bound work on tokio's blocking pool, away from the threads that serve sockets.
-pub(crate) async fn beside<T, F>(model: &Arc<Model>, work: F) -> Result<T, ApiError>
+pub(crate) async fn on_blocking_pool<T, F>(model: &Arc<Model>, work: F) -> Result<T, ApiError>
 where
     T: Send + 'static,
     F: FnOnce(&Model) -> Result<T, ApiError> + Send + 'static,

@@ -1,7 +1,8 @@
 //! The ids of requests and of parts of answers.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use axum::http::{HeaderMap, HeaderValue};
 

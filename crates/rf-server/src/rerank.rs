@@ -16,7 +16,7 @@ use crate::body::Fields;
 use crate::error::{ApiError, check_count};
 use crate::fields::TextOr;
 use crate::keep_alive::KeepAlive;
-use crate::prompt::beside;
+use crate::prompt::on_blocking_pool;
 use crate::record::Record;
 use crate::request_id::unique;
 use crate::state::{App, ServedEmbedder, now};
@@ -235,7 +235,7 @@ impl ScoredPairs {
         }
         check_count(field, pairs.len(), MAX_TEXTS)?;
         let limit = model.text_limit();
-        let tokenized = beside(model.model().file(), move |model| {
+        let tokenized = on_blocking_pool(model.model().file(), move |model| {
             let mut texts = Vec::with_capacity(pairs.len());
             for (index, (query, document)) in pairs.iter().enumerate() {
                 limit.check(query)?;

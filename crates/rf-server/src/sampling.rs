@@ -1,12 +1,11 @@
 //! Parameters of generation that all APIs share: names of `OpenAI`, llama.cpp and vLLM.
 
 use rocmforge::AdapterScales;
-use rocmforge::engine::EncodeOptions;
 use rocmforge::engine::sampling::{
     self, DryConfig, MirostatConfig, MirostatVersion, SamplerConfig, SamplerKind,
 };
 use rocmforge::engine::scheduler::Request;
-use rocmforge::engine::{GenerateOptions, Model};
+use rocmforge::engine::{EncodeOptions, GenerateOptions, Model};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

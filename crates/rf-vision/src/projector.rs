@@ -9,15 +9,14 @@ use rf_graph::{Graph, KvLayout, KvType, Program, Weight};
 use crate::build::Builder;
 use crate::chunk::Piece;
 use crate::config::{Settings, TileText, TokenLimits};
-use crate::encoders;
 use crate::error::Error;
 use crate::kind::Kind;
-use crate::layout;
 use crate::modality::Modality;
 use crate::network::{Network, PAGE_TOKENS};
 use crate::plan::Plan;
 use crate::rgb::Rgb;
 use crate::weights::Weights;
+use crate::{encoders, layout};
 
 /// A projector (`mmproj`) file: the vision encoder that belongs to a text model. Its weights stay
 /// in the file until an [`Encoder`](crate::Encoder) loads them.

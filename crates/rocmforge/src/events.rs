@@ -150,7 +150,8 @@ fn wake(mut state: MutexGuard<'_, State>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
     use std::task::Wake;
 
     use super::*;

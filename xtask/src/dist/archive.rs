@@ -1,18 +1,17 @@
 //! Archives whose bytes depend on nothing but their files: sorted, owned by root, with the time of
 //! the commit.
 
-use std::{
-    ffi::OsString,
-    fs::{self, File},
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::Command,
-    time::{Duration, SystemTime},
-};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{command::output_of, release::Release};
+use super::command::output_of;
+use super::release::Release;
 
 /// A folder as archives with the same files.
 pub(super) struct Tarballs {

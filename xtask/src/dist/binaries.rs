@@ -1,17 +1,13 @@
 //! Builds the programs of a release.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{
-    command::output_of,
-    release::{Machine, PROGRAM, Release, WINDOWS},
-};
+use super::command::output_of;
+use super::release::{Machine, PROGRAM, Release, WINDOWS};
 
 /// The version of the C library that the program for Linux needs at most: that of Debian 10 and
 /// RHEL 8.

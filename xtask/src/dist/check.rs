@@ -1,27 +1,20 @@
 //! Checks of a release without its programs, which take minutes to build: a script stands in for
 //! them.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{
-    archive,
-    command::output_of,
-    licences, manifests,
-    manual::Texts,
-    page,
-    release::{Machine, Release, WINDOWS},
-    rpm, sbom, signature,
-    staging::{self, Linux},
-    wheel::{self, Platform},
-};
+use super::command::output_of;
+use super::manual::Texts;
+use super::release::{Machine, Release, WINDOWS};
+use super::staging::{self, Linux};
+use super::wheel::{self, Platform};
+use super::{archive, licences, manifests, page, rpm, sbom, signature};
 
 /// Answers the arguments that a release calls, and names a symbol version of the C library.
 const STAND_IN: &str = "\

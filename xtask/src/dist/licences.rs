@@ -1,18 +1,14 @@
 //! The licences of all crates that a program contains, and of the packages in its chat page.
 
-use std::{
-    collections::BTreeMap,
-    fmt::{self, Write as _},
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{
-    archive, page,
-    release::{Crate, Release},
-};
+use super::release::{Crate, Release};
+use super::{archive, page};
 
 /// The file with all texts in an artefact.
 pub(super) const FILE: &str = "THIRD-PARTY-LICENSES.txt";

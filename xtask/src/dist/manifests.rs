@@ -1,10 +1,8 @@
 //! The manifests of package managers: winget and scoop install the zip, Homebrew and Arch Linux the
 //! tarballs.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::json;

@@ -1,10 +1,14 @@
 //! The manual page and the completion scripts, from the program itself.
 
-use std::{collections::VecDeque, fmt::Write as _, path::Path, process::Command};
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{command::output_of, release::PROGRAM};
+use super::command::output_of;
+use super::release::PROGRAM;
 
 /// The texts that the program prints about itself.
 pub(super) struct Texts {

@@ -1,11 +1,15 @@
 //! The packages of other authors in the chat page, which the server embeds. Cargo does not know
 //! them.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde::{Deserialize, de::DeserializeOwned};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// The texts of the licences, which `web/build.mjs` writes beside the page.
 const TEXTS: &str = "crates/rf-server/page/licences.txt";

@@ -1,19 +1,15 @@
 //! The package for Fedora, RHEL and openSUSE. `rpmbuild` finds the libraries that the program
 //! needs.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{
-    archive,
-    command::output_of,
-    release::{Machine, NAME, Release, SUMMARY},
-};
+use super::archive;
+use super::command::output_of;
+use super::release::{Machine, NAME, Release, SUMMARY};
 
 /// Settings by which the bytes of a package depend on its files only. The files are ready: nothing
 /// is stripped, compressed or checked any more.

@@ -3,10 +3,8 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{
-    page,
-    release::{Crate, PROGRAM, Release},
-};
+use super::page;
+use super::release::{Crate, PROGRAM, Release};
 
 /// The bill of the program for a target.
 pub(super) fn text(release: &Release, target: &str) -> Result<String> {

@@ -1,21 +1,17 @@
 //! The folders that become archives and packages.
 
-use std::{
-    fs,
-    io::Write as _,
-    os::unix::fs::{PermissionsExt, symlink},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{
-    binaries::glibc_of,
-    licences,
-    manual::Texts,
-    release::{Machine, NAME, PROGRAM, Release, WINDOWS},
-};
+use super::binaries::glibc_of;
+use super::licences;
+use super::manual::Texts;
+use super::release::{Machine, NAME, PROGRAM, Release, WINDOWS};
 
 /// The unit of systemd, and the folder that it names.
 const SERVICE: &str = "packaging/rocmforge.service";

@@ -3,20 +3,17 @@
 //!
 //! The format: <https://packaging.python.org/en/latest/specifications/binary-distribution-format/>.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::{
-    archive, binaries, licences,
-    release::{Machine, NAME, PROGRAM, Release, SUMMARY, WINDOWS},
-    staging::{copy, empty, write},
-};
+use super::release::{Machine, NAME, PROGRAM, Release, SUMMARY, WINDOWS};
+use super::staging::{copy, empty, write};
+use super::{archive, binaries, licences};
 
 /// The sources of the module.
 const MODULE: &str = "packaging/python";

@@ -1,12 +1,10 @@
 //! The costs of the kernels of a program: annotated instructions, estimated times.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    fs,
-    io::{self, Write as _},
-    path::Path,
-};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use rf_emu::cost::{Assumptions, Card, Cards, Costs, Estimate};

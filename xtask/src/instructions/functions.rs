@@ -1,6 +1,7 @@
 //! The functions of workloads that grew, in the snapshot's revision and in the checkout.
 
-use std::{collections::BTreeSet, io::Write};
+use std::collections::BTreeSet;
+use std::io::Write;
 
 use anyhow::{Result, ensure};
 

@@ -4,13 +4,11 @@
 //! The counts ignore caches, latency and occupancy. They compare kernels built by one compiler.
 //! `benchmarks/isa/README.md` describes the emulator and the results.
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    io::Write,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 use rf_emu::kernel_metadata;

@@ -1,13 +1,12 @@
 //! Static instruction counts of kernels and of their loops, from the machine code.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-    fs,
-};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 
 use anyhow::{Context, Result};
-use rf_emu::{CodeObject, isa::Instruction};
+use rf_emu::CodeObject;
+use rf_emu::isa::Instruction;
 use rf_kernels_build::ObjectFile;
 
 use super::flow;

@@ -1,19 +1,15 @@
 //! The loops of kernels that grew, in the code of the snapshot's revision and of the checkout.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::Write,
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
 
 use anyhow::{Result, ensure};
 use rf_kernels_build::{Cache, Compiler, Selection, Sources, compile_all};
 
 use super::instructions::{self, Classes, Counted};
-use crate::{
-    revision,
-    snapshot::{Change, template},
-};
+use crate::revision;
+use crate::snapshot::{Change, template};
 
 /// The most kernels that are printed: a change of a shared header may let all of them grow.
 const MAX_PRINTED: usize = 12;

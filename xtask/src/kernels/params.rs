@@ -1,6 +1,8 @@
 //! The sizes of parameter structs, as the headers assert them.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 

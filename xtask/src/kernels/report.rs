@@ -1,21 +1,17 @@
 //! The resources of every kernel on every AMD target, and the requirements of `kernels.toml`.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    io::Write,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write;
 
 use anyhow::{Context, Result, ensure};
 use rf_emu::{KernelMetadata, kernel_metadata};
 use rf_kernels_build::ObjectFile;
 
-use super::{
-    catalogue::{Catalogue, matches},
-    occupancy::waves_per_simd,
-    params::Sizes,
-    resources::Resources,
-};
+use super::catalogue::{Catalogue, matches};
+use super::occupancy::waves_per_simd;
+use super::params::Sizes;
+use super::resources::Resources;
 use crate::snapshot::Snapshot;
 
 /// The targets in the table and in the snapshot: one per family with different resources.

@@ -9,11 +9,10 @@ mod modules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::{
-    exceptions::{EXCEPTIONS, Exception},
-    files::{Dependencies, dependencies},
-};
-use super::{finding::Finding, tree::Tree};
+use self::exceptions::{EXCEPTIONS, Exception};
+use self::files::{Dependencies, dependencies};
+use super::finding::Finding;
+use super::tree::Tree;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     check_with(tree, EXCEPTIONS)

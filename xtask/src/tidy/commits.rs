@@ -1,6 +1,7 @@
 //! Rule *commits*: the subject of a commit has at most 72 characters and no full stop.
 
-use super::{finding::Finding, tree::Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 const MAX_SUBJECT: usize = 72;
 

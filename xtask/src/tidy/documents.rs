@@ -9,13 +9,11 @@ use rf_quant::DType;
 use serde::Deserialize;
 use syn::visit::{self, Visit};
 
-use super::{
-    circles::exceptions::{EXCEPTIONS, Exception},
-    finding::Finding,
-    layering,
-    sources::UNSAFE_ALLOWED,
-    tree::Tree,
-};
+use super::circles::exceptions::{EXCEPTIONS, Exception};
+use super::finding::Finding;
+use super::layering;
+use super::sources::UNSAFE_ALLOWED;
+use super::tree::Tree;
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const COMMANDS: &str = "docs/cli.md";

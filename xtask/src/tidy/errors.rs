@@ -8,7 +8,8 @@
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use super::{finding::Finding, tree::Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 const LEFT_OUT: [&str; 3] = ["crates/rf-bench/", "crates/rf-cli/", "crates/rf-server/"];
 

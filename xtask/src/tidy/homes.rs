@@ -13,11 +13,9 @@
 
 use syn::Item;
 
-use super::{
-    finding::Finding,
-    paths::{is_test, visit_paths},
-    tree::Tree,
-};
+use super::finding::Finding;
+use super::paths::{is_test, visit_paths};
+use super::tree::Tree;
 
 /// The items of a library that a program may use.
 pub(super) struct Home {

@@ -2,11 +2,9 @@
 
 use serde::Deserialize;
 
-use super::{
-    finding::Finding,
-    tree::Tree,
-    workspace::{Dependency, Package},
-};
+use super::finding::Finding;
+use super::tree::Tree;
+use super::workspace::{Dependency, Package};
 
 /// A crate and its dependencies.
 struct Layer {

@@ -1,10 +1,8 @@
 //! The paths in Rust code, except in tests.
 
 use proc_macro2::{TokenStream, TokenTree};
-use syn::{
-    Attribute, Item, ItemMod, ItemUse, Macro, Path, UseTree, Visibility,
-    visit::{self, Visit},
-};
+use syn::visit::{self, Visit};
+use syn::{Attribute, Item, ItemMod, ItemUse, Macro, Path, UseTree, Visibility};
 
 /// The place of a path in the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Rule *prose*: comments and documents are wrapped at 100 columns.
 
-use super::{finding::Finding, tree::Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 /// The maximum width of a line of prose, in characters.
 const MAX_COLUMNS: usize = 100;

@@ -5,7 +5,8 @@
 
 use serde::Deserialize;
 
-use super::{finding::Finding, tree::Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 #[derive(Deserialize)]
 struct Manifest {

@@ -1,6 +1,7 @@
 //! Rules for the whole repository: the size of tracked files, and the changelog.
 
-use super::{finding::Finding, tree::Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 /// The maximum size of a tracked file, in bytes.
 const MAX_FILE_BYTES: u64 = 12_000_000;

@@ -2,7 +2,8 @@
 
 use proc_macro2::{TokenStream, TokenTree};
 
-use super::{finding::Finding, tree::Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 /// The maximum number of lines of a source file. Most files should stay below 400.
 const MAX_LINES: usize = 600;

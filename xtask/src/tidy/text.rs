@@ -1,6 +1,7 @@
 //! Rules for the text of every file: no machine paths, no project phases.
 
-use super::{finding::Finding, tree::Tree};
+use super::finding::Finding;
+use super::tree::Tree;
 
 /// Top-level folders that exist only on one machine, each with the number of components below it
 /// that identify the machine: a home folder is one only with the name of its owner.

@@ -1,6 +1,8 @@
 //! The tracked files of a checkout, read once for all rules.
 
-use std::{fs, path::Path, process::Command};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 

@@ -1,14 +1,12 @@
 //! A worker process, as its comparison sees it.
 
-use std::{
-    io::{BufRead, BufReader, Write},
-    os::unix::process::CommandExt,
-    path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
-    thread,
-    time::Duration,
-};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use super::protocol::{Request, Response, Settings, Slice, VERSION};
 use crate::{Error, Interrupt};

@@ -5,10 +5,8 @@ use std::fmt::Write;
 use rf_profile::baseline::Verdict;
 
 use super::{PairedComparison, PairedResult};
-use crate::{
-    Error,
-    table::{csv_lines, csv_value, with_unit},
-};
+use crate::Error;
+use crate::table::{csv_lines, csv_value, with_unit};
 
 /// A table for terminals, and a summary.
 pub fn table(comparison: &PairedComparison) -> String {

@@ -3,11 +3,9 @@
 //! Sources are checked out in one git worktree below `target/bench/`, which stays, as does its
 //! target folder: a further revision builds what differs. Programs are kept by commit.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
 
 use super::Side;
 use crate::Error;

@@ -1,19 +1,17 @@
 //! The order of a paired comparison: passes, workloads, blocks.
 
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use rf_profile::{baseline::Verdict, stats::Summary};
+use rf_profile::baseline::Verdict;
+use rf_profile::stats::Summary;
 use serde::Serialize;
 
-use super::{
-    process::Worker,
-    protocol::{Settings, Slice, VERSION},
-    statistics::{self, Block, Estimate, Pass},
-};
-use crate::{Error, Interrupt, Progress, contention::HIGH_CONTENTION};
+use super::process::Worker;
+use super::protocol::{Settings, Slice, VERSION};
+use super::statistics::{self, Block, Estimate, Pass};
+use crate::contention::HIGH_CONTENTION;
+use crate::{Error, Interrupt, Progress};
 
 /// Duration of a slice.
 const SLICE: Duration = Duration::from_millis(2);

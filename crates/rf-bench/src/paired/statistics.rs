@@ -2,11 +2,10 @@
 //!
 //! The parent module explains the choice of the statistics.
 
-use rand_pcg::{
-    Pcg64,
-    rand_core::{Rng, SeedableRng},
-};
-use rf_profile::{baseline::Verdict, stats::upper_median};
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use rf_profile::baseline::Verdict;
+use rf_profile::stats::upper_median;
 use serde::{Deserialize, Serialize};
 
 /// Resamples of the bootstrap: enough for a standard error.

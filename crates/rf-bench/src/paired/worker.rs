@@ -1,18 +1,17 @@
 //! The worker side of a paired comparison.
 
-use std::{
-    io::{BufRead, Write},
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rocmforge::device::Isa;
 
 use super::protocol::{Request, Response, Settings, Slice, VERSION};
-use crate::{
-    Error, Prepared, Suite, Target, contention::ContentionTimer, model::ModelFile,
-    model_metric::ModelMetric, timers::Timer, workloads,
-};
+use crate::contention::ContentionTimer;
+use crate::model::ModelFile;
+use crate::model_metric::ModelMetric;
+use crate::timers::Timer;
+use crate::{Error, Prepared, Suite, Target, workloads};
 
 /// Runs shorter than this share a sample.
 const SHORT: Duration = Duration::from_micros(200);

@@ -1,10 +1,8 @@
 //! Installation of llama-cpp-python in a virtual environment.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::Error;
 

@@ -1,11 +1,13 @@
 //! The measurement of this engine, in the process that a comparison starts for it.
 
-use std::{path::Path, time::Instant};
+use std::path::Path;
+use std::time::Instant;
 
 use rocmforge::engine::{self, SyntheticFeeder};
 
 use super::speeds::{BATCH_TOKENS, Speeds, Test};
-use crate::{Error, Target, machine, model::ModelFile};
+use crate::model::ModelFile;
+use crate::{Error, Target, machine};
 
 /// Tokens of the warm-up before a generation.
 const WARM_UP_TOKENS: usize = 8;

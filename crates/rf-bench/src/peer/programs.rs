@@ -1,10 +1,8 @@
 //! Commands that measure the two engines.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use rf_profile::tools::Runner;
 use serde::Deserialize;

@@ -2,15 +2,14 @@
 
 use std::fmt::Write;
 
-use rf_profile::{
-    baseline::{DeviceKind, Hardware},
-    stats::Summary,
-};
+use rf_profile::baseline::{DeviceKind, Hardware};
+use rf_profile::stats::Summary;
 use serde::Serialize;
 use serde_json::json;
 
 use super::speeds::{Speeds, Test};
-use crate::{Error, table::csv_lines};
+use crate::Error;
+use crate::table::csv_lines;
 
 /// The results of one model.
 #[derive(Clone, Debug, Serialize)]

@@ -1,9 +1,7 @@
 //! An HTTP client that sends a completion and takes the times of its tokens.
 
-use std::{
-    io::{BufRead, BufReader},
-    time::Instant,
-};
+use std::io::{BufRead, BufReader};
+use std::time::Instant;
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,21 +1,19 @@
 //! Runs of loads, and the comparison of two servers.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    thread,
-    time::{Duration, Instant},
-};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rf_profile::stats::Summary;
 use serde::Serialize;
 
-use super::{
-    client::Client,
-    load::{Arrivals, Load},
-    request::Request,
-    server::{Programs, Server, ServerOptions},
-};
-use crate::{Error, Interrupt, Progress, model::ModelFile};
+use super::client::Client;
+use super::load::{Arrivals, Load};
+use super::request::Request;
+use super::server::{Programs, Server, ServerOptions};
+use crate::model::ModelFile;
+use crate::{Error, Interrupt, Progress};
 
 /// A run of a load on one server.
 #[derive(Clone, Debug, PartialEq, Serialize)]

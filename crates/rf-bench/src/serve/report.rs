@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 
-use rf_profile::{
-    baseline::{DeviceKind, Hardware},
-    stats::Summary,
-};
+use rf_profile::baseline::{DeviceKind, Hardware};
+use rf_profile::stats::Summary;
 use serde_json::json;
 
 use super::{Load, Run, ServeComparison, ServerOptions};
-use crate::{Error, table::csv_lines};
+use crate::Error;
+use crate::table::csv_lines;
 
 /// Formats throughput and latencies of every load, and the ratios where there is a peer.
 pub fn table(

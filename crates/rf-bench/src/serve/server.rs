@@ -1,22 +1,18 @@
 //! Server processes: this engine's and llama.cpp's.
 
-use std::{
-    fs::{self, File},
-    net::TcpListener,
-    os::unix::process::CommandExt,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{
-    client::{self, Client},
-    load::Load,
-};
+use super::client::{self, Client};
+use super::load::Load;
 use crate::{Error, Interrupt};
 
 /// Time that a server has to load its model.

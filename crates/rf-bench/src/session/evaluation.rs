@@ -1,19 +1,15 @@
 //! Evaluation of the samples of all rounds.
 
 use rf_oracle::rf_graph::OpCost;
-use rf_profile::{
-    baseline::{Better, CONTENTION, Metrics},
-    monitor::Record,
-    roofline::{Limits, Roofline},
-};
+use rf_profile::baseline::{Better, CONTENTION, Metrics};
+use rf_profile::monitor::Record;
+use rf_profile::roofline::{Limits, Roofline};
 
 use super::samples::Samples;
-use crate::{
-    Clock,
-    contention::HIGH_CONTENTION,
-    plan::{Benchmark, BenchmarkKind},
-    results::{self, GpuWatch, Measured, PhaseTime, Run, Skipped},
-};
+use crate::Clock;
+use crate::contention::HIGH_CONTENTION;
+use crate::plan::{Benchmark, BenchmarkKind};
+use crate::results::{self, GpuWatch, Measured, PhaseTime, Run, Skipped};
 
 /// Adds the result of a benchmark to a run, or the reason why there is none.
 pub(super) fn add(run: &mut Run, benchmark: &Benchmark, samples: &Samples) {

@@ -1,21 +1,16 @@
 //! Time to first token (TTFT) and its phases.
 
-use std::{
-    ops::ControlFlow,
-    time::{Duration, Instant},
-};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
-use rf_profile::{
-    SpanLog, SpanRecorder,
-    ttft::{Phase, TtftBreakdown},
-};
-use rocmforge::{
-    GenerateOptions,
-    engine::{EncodeOptions, SyntheticFeeder, TrackKind, time_of_events},
-};
+use rf_profile::ttft::{Phase, TtftBreakdown};
+use rf_profile::{SpanLog, SpanRecorder};
+use rocmforge::GenerateOptions;
+use rocmforge::engine::{EncodeOptions, SyntheticFeeder, TrackKind, time_of_events};
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::{Error, results::PhaseTime};
+use crate::Error;
+use crate::results::PhaseTime;
 
 /// The text that prompts repeat.
 const TEXT: &str =

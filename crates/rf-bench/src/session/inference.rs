@@ -1,25 +1,20 @@
 //! Measurements of a whole model: load, prefill, TTFT, decode, memory.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
 
-use rf_profile::{memory::ProcessMemory, ttft::TtftBreakdown};
+use rf_profile::memory::ProcessMemory;
+use rf_profile::ttft::TtftBreakdown;
 use rocmforge::engine::{self, MemoryNeed, OpCost, SyntheticFeeder};
 
-use super::{
-    first_token::{self, FirstToken},
-    sampling::Sampling,
-};
-use crate::{
-    Error, Interrupt, Target,
-    contention::ContentionTimer,
-    model::ModelFile,
-    model_metric::{DECODE_BATCHES, DECODE_TOKENS, ModelMetric},
-    results::PhaseTime,
-};
+use super::first_token::{self, FirstToken};
+use super::sampling::Sampling;
+use crate::contention::ContentionTimer;
+use crate::model::ModelFile;
+use crate::model_metric::{DECODE_BATCHES, DECODE_TOKENS, ModelMetric};
+use crate::results::PhaseTime;
+use crate::{Error, Interrupt, Target};
 
 /// Decode steps in one sample of decode throughput.
 const SAMPLE_TOKENS: usize = 16;

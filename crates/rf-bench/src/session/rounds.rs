@@ -1,29 +1,21 @@
 //! Rounds over all benchmarks.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use rf_profile::{
-    baseline::Hardware,
-    monitor::{self, Monitor, Record},
-    roofline::Limits,
-};
+use rf_profile::baseline::Hardware;
+use rf_profile::monitor::{self, Monitor, Record};
+use rf_profile::roofline::Limits;
 
-use super::{
-    inference,
-    samples::{Round, Samples},
-    sampling::Sampling,
-};
-use crate::{
-    Clock, Error, Interrupt, Progress, Target, Workload,
-    contention::ContentionTimer,
-    model::IdentifiedModel,
-    model_metric::ModelMetric,
-    plan::{BenchmarkKind, Plan},
-    timers::{self, Timer},
-};
+use super::inference;
+use super::samples::{Round, Samples};
+use super::sampling::Sampling;
+use crate::contention::ContentionTimer;
+use crate::model::IdentifiedModel;
+use crate::model_metric::ModelMetric;
+use crate::plan::{BenchmarkKind, Plan};
+use crate::timers::{self, Timer};
+use crate::{Clock, Error, Interrupt, Progress, Target, Workload};
 
 /// Interval between samples of the state of the GPUs.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,7 +1,8 @@
 //! The samples of a benchmark.
 
 use super::inference::{Outcome, Sampled};
-use crate::{Clock, results::PhaseTime};
+use crate::Clock;
+use crate::results::PhaseTime;
 
 /// The samples of a benchmark so far.
 #[derive(Debug, Default)]

@@ -1,9 +1,7 @@
 //! A backend decorator that plants slow-downs, to test their detection.
 
-use std::{
-    hint::spin_loop,
-    time::{Duration, Instant},
-};
+use std::hint::spin_loop;
+use std::time::{Duration, Instant};
 
 use rf_bench::rf_graph::{
     Backend, BackendError, BackendExecutionSummary, Batch, Executor, Fusions, MemoryNeed,

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use rocmforge::engine::EncodeOptions;
-use rocmforge::engine::{Normalization, Pooling};
+use rocmforge::engine::{EncodeOptions, Normalization, Pooling};
 use serde::Serialize;
 
 use crate::adapters::AdapterArgs;

@@ -1,12 +1,11 @@
 //! `rf-cli profile`: runs a command under a profiler and prints its hot spots.
 
-use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{env, fs};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};

@@ -11,11 +11,10 @@ use rf_convert::{Conversion, Error, Imatrix, Mix, Options, TensorType};
 use rf_gguf::Gguf;
 use rf_quant::DType;
 
-use crate::args;
 use crate::failure::{Interrupted, bad_input};
 use crate::interrupt::Watch;
-use crate::sources;
 use crate::terminal::{self, Palette};
+use crate::{args, sources};
 
 /// Arguments of `rf-cli quantize`.
 #[derive(Debug, Args)]

@@ -1,16 +1,16 @@
 //! `rf-cli selftest`: checks every kernel on the user's GPU against the CPU reference, and reports
 //! its speed.
 
-use std::env;
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{env, fs};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use rf_kernels::{objects, selftest::groups};
+use rf_kernels::objects;
+use rf_kernels::selftest::groups;
 use rf_profile::baseline::Hardware;
 use rocmforge::device::gpu::{self, Gpu};
 use rocmforge::device::probe::Prober;

@@ -15,8 +15,7 @@ use rocmforge::device::probe::{PlatformReport, Prober};
 use rocmforge::device::tuning::{
     TableError, TrialEnd, TuneEvent, TunePlan, TuneSubject, TuningFailure, TuningTable,
 };
-use rocmforge::engine::Model;
-use rocmforge::engine::{DType, KvType};
+use rocmforge::engine::{DType, KvType, Model};
 use rocmforge::gguf::{Gguf, TensorInfo};
 
 use crate::args::ModelArgs;

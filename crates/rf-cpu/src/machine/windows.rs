@@ -2,8 +2,7 @@
 
 #![expect(unsafe_code, reason = "two functions of the system, which fill structures of the caller")]
 
-use std::mem;
-use std::ptr;
+use std::{mem, ptr};
 
 use windows_sys::Win32::System::SystemInformation::{
     GetLogicalProcessorInformation, GlobalMemoryStatusEx, MEMORYSTATUSEX, RelationProcessorCore,

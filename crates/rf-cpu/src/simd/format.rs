@@ -66,7 +66,9 @@ macro_rules! of_format {
     }};
 }
 
-pub(crate) use {match_format, of_format, with_format};
+pub(crate) use match_format;
+pub(crate) use of_format;
+pub(crate) use with_format;
 
 /// The maximum number of planes of a format.
 const MAX_PLANES: usize = 5;

@@ -6,12 +6,10 @@ use std::sync::LazyLock;
 
 #[cfg(target_arch = "aarch64")]
 use super::neon;
+use super::portable;
+use super::vector::{Kernel, Simd};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
-use super::{
-    portable,
-    vector::{Kernel, Simd},
-};
 
 /// An instruction set that this CPU supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,12 +4,11 @@
 //! whatever phase is open by then, or nothing. Only a member that holds a piece reads the region:
 //! the phase lasts until every piece is reported, and so does the region.
 
-use std::hint;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+use std::{hint, ptr};
 
 use super::deal::Deal;
 use super::delay::RunDelay;

@@ -114,7 +114,7 @@ impl Sizing {
                 let is_down = now.active < with.active;
                 if now.rate > with.rate * if is_down { GAIN } else { 1.0 } {
                     // Continue in this direction, if there is a further number to try.
-                    match self.beside(now.active, is_down) {
+                    match self.neighbour(now.active, is_down) {
                         Some(active) => {
                             self.active = active;
                             let tried_other_side = true;
@@ -123,7 +123,7 @@ impl Sizing {
                         None => self.settle(now, start),
                     }
                 } else if let (false, Some(active)) =
-                    (tried_other_side, self.beside(with.active, !is_down))
+                    (tried_other_side, self.neighbour(with.active, !is_down))
                 {
                     self.active = active;
                     self.state = State::Compared { with, start, tried_other_side: true };
@@ -149,8 +149,8 @@ impl Sizing {
 
     /// Tries more members than `now`, or fewer if all work.
     fn compare(&mut self, now: Speed) {
-        let up = self.beside(now.active, false);
-        let Some(active) = up.or_else(|| self.beside(now.active, true)) else { return };
+        let up = self.neighbour(now.active, false);
+        let Some(active) = up.or_else(|| self.neighbour(now.active, true)) else { return };
         self.active = active;
         self.state =
             State::Compared { with: now, start: now.active, tried_other_side: up.is_none() };
@@ -164,7 +164,7 @@ impl Sizing {
     }
 
     /// The next smaller or larger number of members. Large teams take larger steps.
-    fn beside(&self, active: usize, is_down: bool) -> Option<usize> {
+    fn neighbour(&self, active: usize, is_down: bool) -> Option<usize> {
         let step = (self.members / 8).max(1);
         let next = if is_down { active.saturating_sub(step).max(1) } else { active + step };
         let next = next.min(self.members);

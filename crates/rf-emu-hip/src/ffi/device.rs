@@ -1,18 +1,13 @@
 //! Start, versions, statuses, devices.
 
-use std::{
-    ffi::{CStr, c_char, c_int, c_uint, c_void},
-    ptr, slice,
-};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::{ptr, slice};
 
 use super::{
     CURRENT_DEVICE, LAST_STATUS, call, current_device, load_text, store, store_optional, store_text,
 };
-use crate::{
-    Status,
-    runtime::Use::{Query, Work},
-    status,
-};
+use crate::runtime::Use::{Query, Work};
+use crate::{Status, status};
 
 /// HIP 6.3, packed as the header does.
 const VERSION: c_int = 60_342_134;

@@ -2,15 +2,10 @@
 
 use std::ffi::{c_int, c_uint};
 
-use super::{
-    call,
-    handles::{EventHandle, StreamHandle},
-    store,
-};
-use crate::runtime::{
-    StreamId,
-    Use::{Release, Work},
-};
+use super::handles::{EventHandle, StreamHandle};
+use super::{call, store};
+use crate::runtime::StreamId;
+use crate::runtime::Use::{Release, Work};
 
 unsafe fn create(function: &'static str, event: *mut EventHandle, flags: c_uint) -> c_int {
     call(function, Work, |runtime| {

@@ -1,22 +1,13 @@
 //! Graphs.
 
-use std::{
-    ffi::{c_char, c_int, c_uint, c_ulonglong},
-    slice,
-};
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong};
+use std::slice;
 
-use super::{
-    call, current_device,
-    handles::{ExecHandle, GraphHandle, NodeHandle, StreamHandle},
-    store, store_optional,
-};
-use crate::{
-    Status,
-    runtime::{
-        StreamId,
-        Use::{Release, Work},
-    },
-};
+use super::handles::{ExecHandle, GraphHandle, NodeHandle, StreamHandle};
+use super::{call, current_device, store, store_optional};
+use crate::Status;
+use crate::runtime::StreamId;
+use crate::runtime::Use::{Release, Work};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hipGraphCreate(graph: *mut GraphHandle, _flags: c_uint) -> c_int {

@@ -1,6 +1,7 @@
 //! The length of a module image, which HIP's interface passes as an address only.
 
-use std::{ffi::c_void, slice};
+use std::ffi::c_void;
+use std::slice;
 
 use crate::Status;
 

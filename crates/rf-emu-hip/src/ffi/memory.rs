@@ -4,14 +4,12 @@
 
 use std::ffi::{c_int, c_uchar, c_uint, c_ushort, c_void};
 
-use super::{call, current_device, handles::StreamHandle, host::HostRange, store};
-use crate::{
-    Status,
-    runtime::{
-        CopyEnd, Runtime, StreamId, Transfer,
-        Use::{Query, Release, Work},
-    },
-};
+use super::handles::StreamHandle;
+use super::host::HostRange;
+use super::{call, current_device, store};
+use crate::Status;
+use crate::runtime::Use::{Query, Release, Work};
+use crate::runtime::{CopyEnd, Runtime, StreamId, Transfer};
 
 // ---- allocations
 

@@ -1,24 +1,15 @@
 //! Modules, functions and launches.
 
-use std::{
-    ffi::{c_char, c_int, c_uint, c_void},
-    fs, ptr, slice,
-};
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::{fs, ptr, slice};
 
 use rf_emu::Grid;
 
-use super::{
-    call, current_device,
-    handles::{FunctionHandle, ModuleHandle, StreamHandle},
-    image, load_text, store, store_optional,
-};
-use crate::{
-    Status,
-    runtime::{
-        Launch, Runtime, StreamId,
-        Use::{Query, Release, Work},
-    },
-};
+use super::handles::{FunctionHandle, ModuleHandle, StreamHandle};
+use super::{call, current_device, image, load_text, store, store_optional};
+use crate::Status;
+use crate::runtime::Use::{Query, Release, Work};
+use crate::runtime::{Launch, Runtime, StreamId};
 
 unsafe fn load(function: &'static str, module: *mut ModuleHandle, file: *const c_void) -> c_int {
     call(function, Work, |runtime| {

@@ -2,18 +2,11 @@
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
-use super::{
-    call, current_device,
-    handles::{EventHandle, GraphHandle, StreamHandle},
-    store, store_optional,
-};
-use crate::{
-    Status,
-    runtime::{
-        StreamId,
-        Use::{Query, Release, Work},
-    },
-};
+use super::handles::{EventHandle, GraphHandle, StreamHandle};
+use super::{call, current_device, store, store_optional};
+use crate::Status;
+use crate::runtime::StreamId;
+use crate::runtime::Use::{Query, Release, Work};
 
 unsafe fn create(function: &'static str, stream: *mut StreamHandle, flags: c_uint) -> c_int {
     call(function, Work, |runtime| {

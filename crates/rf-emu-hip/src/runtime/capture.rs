@@ -1,10 +1,8 @@
 //! Captures: streams that record their work instead of running it.
 
-use super::{
-    Runtime,
-    graph::{Graph, Node},
-    stream::StreamId,
-};
+use super::Runtime;
+use super::graph::{Graph, Node};
+use super::stream::StreamId;
 use crate::Status;
 
 /// An active capture.

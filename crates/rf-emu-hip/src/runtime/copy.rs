@@ -3,7 +3,9 @@
 use rf_emu::{Hint, Ranges, View};
 
 use super::Runtime;
-use crate::{Status, ffi::host::HostRange, journal::print};
+use crate::Status;
+use crate::ffi::host::HostRange;
+use crate::journal::print;
 
 /// One end of a copy.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,7 @@
 //! Events: a time, or a place in a capture.
 
-use super::{Runtime, stream::StreamId};
+use super::Runtime;
+use super::stream::StreamId;
 use crate::Status;
 
 /// The flag of events without a time.

@@ -1,11 +1,9 @@
 //! Graphs: recorded work.
 
-use super::{
-    Runtime,
-    copy::{Fill, Transfer},
-    launch::Launch,
-    stream::StreamId,
-};
+use super::Runtime;
+use super::copy::{Fill, Transfer};
+use super::launch::Launch;
+use super::stream::StreamId;
 use crate::Status;
 
 /// One piece of work.

@@ -1,17 +1,18 @@
 //! Launches of kernels.
 
-use std::{fmt::Display, fs, io, path::Path};
+use std::fmt::Display;
+use std::path::Path;
+use std::{fs, io};
 
-use rf_emu::{FaultKind, Grid, Memory, Options, Program, cost::Profile};
+use rf_emu::cost::Profile;
+use rf_emu::{FaultKind, Grid, Memory, Options, Program};
 
 use super::{Device, Runtime};
-use crate::{
-    Status,
-    device::{LDS_BYTES, MAX_THREADS, Properties},
-    faults::KernelFault,
-    journal::print,
-    settings::Settings,
-};
+use crate::Status;
+use crate::device::{LDS_BYTES, MAX_THREADS, Properties};
+use crate::faults::KernelFault;
+use crate::journal::print;
+use crate::settings::Settings;
 
 /// A launch of a kernel.
 #[derive(Debug, Clone)]

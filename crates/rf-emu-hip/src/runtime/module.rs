@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rf_emu::{CodeObject, Error, Kernel, LoadedCode, Program, select_bundle};
 
 use super::Runtime;
-use crate::{Status, journal::print};
+use crate::Status;
+use crate::journal::print;
 
 /// A loaded code object.
 #[derive(Debug)]

@@ -1,6 +1,9 @@
 //! Streams. Work runs when it is queued, so a stream only knows its device and its capture.
 
-use super::{Runtime, Transfer, copy::Fill, graph::Node, launch::Launch};
+use super::copy::Fill;
+use super::graph::Node;
+use super::launch::Launch;
+use super::{Runtime, Transfer};
 use crate::Status;
 
 /// The flag of streams that do not wait for the legacy stream.

@@ -1,6 +1,9 @@
 //! Runs tests of this crate in processes that load the stand-in.
 
-use std::{env, ffi::OsStr, path::PathBuf, process::Command};
+use std::env;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Command;
 
 /// Marks the child process.
 const CHILD: &str = "RF_EMU_HIP_TEST_CHILD";

@@ -13,18 +13,11 @@
 mod access;
 mod clock;
 
-use std::{
-    collections::HashMap,
-    ops::Range,
-    sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{
-            AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
-            fence,
-        },
-    },
-};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub(crate) use access::{Access, Kind, Load};
 pub(crate) use clock::Clock;

@@ -6,11 +6,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::operands::{Operands, Registers};
-use crate::isa::{
-    Arch, Family, Instruction,
-    instruction::{Encoding, register},
-    op::{AtomicOp, Op, SaluOp, ValuOp, VmemOp},
-};
+use crate::isa::instruction::{Encoding, register};
+use crate::isa::op::{AtomicOp, Op, SaluOp, ValuOp, VmemOp};
+use crate::isa::{Arch, Family, Instruction};
 
 /// The instruction of a kernel that must not follow another one, by its place.
 pub(crate) type Hazards = HashMap<u32, Hazard>;

@@ -1,17 +1,12 @@
 //! The lanes that count as written after values moved between lanes.
 
-use super::{operands::Operands, unwritten::Written};
-use crate::{
-    execute::{
-        data_share::named_lanes,
-        vector::{SourceLane, source_lanes},
-        wave::{Wave, is_set},
-    },
-    isa::{
-        Instruction,
-        op::{DsOp, ValuOp},
-    },
-};
+use super::operands::Operands;
+use super::unwritten::Written;
+use crate::execute::data_share::named_lanes;
+use crate::execute::vector::{SourceLane, source_lanes};
+use crate::execute::wave::{Wave, is_set};
+use crate::isa::Instruction;
+use crate::isa::op::{DsOp, ValuOp};
 
 impl Written {
     /// All bits if the lane that becomes a scalar was written.

@@ -1,10 +1,8 @@
 //! The registers that an instruction reads and writes.
 
-use crate::isa::{
-    Instruction, Kind,
-    instruction::{Encoding, Operand, register},
-    op::{Access, AtomicOp, DsOp, Op, SaluOp, ValuOp, VmemOp},
-};
+use crate::isa::instruction::{Encoding, Operand, register};
+use crate::isa::op::{Access, AtomicOp, DsOp, Op, SaluOp, ValuOp, VmemOp};
+use crate::isa::{Instruction, Kind};
 
 /// Consecutive registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

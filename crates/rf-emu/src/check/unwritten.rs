@@ -9,15 +9,13 @@
 //! bytes stay unwritten at their new place.
 
 use super::operands::{Operands, Registers};
-use crate::{
-    execute::{run::Touched, vector::moves_between_lanes, wave::Wave},
-    fault::{FaultKind, Problem},
-    isa::{
-        Instruction,
-        instruction::{Encoding, Operand, register},
-        op::{DsOp, Op, SaluOp, ValuOp, VmemOp},
-    },
-};
+use crate::execute::run::Touched;
+use crate::execute::vector::moves_between_lanes;
+use crate::execute::wave::Wave;
+use crate::fault::{FaultKind, Problem};
+use crate::isa::Instruction;
+use crate::isa::instruction::{Encoding, Operand, register};
+use crate::isa::op::{DsOp, Op, SaluOp, ValuOp, VmemOp};
 
 /// The registers of a wave that were written.
 #[derive(Debug)]

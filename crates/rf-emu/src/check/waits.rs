@@ -1,15 +1,10 @@
 //! Results of memory instructions that are used before a wait covers them.
 
 use super::operands::{Operands, RegisterSet, Registers};
-use crate::{
-    fault::FaultKind,
-    isa::{
-        Family, Instruction,
-        instruction::Encoding,
-        op::{DsOp, Op, SaluOp, VmemOp},
-        wait_fields,
-    },
-};
+use crate::fault::FaultKind;
+use crate::isa::instruction::Encoding;
+use crate::isa::op::{DsOp, Op, SaluOp, VmemOp};
+use crate::isa::{Family, Instruction, wait_fields};
 
 /// A counter of outstanding instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

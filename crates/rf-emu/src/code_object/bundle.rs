@@ -1,6 +1,7 @@
 //! Bundles: files with the code of several targets, as `hipcc` and `clang-offload-bundler` write.
 
-use crate::{Error, isa::Arch};
+use crate::Error;
+use crate::isa::Arch;
 
 const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
 const COMPRESSED_MAGIC: &[u8] = b"CCOB";

@@ -2,15 +2,16 @@
 
 use std::ops::Range;
 
+use object::elf::{self, FileHeader64};
+use object::read::elf::{ElfFile64, FileHeader as _, SectionHeader as _};
 use object::{
     LittleEndian, Object as _, ObjectSegment as _, ObjectSymbol, ObjectSymbolTable as _,
     RelocationFlags, RelocationTarget, SegmentFlags,
-    elf::{self, FileHeader64},
-    read::elf::{ElfFile64, FileHeader as _, SectionHeader as _},
 };
 
 use super::lines::SourceLines;
-use crate::{Error, isa::Arch};
+use crate::Error;
+use crate::isa::Arch;
 
 /// The largest accepted image. The largest GPU libraries have code objects of some 100 MB.
 const MAX_IMAGE_BYTES: u64 = 1 << 30;

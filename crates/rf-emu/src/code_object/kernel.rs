@@ -1,14 +1,10 @@
 //! Kernels: resources, initial registers, arguments.
 
-use super::{
-    descriptor::{self, Descriptor},
-    elf::Image,
-    metadata::{ArgumentMetadata, KernelMetadata},
-};
-use crate::{
-    Error,
-    isa::{Arch, Family},
-};
+use super::descriptor::{self, Descriptor};
+use super::elf::Image;
+use super::metadata::{ArgumentMetadata, KernelMetadata};
+use crate::Error;
+use crate::isa::{Arch, Family};
 
 /// The largest accepted size of the arguments. HIP allows a few KiB.
 const MAX_KERNARG_BYTES: u32 = 1 << 20;

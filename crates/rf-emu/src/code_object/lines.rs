@@ -1,12 +1,14 @@
 //! The lines of the source from which instructions were made: the section `.debug_line` (DWARF).
 
-use std::{borrow::Cow, num::NonZero};
+use std::borrow::Cow;
+use std::num::NonZero;
 
 use gimli::{
     AttributeValue, DebugLine, DebugLineOffset, DebugLineStr, DebugStr, EndianSlice,
     LineProgramHeader, LittleEndian, Section as _,
 };
-use object::{Object as _, ObjectSection as _, read::elf::ElfFile64};
+use object::read::elf::ElfFile64;
+use object::{Object as _, ObjectSection as _};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 

@@ -1,13 +1,14 @@
 //! A code object in the memory of a device.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
+use std::sync::Arc;
 
-use super::{elf::Image, kernel::Kernel, lines::SourceLines};
-use crate::{
-    Error,
-    isa::Arch,
-    memory::{Memory, Segment},
-};
+use super::elf::Image;
+use super::kernel::Kernel;
+use super::lines::SourceLines;
+use crate::Error;
+use crate::isa::Arch;
+use crate::memory::{Memory, Segment};
 
 /// A code object in memory. [`LoadedCode::unload`] frees it; dropping it does not, because it does
 /// not own the memory.

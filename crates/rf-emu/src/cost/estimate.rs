@@ -1,6 +1,7 @@
 //! Estimated times: the busiest unit or level of memory, and a constant per launch.
 
-use super::{Card, Costs, Unit, UnitCycles, issue::TRANSCENDENTAL_CYCLES};
+use super::issue::TRANSCENDENTAL_CYCLES;
+use super::{Card, Costs, Unit, UnitCycles};
 
 /// The SIMDs of a compute unit.
 const SIMDS: u64 = 2;

@@ -5,10 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::isa::{
-    Family, Instruction, Kind,
-    op::{Access, DsOp, Op, SaluOp, ValuOp},
-};
+use crate::isa::op::{Access, DsOp, Op, SaluOp, ValuOp};
+use crate::isa::{Family, Instruction, Kind};
 
 /// A unit that executes instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

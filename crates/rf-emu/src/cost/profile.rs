@@ -1,10 +1,13 @@
 //! The costs of all launches of a program, by kernel and instruction.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Accesses, Unit, UnitCycles, issue::issue, traffic::LINE_BYTES};
+use super::issue::issue;
+use super::traffic::LINE_BYTES;
+use super::{Accesses, Unit, UnitCycles};
 use crate::{Counters, Grid, Program};
 
 /// The costs of launches. Launches must have run with

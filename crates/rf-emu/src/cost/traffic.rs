@@ -4,14 +4,10 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    execute::wave::{LANES, PRIVATE_BASE, SHARED_BASE, Wave, is_set},
-    isa::{
-        Instruction, Kind,
-        instruction::{Encoding, Operand, register},
-        op::{Access, DsOp, Op, VmemOp},
-    },
-};
+use crate::execute::wave::{LANES, PRIVATE_BASE, SHARED_BASE, Wave, is_set};
+use crate::isa::instruction::{Encoding, Operand, register};
+use crate::isa::op::{Access, DsOp, Op, VmemOp};
+use crate::isa::{Instruction, Kind};
 
 /// The bytes of a line of the vector caches and of L2 (white papers of RDNA, RDNA 2, RDNA 3).
 pub(super) const LINE_BYTES: u64 = 128;

@@ -1,11 +1,11 @@
 //! Checks that a launch is possible.
 
-use super::{dispatch::Launch, program::Program, slot::NO_SLOT};
-use crate::{
-    AllocationKind, Grid, Hint, Ranges,
-    fault::{Fault, FaultKind},
-    isa::Family,
-};
+use super::dispatch::Launch;
+use super::program::Program;
+use super::slot::NO_SLOT;
+use crate::fault::{Fault, FaultKind};
+use crate::isa::Family;
+use crate::{AllocationKind, Grid, Hint, Ranges};
 
 /// The LDS that a workgroup can have.
 const MAX_LDS_BYTES: u32 = 64 << 10;

@@ -1,10 +1,10 @@
 //! Branches, waits, barriers and the registers of the hardware.
 
-use super::{
-    slot::{NO_SLOT, Slot},
-    wave::Wave,
-};
-use crate::isa::{Instruction, instruction::Operand, op::SaluOp};
+use super::slot::{NO_SLOT, Slot};
+use super::wave::Wave;
+use crate::isa::Instruction;
+use crate::isa::instruction::Operand;
+use crate::isa::op::SaluOp;
 
 /// How a wave continues after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,20 +1,14 @@
 //! LDS instructions.
 
-use super::{
-    memory::{from_register, into_register},
-    share::LdsSpread,
-    wave::{LANES, Lanes, Wave, is_set},
-    workgroup::Group,
-};
-use crate::{
-    check::race::Accessor,
-    fault::{FaultKind, Problem},
-    isa::{
-        Family, Instruction,
-        instruction::Operand,
-        op::{Access, AtomicOp, DsOp},
-    },
-};
+use super::memory::{from_register, into_register};
+use super::share::LdsSpread;
+use super::wave::{LANES, Lanes, Wave, is_set};
+use super::workgroup::Group;
+use crate::check::race::Accessor;
+use crate::fault::{FaultKind, Problem};
+use crate::isa::instruction::Operand;
+use crate::isa::op::{Access, AtomicOp, DsOp};
+use crate::isa::{Family, Instruction};
 
 impl Group<'_> {
     /// Executes an LDS instruction. Returns the lanes whose loaded bytes were written.

@@ -2,26 +2,21 @@
 
 use std::{iter, mem, thread};
 
-use super::{
-    options::{Counters, Options, Random},
-    program::Program,
-    residency::{Aside, Residency, Task, Wait},
-    share::Lds,
-    slot::NO_SLOT,
-    wave::{FloatMode, LANES, SCRATCH_BUFFER, Wave},
-    workgroup::{Group, Outcome, Running},
-};
-use crate::{
-    Allocation, Grid, Hint, Kernel, LoadedCode, Memory, Ranges, UserSgpr,
-    check::{
-        Checks,
-        global::{Clock, GlobalShadow},
-        race::LdsShadow,
-    },
-    cost::traffic::Traffic,
-    fault::{Fault, FaultKind},
-    isa::{Family, instruction::register},
-};
+use super::options::{Counters, Options, Random};
+use super::program::Program;
+use super::residency::{Aside, Residency, Task, Wait};
+use super::share::Lds;
+use super::slot::NO_SLOT;
+use super::wave::{FloatMode, LANES, SCRATCH_BUFFER, Wave};
+use super::workgroup::{Group, Outcome, Running};
+use crate::check::Checks;
+use crate::check::global::{Clock, GlobalShadow};
+use crate::check::race::LdsShadow;
+use crate::cost::traffic::Traffic;
+use crate::fault::{Fault, FaultKind};
+use crate::isa::Family;
+use crate::isa::instruction::register;
+use crate::{Allocation, Grid, Hint, Kernel, LoadedCode, Memory, Ranges, UserSgpr};
 
 /// The shape of a launch and where its arguments are.
 #[derive(Clone, Copy, Debug)]

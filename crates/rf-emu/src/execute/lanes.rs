@@ -1,18 +1,12 @@
 //! Instructions that need all lanes, or lanes that are active.
 
-use super::{
-    vector::{self, SourceLane},
-    wave::{Wave, is_set},
-    workgroup::Group,
-};
-use crate::{
-    fault::{FaultKind, Problem},
-    isa::{
-        Family, Instruction,
-        instruction::Operand,
-        op::{Op, ValuOp},
-    },
-};
+use super::vector::{self, SourceLane};
+use super::wave::{Wave, is_set};
+use super::workgroup::Group;
+use crate::fault::{FaultKind, Problem};
+use crate::isa::instruction::Operand;
+use crate::isa::op::{Op, ValuOp};
+use crate::isa::{Family, Instruction};
 
 impl Group<'_> {
     /// Checks the lanes of a vector instruction.

@@ -3,25 +3,17 @@
 mod holes;
 mod scope;
 
-use super::{
-    atomic,
-    wave::{LANES, PRIVATE_BASE, SCRATCH_BUFFER, SHARED_BASE, Wave, is_set, per_lane},
-    workgroup::Group,
-};
-use crate::{
-    Hint, View,
-    check::{
-        global::{Kind as WriteKind, Load, Span},
-        race::Accessor,
-        unwritten::Holes,
-    },
-    fault::{FaultKind, Problem},
-    isa::{
-        Instruction, Kind,
-        instruction::{Encoding, Operand, register},
-        op::{Access, AtomicOp, VmemOp},
-    },
-};
+use super::atomic;
+use super::wave::{LANES, PRIVATE_BASE, SCRATCH_BUFFER, SHARED_BASE, Wave, is_set, per_lane};
+use super::workgroup::Group;
+use crate::check::global::{Kind as WriteKind, Load, Span};
+use crate::check::race::Accessor;
+use crate::check::unwritten::Holes;
+use crate::fault::{FaultKind, Problem};
+use crate::isa::instruction::{Encoding, Operand, register};
+use crate::isa::op::{Access, AtomicOp, VmemOp};
+use crate::isa::{Instruction, Kind};
+use crate::{Hint, View};
 
 /// The access of one lane of a load or store.
 #[derive(Clone, Copy)]

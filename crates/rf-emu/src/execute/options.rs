@@ -1,10 +1,9 @@
 //! The options of a launch, and its counters.
 
-use crate::{
-    check::Checks,
-    cost::{Accesses, traffic::Traffic},
-    isa::op::{Op, ValuOp},
-};
+use crate::check::Checks;
+use crate::cost::Accesses;
+use crate::cost::traffic::Traffic;
+use crate::isa::op::{Op, ValuOp};
 
 /// The options of a launch.
 #[derive(Clone, Copy, Debug)]

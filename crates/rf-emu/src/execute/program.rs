@@ -1,28 +1,18 @@
 //! The decoded code of a kernel.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
-use super::{
-    run::Runs,
-    slot::{NO_SLOT, Simple, Slot},
-    wave::{FloatMode, VGPRS, Wave},
-};
-use crate::{
-    Kernel, LoadedCode, SourceLines,
-    check::{
-        Checks,
-        hazards::{self, Hazards},
-        operands::Operands,
-    },
-    fault::{Fault, FaultKind},
-    isa::{
-        Arch, Instruction, decode,
-        op::{Op, SaluOp, ValuOp},
-    },
-};
+use super::run::Runs;
+use super::slot::{NO_SLOT, Simple, Slot};
+use super::wave::{FloatMode, VGPRS, Wave};
+use crate::check::Checks;
+use crate::check::hazards::{self, Hazards};
+use crate::check::operands::Operands;
+use crate::fault::{Fault, FaultKind};
+use crate::isa::op::{Op, SaluOp, ValuOp};
+use crate::isa::{Arch, Instruction, decode};
+use crate::{Kernel, LoadedCode, SourceLines};
 
 /// A kernel, decoded and ready to run.
 #[derive(Debug)]

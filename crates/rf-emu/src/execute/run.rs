@@ -1,19 +1,13 @@
 //! Runs: consecutive instructions whose registers are checked together, before the first one.
 
-use super::{
-    options::Counters,
-    slot::{NO_SLOT, Simple, Slot},
-    vector,
-    wave::Wave,
-};
-use crate::{
-    check::operands::{RegisterSet, Registers},
-    isa::{
-        Instruction,
-        instruction::{Operand, register},
-        op::{Op, SaluOp, ValuOp},
-    },
-};
+use super::options::Counters;
+use super::slot::{NO_SLOT, Simple, Slot};
+use super::vector;
+use super::wave::Wave;
+use crate::check::operands::{RegisterSet, Registers};
+use crate::isa::Instruction;
+use crate::isa::instruction::{Operand, register};
+use crate::isa::op::{Op, SaluOp, ValuOp};
 
 /// A slot at which no run starts.
 const NO_RUN: u32 = u32::MAX;

@@ -2,16 +2,12 @@
 
 use std::cmp::Ordering;
 
-use super::{
-    float,
-    rounding::{F16, F32, Rounding},
-    wave::Wave,
-};
-use crate::isa::{
-    Kind,
-    instruction::{Encoding, Instruction, Operand, register},
-    op::SaluOp,
-};
+use super::float;
+use super::rounding::{F16, F32, Rounding};
+use super::wave::Wave;
+use crate::isa::Kind;
+use crate::isa::instruction::{Encoding, Instruction, Operand, register};
+use crate::isa::op::SaluOp;
 
 /// The number of leading bits that equal the sign, beyond the first; all ones if all bits do.
 fn sign_run(value: u64, bits: u32) -> u32 {

@@ -2,18 +2,12 @@
 
 use std::ops::Range;
 
-use super::{
-    atomic,
-    wave::{LANE_BITS, LANES, is_set, per_lane},
-};
-use crate::{
-    check::{
-        Checks,
-        race::{Accessor, LdsShadow},
-    },
-    fault::{FaultKind, Problem},
-    isa::op::AtomicOp,
-};
+use super::atomic;
+use super::wave::{LANE_BITS, LANES, is_set, per_lane};
+use crate::check::Checks;
+use crate::check::race::{Accessor, LdsShadow};
+use crate::fault::{FaultKind, Problem};
+use crate::isa::op::AtomicOp;
 
 /// The aligned dwords that the lanes of an instruction access.
 #[derive(Debug)]

@@ -1,17 +1,11 @@
 //! Decoded instructions with their places.
 
-use super::{
-    scalar::{self, ScalarGroup},
-    vector::{self, VectorGroup},
-    wave::Wave,
-};
-use crate::{
-    check::operands::Operands,
-    isa::{
-        DecodeError, Instruction,
-        op::{Op, SaluOp},
-    },
-};
+use super::scalar::{self, ScalarGroup};
+use super::vector::{self, VectorGroup};
+use super::wave::Wave;
+use crate::check::operands::Operands;
+use crate::isa::op::{Op, SaluOp};
+use crate::isa::{DecodeError, Instruction};
 
 /// An instruction with its place.
 #[derive(Debug)]

@@ -1,11 +1,10 @@
 //! Recognises workgroups that wait in a loop for another one.
 
-use super::{
-    residency::Wait,
-    wave::Wave,
-    workgroup::{Group, Running},
-};
-use crate::{fault::Fault, isa::op::Op};
+use super::residency::Wait;
+use super::wave::Wave;
+use super::workgroup::{Group, Running};
+use crate::fault::Fault;
+use crate::isa::op::Op;
 
 /// The instructions in which a loop that waits has come back to where it was.
 const WATCHED: u32 = 2048;

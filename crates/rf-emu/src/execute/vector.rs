@@ -13,15 +13,11 @@ mod sources;
 
 pub(crate) use self::sources::{SourceLane, moves_between_lanes, source_lanes};
 
-use super::{
-    float,
-    wave::{LANE_BITS, LANES, Lanes, Wave, WideLanes, is_set, per_lane},
-};
-use crate::isa::{
-    Kind,
-    instruction::{Encoding, Exchange, Instruction, Operand},
-    op::{Op, ValuOp},
-};
+use super::float;
+use super::wave::{LANE_BITS, LANES, Lanes, Wave, WideLanes, is_set, per_lane};
+use crate::isa::Kind;
+use crate::isa::instruction::{Encoding, Exchange, Instruction, Operand};
+use crate::isa::op::{Op, ValuOp};
 
 /// A vector instruction in execution.
 pub(crate) struct Vector<'a> {

@@ -1,9 +1,7 @@
 //! The state of a wave: registers, and the reading and writing of operands.
 
-use crate::isa::{
-    Kind,
-    instruction::{Instruction, Operand, Source, register},
-};
+use crate::isa::Kind;
+use crate::isa::instruction::{Instruction, Operand, Source, register};
 
 /// The number of lanes.
 pub(crate) const LANES: usize = 32;

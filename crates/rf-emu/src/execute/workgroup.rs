@@ -1,32 +1,23 @@
 //! One workgroup: its waves run alternately on one thread.
 
-use super::{
-    control::{self, Flow},
-    options::{Counters, Options, Random},
-    program::Program,
-    residency::Wait,
-    run, scalar,
-    share::Lds,
-    slot::NO_SLOT,
-    vector,
-    wave::{FloatMode, Wave},
-};
-use crate::{
-    Hint, Ranges,
-    check::{
-        Checks,
-        global::{Clock, GlobalShadow},
-        hazards::Hazards,
-        race::Accessor,
-        unwritten::{Holes, Written},
-        waits::Waits,
-    },
-    fault::{Fault, FaultKind, FaultPlace, Problem},
-    isa::{
-        instruction::{Encoding, Operand},
-        op::{Access, DsOp, Op, VmemOp},
-    },
-};
+use super::control::{self, Flow};
+use super::options::{Counters, Options, Random};
+use super::program::Program;
+use super::residency::Wait;
+use super::share::Lds;
+use super::slot::NO_SLOT;
+use super::wave::{FloatMode, Wave};
+use super::{run, scalar, vector};
+use crate::check::Checks;
+use crate::check::global::{Clock, GlobalShadow};
+use crate::check::hazards::Hazards;
+use crate::check::race::Accessor;
+use crate::check::unwritten::{Holes, Written};
+use crate::check::waits::Waits;
+use crate::fault::{Fault, FaultKind, FaultPlace, Problem};
+use crate::isa::instruction::{Encoding, Operand};
+use crate::isa::op::{Access, DsOp, Op, VmemOp};
+use crate::{Hint, Ranges};
 
 /// The longest turn of a wave in instructions.
 const TURN: u64 = 4096;

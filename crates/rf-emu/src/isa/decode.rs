@@ -8,12 +8,10 @@ pub(super) use vector::dual_operations;
 
 use std::borrow::Cow;
 
-use super::{
-    Arch, Family,
-    instruction::{Encoding, Exchange, Instruction, Operand, Source, register},
-    op::Op,
-    table::{InstructionRow, Kind},
-};
+use super::instruction::{Encoding, Exchange, Instruction, Operand, Source, register};
+use super::op::Op;
+use super::table::{InstructionRow, Kind};
+use super::{Arch, Family};
 
 /// Why machine code cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,12 +1,10 @@
 //! The opcodes that the decoder knows, as a list.
 
-use super::{
-    Family,
-    decode::dual_operations,
-    instruction::Encoding,
-    op::Op,
-    table::{InstructionRow, Kind, compare, memory, scalar, vector},
-};
+use super::Family;
+use super::decode::dual_operations;
+use super::instruction::Encoding;
+use super::op::Op;
+use super::table::{InstructionRow, Kind, compare, memory, scalar, vector};
 
 /// An opcode of an encoding.
 #[derive(Clone, Debug, PartialEq)]

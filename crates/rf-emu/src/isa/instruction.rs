@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{op::Op, table::Kind};
+use super::op::Op;
+use super::table::Kind;
 
 /// The encoding of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,10 @@ use std::fmt;
 
 pub(crate) use self::control::wait_fields;
 use self::operands::{operand, register_range, source};
-use super::{
-    Arch, Family,
-    instruction::{Encoding, Exchange, Instruction, Operand, register},
-    op::{DsOp, Op, ValuOp, VmemOp},
-    table::Kind,
-};
+use super::instruction::{Encoding, Exchange, Instruction, Operand, register};
+use super::op::{DsOp, Op, ValuOp, VmemOp};
+use super::table::Kind;
+use super::{Arch, Family};
 
 /// An instruction as text.
 #[derive(Debug)]

@@ -1,9 +1,7 @@
 //! One allocation: its place, its words and the shadow of initialised bytes.
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicU32, AtomicU64},
-};
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The use of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

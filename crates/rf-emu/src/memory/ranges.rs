@@ -1,6 +1,7 @@
 //! The allocations at one moment, and the search for an address in them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{AccessFault, Allocation, AllocationRange, View};
 

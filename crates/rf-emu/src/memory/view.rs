@@ -1,9 +1,8 @@
 //! Checked bytes of an allocation, accessed atomically.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU32, Ordering::Relaxed},
-};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
 
 use super::Allocation;
 

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
 
-use std::{fs, path::Path, process::Command};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use crate::device::Device;
 

@@ -1,13 +1,12 @@
 //! Which differences between two emulators are allowed, and a report of all.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
+use std::fmt;
 
 use rf_emu::isa::{Form, Kind};
 
-use crate::{
-    generate::Case,
-    inputs::{self, WORDS, WORKGROUPS},
-};
+use crate::generate::Case;
+use crate::inputs::{self, WORDS, WORKGROUPS};
 
 /// The state that a kernel leaves in both emulators: registers, then memory; or why it did not run.
 pub(crate) struct Outcome {

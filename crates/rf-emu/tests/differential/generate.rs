@@ -2,11 +2,9 @@
 
 use std::fmt::Write as _;
 
-use rf_emu::isa::{
-    Form, Kind,
-    instruction::Encoding,
-    op::{DsOp, Op, SaluOp, ValuOp, VmemOp},
-};
+use rf_emu::isa::instruction::Encoding;
+use rf_emu::isa::op::{DsOp, Op, SaluOp, ValuOp, VmemOp};
+use rf_emu::isa::{Form, Kind};
 
 /// An instruction under test.
 #[derive(Clone, Debug)]

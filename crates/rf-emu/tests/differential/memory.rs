@@ -2,11 +2,9 @@
 
 use std::fmt::Write as _;
 
-use rf_emu::isa::{
-    Kind,
-    instruction::Encoding,
-    op::{AtomicOp, DsOp, Op, VmemOp},
-};
+use rf_emu::isa::Kind;
+use rf_emu::isa::instruction::Encoding;
+use rf_emu::isa::op::{AtomicOp, DsOp, Op, VmemOp};
 
 use crate::generate::{List, registers};
 

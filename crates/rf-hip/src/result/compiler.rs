@@ -1,19 +1,15 @@
 //! libhiprtc: compiles HIP source to code objects in this process.
 
-use std::{
-    ffi::{CStr, CString, c_char, c_int},
-    path::PathBuf,
-    ptr,
-    sync::{Mutex, PoisonError},
-};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 use libloading::Library;
 
 use super::{static_text, text_of};
-use crate::{
-    Error, Platform,
-    sys::{CompilerFunctions, Entry, ProgramHandle, Status, constants, library},
-};
+use crate::sys::{CompilerFunctions, Entry, ProgramHandle, Status, constants, library};
+use crate::{Error, Platform};
 
 /// HIP 5's compiler crashes when two threads use it concurrently.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

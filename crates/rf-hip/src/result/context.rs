@@ -3,10 +3,8 @@
 use std::ffi::{c_int, c_uint};
 
 use super::Api;
-use crate::{
-    Error, Platform,
-    sys::{ContextHandle, constants},
-};
+use crate::sys::{ContextHandle, constants};
+use crate::{Error, Platform};
 
 /// Sets how threads wait; precedes [`retain`].
 pub(crate) fn set_schedule(api: &Api, device: c_int, schedule: c_uint) -> Result<(), Error> {

@@ -3,13 +3,11 @@
 use std::ffi::{c_char, c_int};
 
 use super::{Api, text_of};
-use crate::{
-    Error, Platform,
-    sys::constants::{
-        self, ARCH_NAME_BYTES, ARCH_NAME_OFFSET_R0000, ARCH_NAME_OFFSET_R0600, Attributes,
-        PROPERTIES_BYTES,
-    },
+use crate::sys::constants::{
+    self, ARCH_NAME_BYTES, ARCH_NAME_OFFSET_R0000, ARCH_NAME_OFFSET_R0600, Attributes,
+    PROPERTIES_BYTES,
 };
+use crate::{Error, Platform};
 
 pub(crate) fn count(api: &Api) -> Result<usize, Error> {
     let mut count = 0;

@@ -1,10 +1,8 @@
 //! Events: markers in a stream.
 
 use super::Api;
-use crate::{
-    Error,
-    sys::{EventHandle, StreamHandle, constants},
-};
+use crate::Error;
+use crate::sys::{EventHandle, StreamHandle, constants};
 
 pub(crate) fn create(api: &Api, timing: bool, blocking: bool) -> Result<EventHandle, Error> {
     let mut event = EventHandle::NULL;

@@ -1,10 +1,10 @@
 //! Graphs: recorded work that is launched with one call.
 
 use super::Api;
-use crate::{
-    Error, Platform,
-    sys::{GraphExecHandle, GraphHandle, GraphUpdateInfo, NodeHandle, StreamHandle, constants},
+use crate::sys::{
+    GraphExecHandle, GraphHandle, GraphUpdateInfo, NodeHandle, StreamHandle, constants,
 };
+use crate::{Error, Platform};
 
 /// # Safety
 ///

@@ -3,10 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use super::Api;
-use crate::{
-    Error, Platform,
-    sys::{ContextHandle, PoolHandle, StreamHandle, constants},
-};
+use crate::sys::{ContextHandle, PoolHandle, StreamHandle, constants};
+use crate::{Error, Platform};
 
 /// Allocates device memory; `bytes` > 0, because CUDA rejects empty allocations.
 pub(crate) fn allocate(api: &Api, bytes: usize) -> Result<u64, Error> {

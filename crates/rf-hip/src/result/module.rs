@@ -3,12 +3,10 @@
 use std::ffi::{CStr, c_int, c_void};
 
 use super::{Api, text_of};
-use crate::{
-    Error, LaunchConfig, Platform,
-    sys::{
-        AttributedLaunch, FunctionHandle, LaunchAttribute, ModuleHandle, StreamHandle, constants,
-    },
+use crate::sys::{
+    AttributedLaunch, FunctionHandle, LaunchAttribute, ModuleHandle, StreamHandle, constants,
 };
+use crate::{Error, LaunchConfig, Platform};
 
 /// The buffer size for messages of the PTX compiler.
 const LOG_BYTES: usize = 16 << 10;

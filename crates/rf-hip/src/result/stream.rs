@@ -3,10 +3,8 @@
 use std::ffi::c_int;
 
 use super::Api;
-use crate::{
-    Error,
-    sys::{EventHandle, StreamHandle, constants},
-};
+use crate::Error;
+use crate::sys::{EventHandle, StreamHandle, constants};
 
 /// Creates a stream that does not synchronise with the legacy default stream.
 pub(crate) fn create(api: &Api, priority: c_int) -> Result<StreamHandle, Error> {

@@ -1,11 +1,10 @@
 //! Compiles kernels at run time.
 
-use std::{ffi::CString, sync::Arc};
+use std::ffi::CString;
+use std::sync::Arc;
 
-use crate::{
-    Error,
-    result::compiler::{CompilerApi, ProgramText},
-};
+use crate::Error;
+use crate::result::compiler::{CompilerApi, ProgramText};
 
 /// HIP's run-time compiler, libhiprtc. Cloning is cheap. It compiles to AMD code objects; on NVIDIA
 /// the driver compiles PTX.

@@ -1,13 +1,12 @@
 //! Contexts: devices in use.
 
-use std::{ffi::c_int, sync::Arc};
+use std::ffi::c_int;
+use std::sync::Arc;
 
 use super::report_drop;
-use crate::{
-    DeviceInfo, Error,
-    result::{Api, context as raw, memory},
-    sys::{ContextHandle, constants},
-};
+use crate::result::{Api, context as raw, memory};
+use crate::sys::{ContextHandle, constants};
+use crate::{DeviceInfo, Error};
 
 /// How a thread waits for the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,11 +1,10 @@
 //! Devices.
 
-use std::{ffi::c_int, sync::Arc};
+use std::ffi::c_int;
+use std::sync::Arc;
 
-use crate::{
-    Context, DeviceInfo, Error, SyncMode,
-    result::{self, Api, device as raw},
-};
+use crate::result::{self, Api, device as raw};
+use crate::{Context, DeviceInfo, Error, SyncMode};
 
 /// A GPU that is not necessarily in use. Cloning is cheap.
 #[derive(Debug, Clone)]

@@ -1,11 +1,10 @@
 //! The properties of devices.
 
-use std::{env, ffi::c_int};
+use std::env;
+use std::ffi::c_int;
 
-use crate::{
-    Error, Platform,
-    result::{Api, device as raw},
-};
+use crate::result::{Api, device as raw};
+use crate::{Error, Platform};
 
 /// The properties of a device as reported by its runtime; 0 where it reports nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! Events: markers in a stream.
 
 use super::report_drop;
-use crate::{Context, Error, SyncMode, result::event as raw, sys::EventHandle};
+use crate::result::event as raw;
+use crate::sys::EventHandle;
+use crate::{Context, Error, SyncMode};
 
 /// A marker that a stream reaches when the work queued before it is done; see
 /// [`Stream::record`](crate::Stream::record).

@@ -3,11 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Kept, report_drop, wait_before_release};
-use crate::{
-    Context, Error, Stream,
-    result::{context, graph as raw},
-    sys::{GraphExecHandle, GraphHandle},
-};
+use crate::result::{context, graph as raw};
+use crate::sys::{GraphExecHandle, GraphHandle};
+use crate::{Context, Error, Stream};
 
 impl Stream {
     /// Begins to record the work queued on this stream, and on streams that wait for its events,

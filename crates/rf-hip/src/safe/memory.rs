@@ -11,7 +11,8 @@ pub use pinned::PinnedBuffer;
 use std::ffi::c_void;
 
 use super::report_drop;
-use crate::{Context, Error, result::memory as raw};
+use crate::result::memory as raw;
+use crate::{Context, Error};
 
 /// The size of `len` elements, if addressable: at most `isize::MAX`, the limit of slices.
 fn size_bytes<T>(len: usize) -> Result<usize, Error> {

@@ -1,13 +1,12 @@
 //! Modules: code on the device.
 
-use std::{ffi::CString, sync::Arc};
+use std::ffi::CString;
+use std::sync::Arc;
 
 use super::{Kept, report_drop, wait_before_release};
-use crate::{
-    Context, Error, image,
-    result::module as raw,
-    sys::{FunctionHandle, ModuleHandle, constants},
-};
+use crate::result::module as raw;
+use crate::sys::{FunctionHandle, ModuleHandle, constants};
+use crate::{Context, Error, image};
 
 /// A loaded code object, cubin or PTX text. Cloning is cheap.
 #[derive(Debug, Clone)]

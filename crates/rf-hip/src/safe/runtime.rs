@@ -1,12 +1,12 @@
 //! The runtime library.
 
-use std::{env, fmt, path::Path, sync::Arc};
+use std::path::Path;
+use std::sync::Arc;
+use std::{env, fmt};
 
-use crate::{
-    Device, Error, Platform,
-    result::{self, Api},
-    sys::library::{self, Search},
-};
+use crate::result::{self, Api};
+use crate::sys::library::{self, Search};
+use crate::{Device, Error, Platform};
 
 /// A loaded GPU runtime library. Cloning is cheap.
 ///

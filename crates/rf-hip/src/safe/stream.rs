@@ -1,16 +1,12 @@
 //! Streams: queues of work, and launches.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Kept, report_drop};
-use crate::{
-    Context, Error, Event, Function, LaunchConfig,
-    result::{event as raw_event, module, stream as raw},
-    sys::StreamHandle,
-};
+use crate::result::{event as raw_event, module, stream as raw};
+use crate::sys::StreamHandle;
+use crate::{Context, Error, Event, Function, LaunchConfig};
 
 /// A queue whose work runs in order; different streams run concurrently. Cloning is cheap and
 /// refers to the same queue.

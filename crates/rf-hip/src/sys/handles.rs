@@ -1,9 +1,7 @@
 //! Handles of the runtime's objects, and the structures that are passed by address.
 
-use std::{
-    ffi::{c_int, c_uint, c_void},
-    ptr,
-};
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
 
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(

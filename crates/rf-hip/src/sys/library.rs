@@ -5,12 +5,10 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 
-use std::{
-    env,
-    error::Error as _,
-    path::PathBuf,
-    sync::{Mutex, Once, PoisonError},
-};
+use std::env;
+use std::error::Error as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, Once, PoisonError};
 
 use libloading::Library;
 

@@ -4,12 +4,10 @@ use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 
 use libloading::Library;
 
-use super::{
-    constants::Status,
-    handles::{
-        AttributedLaunch, ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle,
-        GraphUpdateInfo, ModuleHandle, NodeHandle, PoolHandle, ProgramHandle, StreamHandle,
-    },
+use super::constants::Status;
+use super::handles::{
+    AttributedLaunch, ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle,
+    GraphUpdateInfo, ModuleHandle, NodeHandle, PoolHandle, ProgramHandle, StreamHandle,
 };
 use crate::Platform;
 

@@ -1,10 +1,8 @@
 //! The kernel of the examples and tests, compiled for a device.
 
-use std::{
-    env, fs,
-    process::Command,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, fs};
 
 use rf_hip::{Compiler, DeviceInfo, Platform, Source};
 

@@ -5,12 +5,10 @@
 //! compiler's version. The source
 //! of a damaged file is compiled again. A cache that cannot be written only costs time.
 
-use std::{
-    env, fs,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-    time::SystemTime,
-};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use std::{env, fs};
 
 use rf_hip::Compiler;
 use tempfile::NamedTempFile;

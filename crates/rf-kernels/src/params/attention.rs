@@ -1,7 +1,6 @@
 //! Parameters and launches. `kernels/include/rf/params/attention.h` is generated from the table.
 
-use rf_graph::KvType;
-use rf_graph::OperandFormat;
+use rf_graph::{KvType, OperandFormat};
 
 use super::table::params;
 use super::{Batch, CACHE_KERNELS, KvCache, Launch, MatmulDevice, MatrixUnit, NewHeads, Operand};

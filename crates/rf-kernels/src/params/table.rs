@@ -104,9 +104,10 @@ macro_rules! elements {
     };
 }
 
+pub(super) use host_type;
+pub(super) use params;
 #[cfg(test)]
 pub(super) use {device_type, elements};
-pub(super) use {host_type, params};
 
 /// A struct of the table.
 #[cfg(test)]
@@ -132,7 +133,10 @@ pub(super) struct Field {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
+    use std::collections::BTreeSet;
+    use std::fmt::Write as _;
+    use std::fs;
+    use std::path::Path;
 
     use super::*;
     use crate::params;

@@ -3,13 +3,10 @@
 //! A test runs itself in a child process ([`session`]), because the stand-in is chosen by the
 //! environment. The two talk through files: the plan of faults, and the log of calls.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use rf_graph::BackendError;
 use rf_kernels::objects::{build_note, embedded_targets};

@@ -3,10 +3,8 @@
 #[cfg(windows)]
 mod registry;
 
-use std::fmt;
-use std::fs;
 use std::path::Path;
-use std::thread;
+use std::{fmt, fs, thread};
 
 use rf_hip::{DeviceInfo, Platform, Runtime};
 use serde::{Deserialize, Serialize};

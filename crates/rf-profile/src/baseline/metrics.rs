@@ -1,6 +1,7 @@
 //! Metrics of a benchmark.
 
-use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Error;
 use crate::stats::Summary;

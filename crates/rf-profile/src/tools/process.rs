@@ -1,12 +1,11 @@
 //! Runs programs that may hang, print nothing, or print without end.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, thread};
 
 use process_wrap::std::{ChildWrapper, CommandWrap};
 

@@ -1,11 +1,10 @@
 //! The supported tools and where they are installed.
 
-use std::env;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
+use std::{env, fmt};
 
 use super::process::Runner;
 use crate::Error;

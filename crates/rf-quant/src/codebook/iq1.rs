@@ -8,10 +8,8 @@ use super::book::Book;
 use super::grids::IQ1;
 use super::points::CodebookBlock;
 use super::search::{Search, Signs};
-use crate::{
-    DType,
-    block::{F16Le, assert_layout},
-};
+use crate::DType;
+use crate::block::{F16Le, assert_layout};
 
 /// A block of [`DType::Iq1S`]: ternary points, shifted by an eighth per 32 values.
 ///

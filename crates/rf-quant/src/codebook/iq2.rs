@@ -8,10 +8,8 @@ use super::book::Book;
 use super::grids::{IQ2_S, IQ2_XS, IQ2_XXS};
 use super::points::{CodebookBlock, apply_signs, even_signs};
 use super::search::{Search, Signs};
-use crate::{
-    DType,
-    block::{F16Le, assert_layout},
-};
+use crate::DType;
+use crate::block::{F16Le, assert_layout};
 
 /// A block of [`DType::Iq2Xxs`].
 ///

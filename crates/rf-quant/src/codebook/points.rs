@@ -2,10 +2,8 @@
 
 use bytemuck::Pod;
 
-use crate::{
-    DType,
-    block::{Block, F16Le},
-};
+use crate::DType;
+use crate::block::{Block, F16Le};
 
 /// A super-block whose values are points of a codebook: `d UNIT (2 s + 1) v`.
 pub trait CodebookBlock: Pod {

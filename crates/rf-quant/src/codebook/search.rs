@@ -6,7 +6,8 @@
 //! of the super-block for them.
 
 use super::book::Book;
-use crate::{F16Le, normalized::Normalized};
+use crate::F16Le;
+use crate::normalized::Normalized;
 
 /// Trial scales per sub-block.
 const TRIALS: usize = 16;

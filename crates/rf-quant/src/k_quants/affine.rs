@@ -10,12 +10,10 @@
 use super::fit::{
     Moments, NEGLIGIBLE, STRETCH, SUPER, TRIALS, errors, inverse_or_zero, least, super_scale,
 };
-use crate::{
-    F16Le,
-    extent::range,
-    normalized::Normalized,
-    rounding::{low_byte, nearest},
-};
+use crate::F16Le;
+use crate::extent::range;
+use crate::normalized::Normalized;
+use crate::rounding::{low_byte, nearest};
 
 /// The fraction of a sum below which a difference is a rounding error.
 const NOISE: f32 = 4e-6;

@@ -3,13 +3,11 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::fit::inverse_or_zero;
-use crate::{
-    BlockIq4Nl, DType,
-    block::{Block, F16Le, assert_layout},
-    extent::largest,
-    normalized::Normalized,
-    rounding::nearest,
-};
+use crate::block::{Block, F16Le, assert_layout};
+use crate::extent::largest;
+use crate::normalized::Normalized;
+use crate::rounding::nearest;
+use crate::{BlockIq4Nl, DType};
 
 /// A block of [`DType::Iq4Xs`]: `x = d s VALUES[q]` with 8 sub-blocks of 32, `s` from -32 to 31,
 /// and the values of [`BlockIq4Nl`].

@@ -3,10 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::affine;
-use crate::{
-    DType,
-    block::{Block, F16Le, assert_layout},
-};
+use crate::DType;
+use crate::block::{Block, F16Le, assert_layout};
 
 /// A block of [`DType::Q2K`]: `x = d s q - dmin m` with 16 sub-blocks of 16.
 ///

@@ -2,11 +2,10 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{q2_k::place, symmetric};
-use crate::{
-    DType,
-    block::{Block, F16Le, assert_layout},
-};
+use super::q2_k::place;
+use super::symmetric;
+use crate::DType;
+use crate::block::{Block, F16Le, assert_layout};
 
 /// A block of [`DType::Q3K`]: `x = d s (q - 4)` with 16 sub-blocks of 16, `s` from -32 to 31.
 ///

@@ -3,10 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::{affine, scales};
-use crate::{
-    DType,
-    block::{Block, F16Le, assert_layout},
-};
+use crate::DType;
+use crate::block::{Block, F16Le, assert_layout};
 
 /// A block of [`DType::Q5K`]: `x = d s q - dmin m` with 8 sub-blocks of 32.
 ///

@@ -3,10 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::symmetric;
-use crate::{
-    DType,
-    block::{Block, F16Le, assert_layout},
-};
+use crate::DType;
+use crate::block::{Block, F16Le, assert_layout};
 
 /// A block of [`DType::Q6K`]: `x = d s (q - 32)` with 16 sub-blocks of 16.
 ///

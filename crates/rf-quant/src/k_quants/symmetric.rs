@@ -5,12 +5,10 @@
 use super::fit::{
     Moments, NEGLIGIBLE, STRETCH, SUPER, TRIALS, errors, inverse_or_zero, least, super_scale,
 };
-use crate::{
-    F16Le,
-    extent::largest,
-    normalized::Normalized,
-    rounding::{low_byte, nearest},
-};
+use crate::F16Le;
+use crate::extent::largest;
+use crate::normalized::Normalized;
+use crate::rounding::{low_byte, nearest};
 
 /// A quantised super-block before packing.
 pub(super) struct Symmetric {

@@ -3,10 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::{e8m0, is_finite};
-use crate::{
-    DType,
-    block::{Block, assert_layout},
-};
+use crate::DType;
+use crate::block::{Block, assert_layout};
 
 /// A block of [`DType::Mxfp4`]: `x = 2^(e - 127) E2M1(q)`.
 ///

@@ -3,11 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::{e8m0, is_finite};
-use crate::{
-    DType,
-    block::{Block, assert_layout},
-    rounding::low_byte,
-};
+use crate::DType;
+use crate::block::{Block, assert_layout};
+use crate::rounding::low_byte;
 
 /// A block of [`DType::Mxfp6E2M3`]: `x = 2^(e - 127) E2M3(q)`.
 ///

@@ -3,11 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::mxfp4::{DOUBLED, nearest_code};
-use crate::{
-    DType, E4m3,
-    block::{Block, assert_layout},
-    extent::magnitude,
-};
+use crate::block::{Block, assert_layout};
+use crate::extent::magnitude;
+use crate::{DType, E4m3};
 
 /// A block of [`DType::Nvfp4`]: `x = E4M3(d) E2M1(q)`, a scale `d` per 16 values.
 ///

@@ -2,15 +2,14 @@
 
 use std::borrow::Cow;
 
-use rocmforge::engine::EncodeOptions;
-use rocmforge::engine::{Model, Normalization};
+use rocmforge::engine::{EncodeOptions, Model, Normalization};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::{ApiError, check_count};
 use crate::fields::{PromptItem, TextOr};
 use crate::longest_token::TextLimit;
-use crate::prompt::beside;
+use crate::prompt::on_blocking_pool;
 use crate::record::Record;
 use crate::state::ServedEmbedder;
 
@@ -63,7 +62,8 @@ pub(crate) async fn embed(
 ) -> Result<Embedded, ApiError> {
     let EmbeddingFields { input, dimensions } = fields;
     let limits = TextLimits::of(embedder, truncate);
-    let texts = beside(embedder.model().file(), move |model| texts(model, input, limits)).await?;
+    let texts =
+        on_blocking_pool(embedder.model().file(), move |model| texts(model, input, limits)).await?;
     let tokens = texts.iter().map(Vec::len).sum();
     Record::spend_prompt(tokens);
     let mut vectors = embedder.model().embed_ids_async(texts).await?;

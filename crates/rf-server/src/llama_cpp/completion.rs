@@ -20,7 +20,7 @@ use crate::fields::{PromptItem, TextOr};
 use crate::generation::{Generation, Job, TokenLogprob, Update, Usage};
 use crate::grammar::GrammarFields;
 use crate::infill::{self, ExtraFile};
-use crate::prompt::{beside, check_texts};
+use crate::prompt::{check_texts, on_blocking_pool};
 use crate::request_id::RequestId;
 use crate::sampling::{Params, SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel};
@@ -45,7 +45,7 @@ pub(crate) async fn completion(
     let CompletionFields { prompt, .. } = fields.read()?;
     let (model, params, stream) = common(&app, &fields).await?;
     prompt.iter().try_for_each(|prompt| check_texts(&model, prompt))?;
-    let prompt = beside(model.model(), move |model| match prompt {
+    let prompt = on_blocking_pool(model.model(), move |model| match prompt {
         None => Err(ApiError::field("prompt", "expected a text or token ids")),
         Some(TextOr::Text(text)) => Ok(model.text_ids(&text)),
         // Ids and texts may be mixed; only the beginning of the prompt gets BOS.
@@ -94,7 +94,7 @@ pub(crate) async fn infill(
     let infill: InfillFields = fields.read()?;
     let (model, params, stream) = common(&app, &fields).await?;
     let limit = model.prompt_limit();
-    let prompt = beside(model.model(), move |model| {
+    let prompt = on_blocking_pool(model.model(), move |model| {
         let file = |extra: InputExtra| ExtraFile {
             name: extra.filename.unwrap_or_else(|| "tmp".to_owned()),
             text: extra.text,

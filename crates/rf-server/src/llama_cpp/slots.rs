@@ -1,10 +1,9 @@
 //! `POST /slots/{id}`: sequences in files of a folder that the operator names.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+use std::{fs, io};
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;

@@ -1,7 +1,8 @@
 //! The text format of Prometheus.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rocmforge::engine::TierStats;
 use rocmforge::engine::scheduler::SchedulerStats;

@@ -1,6 +1,7 @@
 //! Distributions in buckets, with vLLM's bounds.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Time to first token, in seconds.
 pub(super) const TTFT: &[f64] = &[

@@ -7,8 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use rocmforge::Answers;
-use rocmforge::engine::Model;
-use rocmforge::engine::{DecodeOptions, Tokenizer};
+use rocmforge::engine::{DecodeOptions, Model, Tokenizer};
 use rocmforge::messages::Delta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +24,7 @@ use crate::generation::{Generation, Job, PromptLogprobs, TokenLogprob, Update};
 use crate::grammar::GrammarFields;
 use crate::infill;
 use crate::longest_token::TextLimit;
-use crate::prompt::{beside, check_texts};
+use crate::prompt::{check_texts, on_blocking_pool};
 use crate::request_id::{RequestId, unique};
 use crate::sampling::{SamplingFields, check_logprobs};
 use crate::state::{App, ServedModel, now};
@@ -106,7 +105,7 @@ pub(super) async fn read_prompts(
 ) -> Result<Vec<Prompt>, ApiError> {
     prompt.iter().try_for_each(|prompt| check_texts(model, prompt))?;
     let limit = model.prompt_limit();
-    beside(model.model(), move |model| prompts(model, limit, prompt, suffix)).await
+    on_blocking_pool(model.model(), move |model| prompts(model, limit, prompt, suffix)).await
 }
 
 /// A prompt as text and as ids.

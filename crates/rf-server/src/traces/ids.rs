@@ -2,7 +2,8 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The place of a span in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Several models: loaded on demand, within a budget of memory, and unloaded.
 
 use crate::server;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

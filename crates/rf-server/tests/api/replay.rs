@@ -1,9 +1,8 @@
 //! Conversations that agents replay through Anthropic's API, and the fields by which they steer it.
 
 use crate::answers::{ARGUMENTS, REASONING};
-use crate::fixed;
 use crate::server::{Setup, TestServer};
-use crate::tools;
+use crate::{fixed, tools};
 use rocmforge::engine::EngineOptions;
 use serde_json::{Value, json};
 

@@ -1,9 +1,8 @@
 //! Tool calls and reasoning through every API, by a model whose answers are fixed.
 
-use crate::answers;
 use crate::answers::{ARGUMENTS, EDIT, PLAIN, REASONING, RESULT};
-use crate::fixed;
 use crate::server::{Setup, TestServer};
+use crate::{answers, fixed};
 use rocmforge::engine::EngineOptions;
 use serde_json::{Value, json};
 

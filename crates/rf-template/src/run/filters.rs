@@ -5,10 +5,9 @@ use std::sync::Arc;
 use super::Run;
 use super::arguments::{Arguments, size, text, text_or};
 use crate::error::Error;
-use crate::json;
 use crate::meter::Text;
-use crate::print;
 use crate::value::{Key, Value};
+use crate::{json, print};
 
 impl Run<'_> {
     /// Applies the filter `name`.

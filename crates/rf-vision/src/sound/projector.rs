@@ -6,10 +6,9 @@ use std::sync::Arc;
 use rf_gguf::Gguf;
 use rf_graph::{Graph, KvLayout, KvType, Program, Weight};
 
-use super::Sound;
-use super::encoders;
 use super::kind::{SoundKind, SoundNetwork, SoundSettings};
 use super::mel::Spectrogram;
+use super::{Sound, encoders};
 use crate::build::Builder;
 use crate::chunk::{Piece, RowGroup};
 use crate::error::Error;

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::modules::{Modules, PathTarget};
-use crate::tidy::{
-    finding::Finding,
-    paths::{PathPlace, visit_paths},
-    tree::Tree,
-};
+use crate::tidy::finding::Finding;
+use crate::tidy::paths::{PathPlace, visit_paths};
+use crate::tidy::tree::Tree;
 
 /// Maps each file to the files that it uses, with the line of the first use.
 pub(super) type Dependencies = BTreeMap<String, BTreeMap<String, usize>>;

@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syn::{Attribute, Expr, Item, Lit, Meta};
 
-use crate::tidy::{
-    finding::Finding,
-    paths::{imports, is_test},
-    tree::Tree,
-};
+use crate::tidy::finding::Finding;
+use crate::tidy::paths::{imports, is_test};
+use crate::tidy::tree::Tree;
 
 /// The modules of one crate; the first is its root.
 pub(super) struct Modules {

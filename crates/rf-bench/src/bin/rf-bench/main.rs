@@ -8,7 +8,9 @@ mod serve;
 mod session;
 mod terminal;
 
-use std::{env, io, path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::{env, io};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};

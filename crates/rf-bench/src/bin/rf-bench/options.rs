@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
-use clap::{
-    Args, ValueEnum,
-    builder::{PossibleValuesParser, TypedValueParser},
-};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 
-use rf_bench::{Suite, Target, plan::Selection, targets};
+use rf_bench::plan::Selection;
+use rf_bench::{Suite, Target, targets};
 use rocmforge::device::Isa;
 
 /// Options of a measurement, its baselines and its output.

@@ -1,11 +1,9 @@
 //! Output of results and messages.
 
-use std::{
-    fmt,
-    io::{self, Write},
-    path::Path,
-    process::ExitCode,
-};
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 

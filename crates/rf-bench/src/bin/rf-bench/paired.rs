@@ -1,21 +1,20 @@
 //! `--against`: builds a paired comparison from the command line and runs it.
 
-use std::{env, path::Path, process::ExitCode, time::Duration};
+use std::env;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rf_bench::{
-    machine,
-    model::ModelFile,
-    paired::{self, PairedComparison, Plan, Side, protocol::Settings, revision},
-    plan,
-};
+use rf_bench::model::ModelFile;
+use rf_bench::paired::protocol::Settings;
+use rf_bench::paired::{self, PairedComparison, Plan, Side, revision};
+use rf_bench::{machine, plan};
 use rf_profile::baseline::Verdict;
 
-use crate::{
-    options::{BackendName, Options, OutputFormat},
-    output,
-    terminal::{self, Bar},
-};
+use crate::options::{BackendName, Options, OutputFormat};
+use crate::output;
+use crate::terminal::{self, Bar};
 
 /// Time limit for all passes.
 const BUDGET: Duration = Duration::from_mins(9);

@@ -1,23 +1,17 @@
 //! `--peer`: builds a comparison with another engine from the command line and runs it.
 
-use std::{
-    env, fs,
-    io::{self, Write},
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
-use rf_bench::{
-    model::ModelFile,
-    peer::{self, Peer, Programs, Test},
-};
+use rf_bench::model::ModelFile;
+use rf_bench::peer::{self, Peer, Programs, Test};
 
-use crate::{
-    options::{BackendName, Options, OutputFormat, PeerName},
-    output,
-    terminal::{self, Bar},
-};
+use crate::options::{BackendName, Options, OutputFormat, PeerName};
+use crate::output;
+use crate::terminal::{self, Bar};
 
 /// Measures both engines and prints the ratios. The exit code is 0, or 130 after Ctrl-C, which ends
 /// the comparison after the current repetition.

@@ -1,26 +1,20 @@
 //! `cargo xtask bench serve`: builds a benchmark of servers from the command line and runs it.
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use rf_bench::{
-    Target, html,
-    model::ModelFile,
-    serve::{self, Arrivals, Load, Programs, ServerOptions},
-};
+use rf_bench::model::ModelFile;
+use rf_bench::serve::{self, Arrivals, Load, Programs, ServerOptions};
+use rf_bench::{Target, html};
 use rf_profile::baseline::Hardware;
 use serde_json::Value;
 
-use crate::{
-    options::{BackendName, OutputFormat, at_least_one},
-    output,
-    terminal::{self, Bar},
-};
+use crate::options::{BackendName, OutputFormat, at_least_one};
+use crate::output;
+use crate::terminal::{self, Bar};
 
 /// Options of a benchmark of servers.
 #[derive(Args, Debug)]

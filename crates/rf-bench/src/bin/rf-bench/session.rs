@@ -1,31 +1,21 @@
 //! A run of benchmarks: measurement, comparison and output.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Error, Result, bail};
-use rf_bench::{
-    Target,
-    baselines::{self, Destination, History, Stored},
-    html, limits,
-    model::{IdentifiedModel, ModelFile},
-    plan::Plan,
-    results::{Report, Run, TargetCheck, TargetOutcome},
-    session::{self, Measurement, Session},
-    table, targets,
-};
-use rf_profile::{
-    baseline::{BaselineComparison, DEFAULT_THRESHOLD, DeviceKind, Hardware},
-    monitor::Monitor,
-};
+use rf_bench::baselines::{self, Destination, History, Stored};
+use rf_bench::model::{IdentifiedModel, ModelFile};
+use rf_bench::plan::Plan;
+use rf_bench::results::{Report, Run, TargetCheck, TargetOutcome};
+use rf_bench::session::{self, Measurement, Session};
+use rf_bench::{Target, html, limits, table, targets};
+use rf_profile::baseline::{BaselineComparison, DEFAULT_THRESHOLD, DeviceKind, Hardware};
+use rf_profile::monitor::Monitor;
 
-use crate::{
-    options::{Options, OutputFormat},
-    output,
-    terminal::{self, Bar},
-};
+use crate::options::{Options, OutputFormat};
+use crate::output;
+use crate::terminal::{self, Bar};
 
 /// Exit code of a regression or a missed target.
 const WORSE: u8 = 1;

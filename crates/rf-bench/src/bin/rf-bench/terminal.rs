@@ -1,6 +1,7 @@
 //! Progress on stderr, and Ctrl-C.
 
-use std::{env, io, io::IsTerminal, process};
+use std::io::IsTerminal;
+use std::{env, io, process};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rf_bench::{Interrupt, Progress};

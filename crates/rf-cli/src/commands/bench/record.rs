@@ -9,8 +9,7 @@ use csv::{QuoteStyle, WriterBuilder};
 use rf_profile::baseline::Hardware;
 use rf_profile::plot::Bar;
 use rocmforge::device::{GpuLayers, LayerPlacement};
-use rocmforge::engine::KvType;
-use rocmforge::engine::Model;
+use rocmforge::engine::{KvType, Model};
 use rocmforge::gguf::{Gguf, TensorInfo, file_type_name};
 use serde_json::{Map, Value, json};
 

@@ -1,9 +1,8 @@
 //! What makes an AMD card hang, slow or short of memory below ROCm: the kernel, the firmware,
 //! limits of memory, and variables.
 
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use super::check::Check;
 

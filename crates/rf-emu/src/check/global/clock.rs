@@ -1,10 +1,8 @@
 //! The vector clock of a workgroup: the stores of other workgroups that it has seen.
 
-use std::{
-    collections::HashMap,
-    mem,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::access::{Access, Kind, LAST_EPOCH, Load};
 use crate::fault::RaceCause;

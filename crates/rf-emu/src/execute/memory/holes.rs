@@ -1,13 +1,12 @@
 //! Bytes that were never written, which a load reads and a store copies.
 
 use super::LaneAddress;
-use crate::{
-    View,
-    check::unwritten::Holes,
-    execute::{wave::Wave, workgroup::Group},
-    fault::FaultKind,
-    isa::Instruction,
-};
+use crate::View;
+use crate::check::unwritten::Holes;
+use crate::execute::wave::Wave;
+use crate::execute::workgroup::Group;
+use crate::fault::FaultKind;
+use crate::isa::Instruction;
 
 impl Holes {
     /// The bytes of a load by one lane that were never written. Loads of fewer than four bytes,

@@ -1,10 +1,8 @@
 //! The meaning of memory instructions to other workgroups, by their cache bits.
 
-use crate::{
-    check::global::{Kind, Load},
-    execute::workgroup::Group,
-    isa::{Family, Instruction},
-};
+use crate::check::global::{Kind, Load};
+use crate::execute::workgroup::Group;
+use crate::isa::{Family, Instruction};
 
 /// The caches that an instruction drops: those of the device, that of the workgroup.
 #[derive(Clone, Copy)]

@@ -1,10 +1,8 @@
 //! Comparisons and tests of classes.
 
 use super::{LANES, Vector, f, float, lanes_with};
-use crate::isa::{
-    instruction::register,
-    op::{Compare, CompareType},
-};
+use crate::isa::instruction::register;
+use crate::isa::op::{Compare, CompareType};
 
 /// The lanes that satisfy a condition: bit 0 stands for less, bit 1 for equal, bit 2 for greater,
 /// bit 3 for unordered.

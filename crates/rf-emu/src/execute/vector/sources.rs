@@ -1,15 +1,10 @@
 //! The source lanes of instructions that move values between lanes.
 
-use super::{
-    LANES, Wave,
-    exchange::{DPP16_SOURCES, NO_SOURCE},
-    is_set,
-};
-use crate::isa::{
-    Instruction,
-    instruction::Exchange,
-    op::{Op, ValuOp},
-};
+use super::exchange::{DPP16_SOURCES, NO_SOURCE};
+use super::{LANES, Wave, is_set};
+use crate::isa::Instruction;
+use crate::isa::instruction::Exchange;
+use crate::isa::op::{Op, ValuOp};
 
 /// The lane from which a lane reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

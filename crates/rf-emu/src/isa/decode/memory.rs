@@ -1,12 +1,10 @@
 //! SMEM, DS, FLAT, GLOBAL, SCRATCH and what kernels use of MUBUF.
 
 use super::{Decoded, Decoder, bit, bits};
-use crate::isa::{
-    Family,
-    instruction::{Encoding, Instruction, Operand, Source, register},
-    op::{AtomicOp, DsOp, Op, VmemOp},
-    table::{Kind, memory},
-};
+use crate::isa::Family;
+use crate::isa::instruction::{Encoding, Instruction, Operand, Source, register};
+use crate::isa::op::{AtomicOp, DsOp, Op, VmemOp};
+use crate::isa::table::{Kind, memory};
 
 /// The register fields of a vector memory instruction.
 struct Fields {

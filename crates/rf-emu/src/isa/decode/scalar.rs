@@ -1,11 +1,9 @@
 //! SOP2, SOP1, SOPC, SOPK, SOPP.
 
 use super::{Decoded, Decoder, bits};
-use crate::isa::{
-    instruction::{Encoding, Instruction, Operand, Source},
-    op::{Op, SaluOp},
-    table::{InstructionRow, Kind, scalar},
-};
+use crate::isa::instruction::{Encoding, Instruction, Operand, Source};
+use crate::isa::op::{Op, SaluOp};
+use crate::isa::table::{InstructionRow, Kind, scalar};
 
 impl Decoder<'_> {
     pub(super) fn sop(&mut self) -> Decoded {

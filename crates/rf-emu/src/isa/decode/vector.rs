@@ -3,12 +3,10 @@
 use std::borrow::Cow;
 
 use super::{DecodeError, Decoded, Decoder, bit, bits};
-use crate::isa::{
-    Family,
-    instruction::{Encoding, Exchange, Instruction, Operand, Select, Source, register},
-    op::{Compare, CompareType, Op, ValuOp},
-    table::{InstructionRow, Kind, compare, vector},
-};
+use crate::isa::Family;
+use crate::isa::instruction::{Encoding, Exchange, Instruction, Operand, Select, Source, register};
+use crate::isa::op::{Compare, CompareType, Op, ValuOp};
+use crate::isa::table::{InstructionRow, Kind, compare, vector};
 
 /// The codes of the first source that announce another dword.
 const DPP8: u32 = 233;

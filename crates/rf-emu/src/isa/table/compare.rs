@@ -1,9 +1,7 @@
 //! Vector comparisons: the opcode is a base per type plus a condition.
 
-use crate::isa::{
-    Family,
-    op::{Compare, CompareType},
-};
+use crate::isa::Family;
+use crate::isa::op::{Compare, CompareType};
 
 const FLOAT: [(&str, u8); 16] = [
     ("f", 0b0000),

@@ -1,10 +1,9 @@
 //! Loads, stores and atomics: SMEM, DS, FLAT, GLOBAL, SCRATCH and what kernels use of MUBUF.
 
-use super::{InstructionRow, row::rows};
-use crate::isa::op::{
-    Access::{self, Bytes, High, Low, Signed},
-    AtomicOp, DsOp, Op, VmemOp,
-};
+use super::InstructionRow;
+use super::row::rows;
+use crate::isa::op::Access::{self, Bytes, High, Low, Signed};
+use crate::isa::op::{AtomicOp, DsOp, Op, VmemOp};
 
 const fn load(access: Access) -> Op {
     Op::Vmem(VmemOp::Load(access))

@@ -1,6 +1,7 @@
 //! One row of an opcode table.
 
-use crate::isa::{Family, op::Op};
+use crate::isa::Family;
+use crate::isa::op::Op;
 
 /// An instruction with its number in each family.
 #[derive(Debug)]
@@ -79,4 +80,5 @@ macro_rules! rows {
     };
 }
 
-pub(crate) use {opcode, rows};
+pub(crate) use opcode;
+pub(crate) use rows;

@@ -1,6 +1,7 @@
 //! The scalar instructions: SOP2, SOP1, SOPC, SOPK and SOPP.
 
-use super::{InstructionRow, row::rows};
+use super::InstructionRow;
+use super::row::rows;
 use crate::isa::op::{Op, SaluOp};
 
 rows! { SOP2: SaluOp;

@@ -1,6 +1,7 @@
 //! The vector instructions: VOP1, VOP2, VOP3 and VOP3P. Comparisons are in `compare`.
 
-use super::{InstructionRow, row::rows};
+use super::InstructionRow;
+use super::row::rows;
 use crate::isa::op::{Op, ValuOp};
 
 rows! { VOP1: ValuOp;

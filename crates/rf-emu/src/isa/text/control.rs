@@ -3,12 +3,10 @@
 use std::fmt;
 
 use super::operands::{operand, source};
-use crate::isa::{
-    Family,
-    instruction::{Encoding, Instruction, Operand},
-    op::SaluOp,
-    table::Kind,
-};
+use crate::isa::Family;
+use crate::isa::instruction::{Encoding, Instruction, Operand};
+use crate::isa::op::SaluOp;
+use crate::isa::table::Kind;
 
 pub(super) fn scalar(
     f: &mut fmt::Formatter<'_>,

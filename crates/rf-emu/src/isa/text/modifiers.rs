@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use crate::isa::{
-    Family,
-    instruction::{Encoding, Exchange, Instruction, Select},
-    op::{Op, ValuOp, VmemOp},
-    table::Kind,
-};
+use crate::isa::Family;
+use crate::isa::instruction::{Encoding, Exchange, Instruction, Select};
+use crate::isa::op::{Op, ValuOp, VmemOp};
+use crate::isa::table::Kind;
 
 pub(super) fn vector(f: &mut fmt::Formatter<'_>, instruction: &Instruction) -> fmt::Result {
     match instruction.encoding {

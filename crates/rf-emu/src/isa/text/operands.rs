@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-use crate::isa::{
-    instruction::{Encoding, Exchange, Instruction, Operand, register},
-    op::Op,
-    table::Kind,
-};
+use crate::isa::instruction::{Encoding, Exchange, Instruction, Operand, register};
+use crate::isa::op::Op;
+use crate::isa::table::Kind;
 
 /// An operand as wide as its kind.
 pub(super) fn operand(f: &mut fmt::Formatter<'_>, operand: Operand, kind: Kind) -> fmt::Result {

@@ -1,11 +1,15 @@
 //! Device memory.
 
-use std::{marker::PhantomData, ops::Range, sync::Arc};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
 
 use bytemuck::Pod;
 
 use super::{PinnedBuffer, check_range, report_drop, size_bytes};
-use crate::{Context, Error, Stream, result::memory as raw, safe::Kept};
+use crate::result::memory as raw;
+use crate::safe::Kept;
+use crate::{Context, Error, Stream};
 
 /// `len` elements of `T` in device memory.
 ///

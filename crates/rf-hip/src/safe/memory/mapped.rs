@@ -1,14 +1,13 @@
 //! Host memory that kernels access directly.
 
-use std::{
-    marker::PhantomData,
-    ops::{Deref, DerefMut},
-};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 
 use bytemuck::Pod;
 
 use super::{HostMemory, size_bytes};
-use crate::{Context, Error, result::memory as raw};
+use crate::result::memory as raw;
+use crate::{Context, Error};
 
 /// `len` elements of coherent host memory that kernels can access; initially zero. Suits small
 /// amounts of data, because every access of a kernel crosses the bus.

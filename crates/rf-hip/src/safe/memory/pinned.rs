@@ -1,10 +1,8 @@
 //! Page-locked host memory for asynchronous copies.
 
-use std::{
-    marker::PhantomData,
-    ops::{Deref, DerefMut},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytemuck::Pod;
 

@@ -1,9 +1,7 @@
 //! Names and folders of the libraries on Linux.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use libloading::Library;
 

@@ -3,17 +3,12 @@
 //! The graphics driver installs the runtimes in the system's folder. They fit the driver, so they
 //! precede those of an SDK, and a library in the current folder or on `PATH` is never loaded.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
 
-use libloading::{
-    Library,
-    os::windows::{
-        LOAD_LIBRARY_SEARCH_DEFAULT_DIRS, LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR,
-        Library as WindowsLibrary,
-    },
+use libloading::Library;
+use libloading::os::windows::{
+    LOAD_LIBRARY_SEARCH_DEFAULT_DIRS, LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR, Library as WindowsLibrary,
 };
 
 /// The variables that name an installation of the HIP SDK.
