@@ -5,7 +5,6 @@
 //! does.
 
 use syn::UseTree;
-use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 
 use super::finding::Finding;
@@ -34,8 +33,11 @@ struct NestedGroups {
 
 impl Visit<'_> for NestedGroups {
     fn visit_use_group(&mut self, group: &syn::UseGroup) {
-        let modules = group.items.iter().filter(|item| matches!(item, UseTree::Path(_)));
-        self.lines.extend(modules.map(|module| module.span().start().line));
+        for item in &group.items {
+            if let UseTree::Path(module) = item {
+                self.lines.push(module.ident.span().start().line);
+            }
+        }
         visit::visit_use_group(self, group);
     }
 }
