@@ -50,7 +50,7 @@ mod tests {
     fn a_module_within_a_group_is_found() {
         let lines = |text| {
             let findings = nested_groups("a.rs", text);
-            findings.iter().map(|finding| finding.to_string()).collect::<Vec<_>>()
+            findings.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(lines("use std::fmt::{self, Display};\nuse std::{env, io};\n"), [""; 0]);
         let found =
