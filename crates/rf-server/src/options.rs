@@ -15,8 +15,9 @@ use crate::settings::SettingsSource;
 use crate::step_timeout::StepTimeout;
 use crate::tls::Tls;
 
-/// Options of the server.
+/// Options of the server. Start with the default and change fields by the `with_` methods.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ServerOptions {
     /// Keys that clients send; without any, the server is open to everyone who reaches it.
     pub keys: ApiKeys,
@@ -90,5 +91,43 @@ impl Default for ServerOptions {
             drain_timeout: Duration::from_secs(30),
             step_timeout: StepTimeout::Auto,
         }
+    }
+}
+
+/// Defines a method for each named field, which sets it and returns the options. Fields that are
+/// options themselves also take plain values, by `impl Into<Option<…>>`.
+macro_rules! setters {
+    ($($method:ident($field:ident: $type:ty);)+) => {$(
+        #[doc = concat!("Sets [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+        #[must_use]
+        pub fn $method(mut self, $field: $type) -> Self {
+            self.$field = $field.into();
+            self
+        }
+    )+};
+}
+
+impl ServerOptions {
+    setters! {
+        with_keys(keys: ApiKeys);
+        with_tls(tls: impl Into<Option<Tls>>);
+        with_metrics_key(metrics_key: bool);
+        with_cors_origins(cors_origins: Vec<String>);
+        with_allowed_hosts(allowed_hosts: Vec<String>);
+        with_mcp_servers(mcp_servers: Vec<McpServer>);
+        with_sampling(sampling: SamplerConfig);
+        with_context_shift(context_shift: bool);
+        with_settings(settings: impl Into<Option<SettingsSource>>);
+        with_image_fetcher(image_fetcher: impl Into<Option<ImageFetcher>>);
+        with_manager(manager: impl Into<Option<Manager>>);
+        with_adapter_folder(adapter_folder: impl Into<Option<PathBuf>>);
+        with_kv_events(kv_events: impl Into<Option<KvEvents>>);
+        with_otlp_traces_endpoint(otlp_traces_endpoint: impl Into<Option<String>>);
+        with_slot_save_path(slot_save_path: impl Into<Option<PathBuf>>);
+        with_max_body_bytes(max_body_bytes: usize);
+        with_memory_budget_bytes(memory_budget_bytes: impl Into<Option<u64>>);
+        with_keep_alive(keep_alive: KeepAlive);
+        with_drain_timeout(drain_timeout: Duration);
+        with_step_timeout(step_timeout: StepTimeout);
     }
 }

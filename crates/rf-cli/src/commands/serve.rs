@@ -262,34 +262,29 @@ impl ServeArgs {
     fn server_options(&self, is_demo: bool) -> Result<ServerOptions> {
         let usual = SamplerConfig::default();
         let usual = if is_demo { usual.with_temperature(demo::TEMPERATURE) } else { usual };
-        Ok(ServerOptions {
-            keys: self.access.keys()?,
-            tls: self.access.tls()?,
-            metrics_key: self.access.metrics_key,
-            cors_origins: self.network.cors_origin.clone(),
-            allowed_hosts: self.network.allowed_host.clone(),
-            mcp_servers: self.network.mcp.clone(),
-            sampling: self.sampling.config(&usual)?,
-            context_shift: self.scheduling.context_shift,
-            image_fetcher: self.network.allow_url_images.then(media::image_fetcher),
-            max_body_bytes: self.network.max_body_bytes,
-            drain_timeout: Duration::from_secs(self.network.drain_timeout),
-            step_timeout: match self.network.step_timeout {
-                None => StepTimeout::Auto,
-                Some(0) => StepTimeout::Never,
-                Some(seconds) => StepTimeout::After(Duration::from_secs(seconds)),
-            },
-            memory_budget_bytes: None,
-            settings: None,
-            manager: None,
-            adapter_folder: self.fleet.adapter_folder()?,
-            kv_events: self.fleet.kv_events(),
-            otlp_traces_endpoint: self.fleet.otlp_traces_endpoint.clone(),
-            keep_alive: self.models.keep_alive.unwrap_or_default(),
-            slot_save_path: fleet::existing_folder(
-                "--slot-save-path",
-                self.scheduling.slot_save_path.as_ref(),
-            )?,
-        })
+        let step_timeout = match self.network.step_timeout {
+            None => StepTimeout::Auto,
+            Some(0) => StepTimeout::Never,
+            Some(seconds) => StepTimeout::After(Duration::from_secs(seconds)),
+        };
+        let slots = self.scheduling.slot_save_path.as_ref();
+        Ok(ServerOptions::default()
+            .with_keys(self.access.keys()?)
+            .with_tls(self.access.tls()?)
+            .with_metrics_key(self.access.metrics_key)
+            .with_cors_origins(self.network.cors_origin.clone())
+            .with_allowed_hosts(self.network.allowed_host.clone())
+            .with_mcp_servers(self.network.mcp.clone())
+            .with_sampling(self.sampling.config(&usual)?)
+            .with_context_shift(self.scheduling.context_shift)
+            .with_image_fetcher(self.network.allow_url_images.then(media::image_fetcher))
+            .with_max_body_bytes(self.network.max_body_bytes)
+            .with_drain_timeout(Duration::from_secs(self.network.drain_timeout))
+            .with_step_timeout(step_timeout)
+            .with_adapter_folder(self.fleet.adapter_folder()?)
+            .with_kv_events(self.fleet.kv_events())
+            .with_otlp_traces_endpoint(self.fleet.otlp_traces_endpoint.clone())
+            .with_keep_alive(self.models.keep_alive.unwrap_or_default())
+            .with_slot_save_path(fleet::existing_folder("--slot-save-path", slots)?))
     }
 }

@@ -19,7 +19,7 @@ fn start() -> (TestServer, Vec<u32>) {
     let options = EngineOptions::default().with_kv_tokens(Some(4096));
     let model = serving(engine_of(model, options), SchedulerOptions::default());
     let sampling = SamplerConfig::greedy();
-    let options = ServerOptions { sampling, ..ServerOptions::default() };
+    let options = ServerOptions::default().with_sampling(sampling);
     (TestServer::of(vec![ModelEntry::loaded("llama", model)], options), first.model.ids())
 }
 

@@ -59,12 +59,10 @@ fn start(keys: ApiKeys, has_folder: bool) -> Setup {
     let loader = Loader { model: first.model.path(), own: first.adapters[0].0.clone() };
     let details = ModelDetails::of(&Gguf::open(&loader.model).unwrap()).unwrap();
     let entry = ModelEntry::on_demand("llama", ModelKind::Text, details, loader);
-    let options = ServerOptions {
-        keys,
-        sampling: SamplerConfig::greedy(),
-        adapter_folder: has_folder.then(|| folder.path().to_owned()),
-        ..ServerOptions::default()
-    };
+    let options = ServerOptions::default()
+        .with_keys(keys)
+        .with_sampling(SamplerConfig::greedy())
+        .with_adapter_folder(has_folder.then(|| folder.path().to_owned()));
     let server = TestServer::of(vec![entry], options);
     Setup { server, prompt: first.model.ids(), _folder: folder }
 }

@@ -83,7 +83,7 @@ impl ModelManager for Stub {
 fn managed(keys: ApiKeys) -> (TestServer, Stub) {
     let stub = Stub::default();
     let manager = Some(Manager::new(stub.clone()));
-    let options = ServerOptions { manager, keys, ..Setup::default().server };
+    let options = Setup::default().server.with_manager(manager).with_keys(keys);
     (TestServer::of(vec![entry("first")], options), stub)
 }
 

@@ -86,7 +86,7 @@ fn loaded_names(server: &TestServer) -> Vec<String> {
 fn a_request_loads_its_model_and_the_least_recently_used_one_makes_room() {
     let (entries, loads): (Vec<_>, Vec<_>) =
         ["a", "b", "c"].map(|name| model(name, 40, || ())).into_iter().unzip();
-    let budget = ServerOptions { memory_budget_bytes: Some(100), ..options() };
+    let budget = options().with_memory_budget_bytes(100);
     let server = TestServer::of(entries, budget);
     assert_eq!(statuses(&server), ["unloaded"; 3]);
     assert_eq!(loaded_names(&server), [""; 0]);
@@ -128,7 +128,7 @@ fn a_model_above_the_budget_is_loaded_alone() {
         .map(|(name, bytes)| model(name, bytes, || ()))
         .into_iter()
         .unzip();
-    let budget = ServerOptions { memory_budget_bytes: Some(100), ..options() };
+    let budget = options().with_memory_budget_bytes(100);
     let server = TestServer::of(entries, budget);
     ask(&server, "a");
     ask(&server, "big");
@@ -180,7 +180,7 @@ fn requests_wait_for_their_model_once_and_others_go_on() {
 fn a_running_answer_ends_before_its_model_is_unloaded() {
     let (entries, _): (Vec<_>, Vec<_>) =
         ["a", "b"].map(|name| model(name, 60, || ())).into_iter().unzip();
-    let budget = ServerOptions { memory_budget_bytes: Some(100), ..options() };
+    let budget = options().with_memory_budget_bytes(100);
     let server = TestServer::of(entries, budget);
     let long = |model: &str, tokens: usize| {
         let body = json!({
@@ -234,7 +234,7 @@ fn an_unused_model_is_unloaded_after_its_time() {
     let (entries, loads): (Vec<_>, Vec<_>) =
         ["a", "b"].map(|name| model(name, 1, || ())).into_iter().unzip();
     let keep_alive = KeepAlive::from(Duration::from_millis(50));
-    let server = TestServer::of(entries, ServerOptions { keep_alive, ..options() });
+    let server = TestServer::of(entries, options().with_keep_alive(keep_alive));
     let text = ask(&server, "a");
     wait_for(&server, ["unloaded", "unloaded"]);
     assert_eq!(ask(&server, "a"), text);
@@ -378,7 +378,7 @@ fn settings_of_a_model_are_renewed_while_the_server_runs() {
         let settings = source.lock().unwrap().clone();
         if settings.is_empty() { Err("unreadable".into()) } else { Ok(settings) }
     };
-    let options = ServerOptions { settings: Some(SettingsSource::new(read)), ..options() };
+    let options = options().with_settings(SettingsSource::new(read));
     let models = vec![first.with_settings(sampled(0.25)).preloaded(), second];
     let server = Server::bind(("127.0.0.1", 0), models, options).unwrap();
     let reloader = server.reloader();

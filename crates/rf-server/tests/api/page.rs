@@ -285,7 +285,7 @@ fn a_phone_needs_no_sideways_scrolling() {
 fn a_missing_key_is_asked_for() {
     let Some(browser) = Browser::start() else { return };
     let keys = ApiKeys::new(["secret".to_owned()]);
-    let options = ServerOptions { keys, ..ServerOptions::default() };
+    let options = ServerOptions::default().with_keys(keys);
     let server = TestServer::with(Setup { server: options, ..Setup::default() });
     browser.open(&server);
     browser.wait_for("document.getElementById('notices').innerText.includes('API key')");

@@ -50,7 +50,7 @@ impl Default for Setup {
     fn default() -> Self {
         let engine = EngineOptions::default().with_kv_tokens(Some(16384));
         let sampling = SamplerConfig::greedy();
-        let server = ServerOptions { sampling, ..ServerOptions::default() };
+        let server = ServerOptions::default().with_sampling(sampling);
         let scheduler = SchedulerOptions::default();
         Self { model: demo(), engine, scheduler, server, embedder: false, template: None }
     }
