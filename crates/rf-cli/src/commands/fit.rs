@@ -27,9 +27,9 @@ use crate::{hub, loading, terminal};
 Reads metadata only: those of a file, or the first megabytes of each file of the repository, without weights. \
 Memory is computed as for `rf-cli run`. The context is the longest one for which no layer has to leave the GPU.
 
-TOKENS/S is the expected throughput of one conversation with a short context. It is the number of bytes that a \
-step reads, divided by the bandwidth of this machine. The bandwidth is measured with synthetic models in the \
-format of the weights. ± is the larger of two values: the error of predicting one of these models from the \
+TOKENS/S is the expected throughput of one conversation with a short context. It is the bandwidth of this \
+machine, divided by the number of bytes that a step reads. The bandwidth is measured with synthetic models in \
+the format of the weights. ± is the larger of two values: the error of predicting one of these models from the \
 others, and the variation of their times. The estimate may be further off for a model of several formats, with \
 experts, or with recurrent layers.
 
