@@ -140,7 +140,7 @@ impl Engine {
     /// use rf_oracle::ReferenceBackend;
     ///
     /// let model = Model::open("../../golden/arch/smollm3.gguf")?;
-    /// let options = EngineOptions { context_tokens: Some(64), ..EngineOptions::default() };
+    /// let options = EngineOptions::default().with_context_tokens(Some(64));
     /// let mut engine = Engine::load(model, &ReferenceBackend, options, &mut |_| ())?;
     /// let mut session = engine.session();
     ///
