@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use rf_server::{
     ApiKeys, LoadError, ManageError, Manager, ModelChange, ModelEntry, ModelKind, ModelManager,
-    ModelSettings, ServerOptions,
+    ModelSettings,
 };
 use rocmforge::engine::EngineOptions;
 use rocmforge::engine::scheduler::SchedulerOptions;
