@@ -6,10 +6,8 @@ use cubecl_hip_sys as new;
 use cudarc::driver::sys as cuda;
 use hip_runtime_sys as old;
 
-use crate::{
-    constants,
-    handles::{AttributedLaunch, GraphUpdateInfo, LaunchAttribute},
-};
+use crate::constants;
+use crate::handles::{AttributedLaunch, GraphUpdateInfo, LaunchAttribute};
 
 macro_rules! same {
     ($($ours:expr, $($theirs:expr),+;)*) => {$(
