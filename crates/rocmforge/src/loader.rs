@@ -25,7 +25,8 @@ use crate::sampling_defaults::SamplingDefaults;
 use crate::sizing::{Purpose, Sizes, TextSizes};
 use crate::source::Source;
 
-/// The options of loading a model. Start with [`Model::loader`](crate::Model::loader) or [`Loader::new`].
+/// The options of loading a model. Start with [`Model::loader`](crate::Model::loader) or
+/// [`Loader::new`].
 ///
 /// ```no_run
 /// use rocmforge::{Drafts, Model};
