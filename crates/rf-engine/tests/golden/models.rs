@@ -114,7 +114,8 @@ impl TinyModel {
 
     /// The error of a backend that refuses the model.
     pub(crate) fn load_error(&self, backend: &dyn Backend) -> String {
-        let loaded = Engine::load(self.open(), backend, self.options(), &mut |_| ());
+        let options = if self.is_embedding() { self.embedding_options() } else { self.options() };
+        let loaded = Engine::load(self.open(), backend, options, &mut |_| ());
         format!("{:?}", loaded.err().unwrap())
     }
 
@@ -127,6 +128,13 @@ impl TinyModel {
         let most = self.open().config().max_context_length.unwrap_or(usize::MAX);
         let context_tokens = Some(self.0.context_tokens().min(most));
         EngineOptions::default().with_kv_type(KvType::F32).with_context_tokens(context_tokens)
+    }
+
+    /// Those of an embedding model, or of a reranker.
+    fn embedding_options(&self) -> EngineOptions {
+        let pooling = self.open().config().default_pooling();
+        assert_eq!(Some(pooling.name()), self.0.pooling());
+        EngineOptions::default().with_kv_type(KvType::F32).with_pooling(Some(pooling))
     }
 
     /// The stored values: logits, or else embeddings or scores.
@@ -142,14 +150,11 @@ impl TinyModel {
 
     /// The largest error of a value of the normalised embedding, or of the scores of a reranker.
     pub(crate) fn embedding_error(&self, backend: &dyn Backend) -> f32 {
-        let model = self.open();
-        let pooling = model.config().default_pooling();
-        assert_eq!(Some(pooling.name()), self.0.pooling());
-        let options =
-            EngineOptions::default().with_kv_type(KvType::F32).with_pooling(Some(pooling));
-        let mut engine = Engine::load(model, backend, options, &mut |_| ()).unwrap();
+        let options = self.embedding_options();
+        let pooling = options.pooling;
+        let mut engine = Engine::load(self.open(), backend, options, &mut |_| ()).unwrap();
         let mut vector = engine.embed(&[&self.ids()]).unwrap().remove(0);
-        if pooling != Pooling::Rank {
+        if pooling != Some(Pooling::Rank) {
             Normalization::Norm(2).apply(&mut vector);
         }
         let stored = self.0.results();
