@@ -79,6 +79,7 @@ mod rerank;
 mod router;
 mod sampling;
 mod server;
+mod setters;
 mod settings;
 mod sleep_clock;
 mod state;

@@ -11,6 +11,7 @@ use crate::keys::ApiKeys;
 use crate::kv_events::KvEvents;
 use crate::managed_models::Manager;
 use crate::mcp::McpServer;
+use crate::setters::setters;
 use crate::settings::SettingsSource;
 use crate::step_timeout::StepTimeout;
 use crate::tls::Tls;
@@ -92,19 +93,6 @@ impl Default for ServerOptions {
             step_timeout: StepTimeout::Auto,
         }
     }
-}
-
-/// Defines a method for each named field, which sets it and returns the options. Fields that are
-/// options themselves also take plain values, by `impl Into<Option<…>>`.
-macro_rules! setters {
-    ($($method:ident($field:ident: $type:ty);)+) => {$(
-        #[doc = concat!("Sets [`", stringify!($field), "`](Self::", stringify!($field), ").")]
-        #[must_use]
-        pub fn $method(mut self, $field: $type) -> Self {
-            self.$field = $field.into();
-            self
-        }
-    )+};
 }
 
 impl ServerOptions {

@@ -7,6 +7,7 @@ use rocmforge::SamplerConfig;
 
 use crate::error::LoadError;
 use crate::keep_alive::KeepAlive;
+use crate::setters::setters;
 
 /// The settings of a model that can change while the server runs.
 #[derive(Clone, Debug, Default)]
@@ -23,32 +24,11 @@ pub struct ModelSettings {
 }
 
 impl ModelSettings {
-    /// Sets [`aliases`](Self::aliases).
-    #[must_use]
-    pub fn with_aliases(mut self, aliases: Vec<String>) -> Self {
-        self.aliases = aliases;
-        self
-    }
-
-    /// Sets [`sampling`](Self::sampling).
-    #[must_use]
-    pub fn with_sampling(mut self, sampling: impl Into<Option<SamplerConfig>>) -> Self {
-        self.sampling = sampling.into();
-        self
-    }
-
-    /// Sets [`keep_alive`](Self::keep_alive).
-    #[must_use]
-    pub fn with_keep_alive(mut self, keep_alive: impl Into<Option<KeepAlive>>) -> Self {
-        self.keep_alive = keep_alive.into();
-        self
-    }
-
-    /// Sets [`system`](Self::system).
-    #[must_use]
-    pub fn with_system(mut self, system: impl Into<Option<String>>) -> Self {
-        self.system = system.into();
-        self
+    setters! {
+        with_aliases(aliases: Vec<String>);
+        with_sampling(sampling: impl Into<Option<SamplerConfig>>);
+        with_keep_alive(keep_alive: impl Into<Option<KeepAlive>>);
+        with_system(system: impl Into<Option<String>>);
     }
 }
 
