@@ -226,7 +226,9 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(case(format!("attention/long/chunk-64/{kv}"), kv, long.clone(), chunk));
         let variant = Variant { window: Some(100), ..variant };
         cases.push(case(format!("attention/long/window-100/{kv}"), kv, long, variant));
-        // More sequences and heads than a GPU has places for workgroups.
+    }
+    // More sequences and heads than a GPU has places for workgroups.
+    for kv in [KvType::F16, KvType::Q8_0, KvType::Q4_0] {
         let rope = Some(RopeStyle::Normal);
         let variant = Variant { num_kv_heads: 32, group: 1, head_dim: 32, rope, ..PLAIN };
         cases.push(case(format!("attention/many/{kv}"), kv, many(), variant));
