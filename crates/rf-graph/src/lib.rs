@@ -88,5 +88,5 @@ pub use telemetry::{
     BackendExecutionSummary, OpSummary, Telemetry, Timeline, TimelineEvent, TimelineTrack,
     TrackKind,
 };
-pub use value::{RowKind, Storage, Value, ValueId, WeightId};
+pub use value::{RowKind, Storage, ValueId, ValueShape, WeightId};
 pub use weight::{NonFiniteWeight, Weight, WeightBytes, WeightShape};

@@ -14,7 +14,7 @@ use rf_graph::{Backend, BackendError, Output};
 use rf_kernels::{Error, GpuBackend, GpuOptions};
 use rf_kv::PageGroup;
 use rf_oracle::case::{Case, cases};
-use rf_oracle::conformance::{Outcome, check};
+use rf_oracle::conformance::{CaseOutcome, check};
 
 /// The environment variable that marks the child process.
 const CHILD: &str = "RF_KERNELS_TEST_ALONE";
@@ -44,7 +44,7 @@ fn case() -> Case {
 }
 
 fn passes(backend: &dyn Backend) -> bool {
-    matches!(check(backend, &case()), Ok(Outcome::Passed { .. }))
+    matches!(check(backend, &case()), Ok(CaseOutcome::Passed { .. }))
 }
 
 fn cpu_computes() -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::{EngineOptions, Feed, Model, Outputs, Session};
+use rf_engine::{EngineOptions, Model, Outputs, SequenceInput, Session};
 use rf_graph::tensor::TensorBackend;
 use rf_graph::{Backend, HybridBackend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
@@ -121,14 +121,15 @@ fn two_gpus_together_give_the_same_bits_each_time_and_what_one_gives() {
         let (mut a, mut b, mut c) = (engine.session(), engine.session(), engine.session());
         let mut logits = Vec::new();
         for session in [&mut a, &mut b, &mut c] {
-            let feed = Feed { session, ids: &prompt, outputs: Outputs::Last };
+            let feed = SequenceInput { session, ids: &prompt, outputs: Outputs::Last };
             logits.extend(engine.forward(&mut [feed]).unwrap());
         }
         for step in 0..4 {
             let ids = [[step], [step + 1], [step + 2]];
             let sessions = [&mut a, &mut b, &mut c].into_iter();
             let feeds = sessions.zip(&ids);
-            let feeds = feeds.map(|(session, ids)| Feed { session, ids, outputs: Outputs::All });
+            let feeds =
+                feeds.map(|(session, ids)| SequenceInput { session, ids, outputs: Outputs::All });
             logits.extend(engine.forward(&mut feeds.collect::<Vec<_>>()).unwrap());
         }
         let sums = engine
@@ -172,7 +173,7 @@ fn a_sum_over_a_gpu_and_a_cpu_is_refused() {
     let backend = TensorBackend::new(&parts).unwrap().with_limit(Duration::from_mins(10));
     let mut engine = load(&demo_model(), &backend, EngineOptions::default());
     let mut session = engine.session();
-    let feed = Feed { session: &mut session, ids: &[1], outputs: Outputs::Last };
+    let feed = SequenceInput { session: &mut session, ids: &[1], outputs: Outputs::Last };
     let error = engine.forward(&mut [feed]).unwrap_err().to_string();
     assert!(error.contains("devices of different kinds"), "{error}");
 }
@@ -196,7 +197,7 @@ fn long_prompts_on_two_gpus_give_what_one_gives() {
         let (mut a, mut b) = (engine.session(), engine.session());
         let (long, other, rest) = (prompt(3, 4 * CHUNK - 2), prompt(5, 2 * CHUNK), [7, 8]);
         let mut feed = |session: &mut Session, ids: &[u32], outputs| {
-            engine.forward(&mut [Feed { session, ids, outputs }]).unwrap()
+            engine.forward(&mut [SequenceInput { session, ids, outputs }]).unwrap()
         };
         // Without outputs, so that the next prompt follows in the same queue.
         feed(&mut a, &long, Outputs::None);
