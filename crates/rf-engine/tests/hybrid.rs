@@ -3,10 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use rf_engine::{Engine, EngineOptions, Model, Outputs, SequenceInput};
-use rf_graph::{Backend, HybridBackend, Layout};
+use rf_graph::{Backend, Layout};
 use rf_oracle::ReferenceBackend;
 use rf_testing::engine::{cpu, golden, tiny};
-use rf_testing::{demo_model, prompt};
+use rf_testing::{HybridBackend, demo_model, prompt};
 
 /// The demo model of rf-cli: Q8_0, the embedding is the output's matrix too.
 fn demo() -> Model {

@@ -48,7 +48,7 @@ const LAYERS: &[Layer] = &[
     layer("rf-engine", &["rf-model", "rf-chat", "rf-tokenizer", "rf-graph", "rf-gguf", "rf-kv"]),
     layer("rf-grammar", &["rf-engine", "rf-chat", "rf-tokenizer"]),
     layer("rf-device", &["rf-engine", "rf-cpu", "rf-kernels", "rf-oracle", "rf-graph", "rf-hip"]),
-    layer(TEST_SUPPORT, &["rf-engine", "rf-cpu", "rf-graph", "rf-kv"]),
+    layer(TEST_SUPPORT, &["rf-device", "rf-engine", "rf-cpu", "rf-graph", "rf-kv"]),
     layer(
         "rocmforge",
         &[

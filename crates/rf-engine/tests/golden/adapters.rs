@@ -12,11 +12,11 @@ use rf_engine::{
     SequenceInput, Session,
 };
 use rf_gguf::{Gguf, GgufWriter};
-use rf_graph::{Backend, HybridBackend, KvType, Layout};
+use rf_graph::{Backend, KvType, Layout};
 use rf_oracle::ReferenceBackend;
 use rf_quant::DType;
 use rf_testing::engine::cpu;
-use rf_testing::{GoldenAdapters, Lcg, demo_model, golden_adapters};
+use rf_testing::{GoldenAdapters, HybridBackend, Lcg, demo_model, golden_adapters};
 
 use crate::models::{all_logits, argmax, greedy};
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::{EngineOptions, Model, Outputs, SequenceInput, Session};
 use rf_graph::tensor::TensorBackend;
-use rf_graph::{Backend, HybridBackend, Layout};
+use rf_graph::{Backend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_testing::engine::cpu;
 use rf_testing::{
-    GoldenModel, StubBackend, demo_model, golden_folder, golden_models, golden_models_in, shared,
-    skip,
+    GoldenModel, HybridBackend, StubBackend, demo_model, golden_folder, golden_models,
+    golden_models_in, shared, skip,
 };
 
 use crate::models::{

@@ -11,9 +11,10 @@ use rf_engine::{
     Engine, EngineOptions, Error, GenerateOptions, Model, Outputs, SequenceInput, Session,
     Speculation, SpeculationOptions,
 };
-use rf_graph::{Backend, HybridBackend, Layout};
+use rf_graph::{Backend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kv::{CutCause, NotCut, PageGroup};
+use rf_testing::HybridBackend;
 
 use crate::checkpoints::{self, with_checkpoints};
 use crate::drafts::{add, compare, fixed, prompts};
