@@ -83,15 +83,11 @@ pub(crate) fn expert_layers(model: &Model) -> usize {
 #[cfg(test)]
 mod tests {
     use rf_engine::Engine;
-    use rf_testing::engine::{cpu, golden};
+    use rf_testing::engine::{cpu, demo, golden};
 
     use crate::hybrid::HybridBackend;
 
     use super::*;
-
-    fn demo() -> Model {
-        Model::open(rf_testing::demo_model()).unwrap()
-    }
 
     fn options() -> EngineOptions {
         EngineOptions::default()

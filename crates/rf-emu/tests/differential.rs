@@ -154,7 +154,7 @@ fn result(from: &mut impl Read) -> Result<Vec<u32>, String> {
 fn every_form_of_gfx1100_does_what_another_emulator_does() {
     let found = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
     if env::var_os("RDNA_EMU_DIR").is_none() || !found("llvm-mc-19") || !found("clang-19") {
-        println!("skipped: set RDNA_EMU_DIR to another emulator (and install LLVM 19)");
+        rf_testing::skip!("set RDNA_EMU_DIR to another emulator (and install LLVM 19)");
         return;
     }
     let all = forms(ProcessorFamily::Rdna3);

@@ -5,13 +5,8 @@
 use rf_engine::{Engine, EngineOptions, Model, Outputs, SequenceInput};
 use rf_graph::{Backend, Layout};
 use rf_oracle::ReferenceBackend;
-use rf_testing::engine::{cpu, golden, tiny};
-use rf_testing::{HybridBackend, demo_model, prompt};
-
-/// The demo model of rf-cli: Q8_0, the embedding is the output's matrix too.
-fn demo() -> Model {
-    Model::open(demo_model()).unwrap()
-}
+use rf_testing::engine::{cpu, demo, golden, tiny};
+use rf_testing::{HybridBackend, prompt};
 
 /// A tiny Gemma 4, whose layers have their own inputs and whose last layers read the caches of
 /// earlier ones.

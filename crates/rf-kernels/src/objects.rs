@@ -425,14 +425,14 @@ mod tests {
         {
             Ok(context) => context,
             Err(error) => {
-                println!("skipped: {error}");
+                rf_testing::skip!("{error}");
                 return;
             }
         };
         let good = match CodeObjects::for_device(&context.info().arch) {
             Ok(good) => good,
             Err(error) => {
-                println!("skipped: {error}");
+                rf_testing::skip!("{error}");
                 return;
             }
         };
@@ -475,7 +475,7 @@ mod tests {
     #[test]
     fn every_embedded_target_has_complete_code_of_every_unit() {
         if embedded::OBJECTS.is_empty() {
-            println!("skipped: {}", build_note());
+            rf_testing::skip!("{}", build_note());
             return;
         }
         for target in embedded_targets() {

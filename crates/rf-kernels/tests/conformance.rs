@@ -1,6 +1,6 @@
 //! The case table on the GPU of this machine, if available.
 
-#![expect(clippy::print_stdout, reason = "prints skipped cases and the largest deviations")]
+#![expect(clippy::print_stdout, reason = "prints the largest deviations")]
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -148,7 +148,7 @@ fn check(
     let backend = match GpuBackend::new(options) {
         Ok(backend) => backend.with_tuning(tuning),
         Err(error) => {
-            println!("skipped: {error}");
+            rf_testing::skip!("{error}");
             return None;
         }
     };

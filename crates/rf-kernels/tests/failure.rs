@@ -33,8 +33,9 @@ fn in_child(test: &str, library: &str) -> bool {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    print!("{text}");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let error = String::from_utf8_lossy(&output.stderr);
+    print!("{text}{error}");
+    assert!(output.status.success(), "{error}");
     assert!(text.contains("1 passed"), "{test} did not run");
     false
 }
@@ -77,7 +78,7 @@ fn with_a_library_that_is_no_runtime_the_cpu_computes() {
     match GpuBackend::new(GpuOptions::default()).err().unwrap() {
         Error::Runtime(rf_hip::Error::MissingSymbol { .. }) => {}
         Error::Runtime(rf_hip::Error::LibraryNotFound { .. }) => {
-            println!("skipped: no libc.so.6 here");
+            rf_testing::skip!("no libc.so.6 here");
         }
         error => panic!("{error}"),
     }
@@ -89,7 +90,7 @@ fn a_program_that_does_not_fit_is_an_error_and_others_still_run() {
     let backend = match GpuBackend::new(GpuOptions::default()) {
         Ok(backend) => backend,
         Err(error) => {
-            println!("skipped: {error}");
+            rf_testing::skip!("{error}");
             return;
         }
     };

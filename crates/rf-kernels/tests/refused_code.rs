@@ -49,7 +49,7 @@ fn rocm_with_compiler(folder: &Path) -> Option<PathBuf> {
 fn session_with_compiler(name: &str, variables: &[(&str, &Path)]) -> Option<Session> {
     let folder = tempfile::TempDir::new().unwrap();
     let Some(clang) = rocm_with_compiler(folder.path()) else {
-        println!("skipped: no cc or no clang for kernels");
+        rf_testing::skip!("no cc or no clang for kernels");
         return None;
     };
     let compiler = [("ROCM_PATH", folder.path()), ("TEST_HIPRTC_CLANG", &*clang)];
@@ -164,7 +164,7 @@ fn a_choice_of_code_without_a_compiler_is_left_out() {
     let variables = [("ROCM_PATH", Path::new("/nowhere"))];
     let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
     if rf_hip::Compiler::load().is_ok() {
-        println!("skipped: this machine has libhiprtc");
+        rf_testing::skip!("this machine has libhiprtc");
         return;
     }
     let (outcome, _) = session.run("", || {
@@ -193,7 +193,7 @@ fn refused_code_without_a_compiler_is_an_error_with_the_cure() {
     let variables = [("ROCM_PATH", nowhere)];
     let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
     if rf_hip::Compiler::load().is_ok() {
-        println!("skipped: this machine has libhiprtc");
+        rf_testing::skip!("this machine has libhiprtc");
         return;
     }
     // Every kind of code.

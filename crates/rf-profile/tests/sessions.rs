@@ -312,7 +312,7 @@ fn availability_has_the_version_or_the_reason() {
 #[test]
 fn perf_counts_and_samples_where_it_is_installed() {
     let Ok(tool) = Toolbox::system().find(Tool::Perf) else {
-        println!("skipped: perf is not installed");
+        rf_testing::skip!("perf is not installed");
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -325,7 +325,7 @@ fn perf_counts_and_samples_where_it_is_installed() {
                 counters.iter().find(|counter| counter.event.contains("task-clock")).unwrap();
             assert!(clock.value.unwrap() > 0.0, "{counters:?}");
         }
-        Err(error) => println!("skipped: {error}"),
+        Err(error) => rf_testing::skip!("{error}"),
     }
     match perf::record(&tool, &runner, folder.path(), 999, &busy) {
         Ok(stacks) => {
@@ -337,6 +337,6 @@ fn perf_counts_and_samples_where_it_is_installed() {
                     .all(|line| line.starts_with("sh") || line.starts_with("perf"))
             );
         }
-        Err(error) => println!("skipped: {error}"),
+        Err(error) => rf_testing::skip!("{error}"),
     }
 }

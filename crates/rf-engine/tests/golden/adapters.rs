@@ -15,8 +15,8 @@ use rf_gguf::{Gguf, GgufWriter};
 use rf_graph::{Backend, KvType, Layout};
 use rf_oracle::ReferenceBackend;
 use rf_quant::DType;
-use rf_testing::engine::cpu;
-use rf_testing::{GoldenAdapters, HybridBackend, Lcg, demo_model, golden_adapters};
+use rf_testing::engine::{cpu, demo};
+use rf_testing::{GoldenAdapters, HybridBackend, Lcg, golden_adapters};
 
 use crate::models::{all_logits, argmax, greedy};
 
@@ -183,7 +183,7 @@ fn random_adapter(base: &Gguf, rank: u64, seed: u64) -> Adapter {
 
 /// The demo model, whose matrices are Q8_0, with three adapters of different ranks and no scales.
 fn demo_with_adapters(batch_tokens: usize) -> Engine {
-    let model = Model::open(demo_model()).unwrap();
+    let model = demo();
     let adapters = (1..=3).map(|i| (random_adapter(model.gguf(), 4 * i, i), 0.0)).collect();
     let options = OPTIONS.with_batch_tokens(batch_tokens);
     Engine::load(model.with_adapters(adapters).unwrap(), &cpu(2), options, &mut |_| ()).unwrap()
@@ -241,7 +241,7 @@ fn sequences_with_other_adapters_in_a_batch_have_the_bits_that_each_has_alone() 
 #[test]
 fn a_sequence_without_adapters_has_the_bits_of_a_model_without_any() {
     let ids = rf_testing::prompt(5, 40);
-    let model = Model::open(demo_model()).unwrap();
+    let model = demo();
     let mut plain = Engine::load(model, &cpu(2), OPTIONS, &mut |_| ()).unwrap();
     let expected = all_logits(&mut plain, &ids);
     assert_eq!(bits(&all_logits(&mut demo_with_adapters(512), &ids)), bits(&expected));

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::{EngineOptions, Model, Outputs, SequenceInput, Session};
+use rf_engine::{EngineOptions, Outputs, SequenceInput, Session};
 use rf_graph::tensor::TensorBackend;
 use rf_graph::{Backend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
-use rf_testing::engine::cpu;
+use rf_testing::engine::{cpu, demo};
 use rf_testing::{
     GoldenModel, HybridBackend, StubBackend, demo_model, golden_folder, golden_models,
     golden_models_in, shared, skip,
@@ -51,7 +50,7 @@ fn two_gpus() -> Option<[GpuBackend; 2]> {
 fn the_demo_model_writes_on_the_gpu_what_the_cpu_expects() {
     const SLACK: f32 = 0.25;
     let Some(gpu) = gpu() else { return };
-    let cpu = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
+    let cpu = cpu(2);
     let golden = json(&golden_folder().join("logits-stories-7m.json"));
     for file in golden["models"].as_object().unwrap().keys() {
         let engine = |backend| load(&demo_folder().join(file), backend, EngineOptions::default());
@@ -113,7 +112,7 @@ fn two_gpus_together_give_the_same_bits_each_time_and_what_one_gives() {
         .with_kv_tokens(Some(3 * 256))
         .with_sequences(3);
     let run = |backend: &dyn Backend, is_profiled: bool| {
-        let need = Model::open(demo_model()).unwrap().memory_need(backend, &options).unwrap();
+        let need = demo().memory_need(backend, &options).unwrap();
         let mut engine = load(&demo_model(), backend, options);
         assert_eq!(engine.memory(), need.held);
         assert!(!is_profiled || engine.profile(true));
@@ -246,7 +245,7 @@ fn logits_after_pictures_match_on_the_gpu() {
 #[test]
 fn a_model_with_latents_is_split_between_cpu_and_gpu() {
     let Some(gpu) = gpu() else { return };
-    let cpu = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
+    let cpu = cpu(2);
     let model = find("deepseek2_groups");
     for layers in 1..3 {
         let layout = Layout { layers, expert_layers: 0 };
@@ -262,7 +261,7 @@ fn a_model_with_latents_is_split_between_cpu_and_gpu() {
 #[test]
 fn a_model_that_drafts_with_its_own_block_is_split_between_cpu_and_gpu() {
     let Some(gpu) = gpu() else { return };
-    let cpu = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
+    let cpu = cpu(2);
     let model = find("glm4moe");
     for (layers, expert_layers) in [(2, 0), (0, 3)] {
         let layout = Layout { layers, expert_layers };

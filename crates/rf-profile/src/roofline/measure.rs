@@ -150,7 +150,7 @@ mod tests {
             .and_then(|context| MachineLimits::measure_device(&context))
         {
             Ok(limits) => assert!(limits.bandwidth_bytes_per_s.unwrap() > 0.0, "{limits:?}"),
-            Err(error) => println!("skipped: {error}"),
+            Err(error) => rf_testing::skip!("{error}"),
         }
     }
 }

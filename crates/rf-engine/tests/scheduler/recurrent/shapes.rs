@@ -1,6 +1,6 @@
 //! Models of random numbers: with recurrent layers, and with a block for further tokens (MTP).
 
-use rf_cpu::{CpuBackend, CpuOptions};
+use rf_cpu::CpuBackend;
 use rf_engine::{Engine, EngineOptions, Model, Outputs, SequenceInput};
 use rf_gguf::{Array, Gguf, GgufWriter, Value};
 use rf_graph::{Backend, DType};
@@ -353,5 +353,5 @@ impl Shape {
 }
 
 pub(crate) fn threads_of_cpu(threads: usize) -> CpuBackend {
-    CpuBackend::new(CpuOptions::default().with_threads(threads)).unwrap()
+    rf_testing::engine::cpu(threads)
 }
