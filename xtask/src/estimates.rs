@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use rf_emu::cost::{Assumptions, Bound, Card, Cards, Costs, Estimate};
+use rf_emu::cost::{Assumptions, Card, Cards, Costs, Estimate, LaunchBound};
 use serde::Deserialize;
 
 /// The layers of Llama 2 7B.
@@ -95,7 +95,7 @@ impl Data {
         card: &Card,
         products: &[(&str, u32)],
         assumptions: &Assumptions,
-    ) -> Result<(f64, Bound)> {
+    ) -> Result<(f64, LaunchBound)> {
         let mut sum: Option<Estimate> = None;
         for &(name, times) in products {
             let mut of_family = self.costs.iter().filter(|costs| costs.kernel == name);

@@ -24,7 +24,7 @@ use rf_kernels_build::{Cache, Compiler, ObjectFile, Selection, Sources, compile_
 use self::catalogue::Catalogue;
 use self::instructions::Counted;
 use self::loops::Build;
-use self::report::Report;
+use self::report::KernelReport;
 use crate::snapshot::Snapshot;
 
 /// The most bytes of an AMD target's code, packed alone. PTX is text and larger.
@@ -81,7 +81,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     if options.report {
         let catalogue = Catalogue::read(root)?;
         let sizes = params::sizes(root)?;
-        let report = Report::of(&objects, &catalogue, &sizes)?;
+        let report = KernelReport::of(&objects, &catalogue, &sizes)?;
         report.print(&mut out)?;
         findings.extend(report.findings());
         let current = report.snapshot(compiler.version());

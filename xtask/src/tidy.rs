@@ -11,6 +11,7 @@ mod finding;
 mod homes;
 mod imports;
 mod layering;
+mod names;
 mod paths;
 mod prose;
 mod published;
@@ -25,7 +26,7 @@ pub(crate) use self::tree::Tree;
 
 /// All findings in `tree`, ordered by path and line.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 12] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 13] = [
         circles::check,
         commits::check,
         documents::check,
@@ -33,6 +34,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         homes::check,
         imports::check,
         layering::check,
+        names::check,
         prose::check,
         published::check,
         repository::check,

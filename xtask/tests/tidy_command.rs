@@ -92,7 +92,7 @@ fn only_tracked_files_are_looked_at_under_git() {
             .map(|output| output.status.success())
     };
     if !matches!(git(&["init", "--quiet"]), Ok(true)) {
-        eprintln!("skipped: git is not installed");
+        rf_testing::skip!("git is not installed");
         return;
     }
     assert!(git(&["add", "Cargo.toml", "ARCHITECTURE.md", "CHANGELOG.md", "crates"]).unwrap());

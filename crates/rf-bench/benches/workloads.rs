@@ -13,9 +13,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rf_bench::{Error, Prepared, Suite, Target, Workload, workloads};
 
 /// Reports a target or a workload that is not available.
-#[expect(clippy::print_stderr, reason = "says what was skipped")]
 fn skipped(what: &str, why: &Error) {
-    eprintln!("skipped: {what}: {why}");
+    rf_testing::skip!("{what}: {why}");
 }
 
 fn all(criterion: &mut Criterion) {

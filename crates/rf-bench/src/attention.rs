@@ -4,7 +4,7 @@
 //! a query in one pass over the pages ("flash"). [`crate::standard`] is the comparison: it
 //! materialises all scores.
 
-use rf_oracle::case::{Case, Shape, speed};
+use rf_oracle::case::{Case, CaseShape, speed};
 use rf_oracle::rf_graph::{KvType, OperandFormat};
 
 use crate::op_task::{OpTask, format_name};
@@ -19,7 +19,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
 }
 
 fn name(case: &Case) -> String {
-    let Shape::Heads { num_heads, num_kv_heads, head_dim } = case.shape() else {
+    let CaseShape::Heads { num_heads, num_kv_heads, head_dim } = case.shape() else {
         return case.name().to_owned();
     };
     let what = match (case.timed_batch().past_tokens(), case.timed_batch().tokens()) {
@@ -32,7 +32,7 @@ fn name(case: &Case) -> String {
 
 fn is_quick(case: &Case) -> bool {
     let [num_heads, num_kv_heads, head_dim] = speed::USUAL_HEADS;
-    if case.shape() != (Shape::Heads { num_heads, num_kv_heads, head_dim }) {
+    if case.shape() != (CaseShape::Heads { num_heads, num_kv_heads, head_dim }) {
         return false;
     }
     match (case.timed_batch().past_tokens(), case.timed_batch().tokens()) {

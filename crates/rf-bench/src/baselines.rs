@@ -10,7 +10,7 @@ use rf_profile::replace_file;
 use serde_json::json;
 
 use crate::model::IdentifiedModel;
-use crate::plan::Plan;
+use crate::plan::BenchmarkPlan;
 use crate::results::{FORMAT, Run, VERSION};
 use crate::{Error, machine};
 
@@ -91,7 +91,7 @@ impl Stored {
         &self,
         run: &Run,
         model: Option<&IdentifiedModel>,
-        plan: &Plan,
+        plan: &BenchmarkPlan,
         threshold: f64,
     ) -> BaselineComparison {
         let mut set = self.set.clone();
@@ -191,7 +191,7 @@ impl Destination {
         given: Option<&Path>,
         hardware: &Hardware,
         device: DeviceKind,
-        plan: &Plan,
+        plan: &BenchmarkPlan,
     ) -> Result<Self, Error> {
         let default =
             || root.join(BASELINES).join(format!("{}.json", machine::slug(hardware, device)));

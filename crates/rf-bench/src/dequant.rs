@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use rf_oracle::case::{Numbers, Shape, blocks_like, speed};
+use rf_oracle::case::{CaseShape, Numbers, blocks_like, speed};
 use rf_oracle::rf_graph::{DType, OpCost, OperandFormat};
 use rf_quant::{Family, dequantize, quantize};
 
@@ -43,7 +43,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
         }
     }
     for case in speed::embeds() {
-        let Shape::Matrix { rows, columns } = case.shape() else { continue };
+        let CaseShape::Matrix { rows, columns } = case.shape() else { continue };
         let name = format!("dequant/{}/embed/{rows}x{columns}", format_name(&case));
         let quick = [DType::Q8_0, DType::Q4K].map(|dtype| Some(OperandFormat::Weight(dtype)));
         let quick = quick.contains(&case.format());

@@ -21,7 +21,7 @@ use askama::Template;
 
 pub use self::load::render_loads;
 
-use self::history::History;
+use self::history::RunHistory;
 use self::roofline::RooflinePlot;
 use self::summary::Card;
 use self::tables::{ComparisonTable, SuiteTable};
@@ -40,7 +40,7 @@ struct Page<'a> {
     targets: &'a [TargetCheck],
     roofline: Option<RooflinePlot>,
     suites: Vec<SuiteTable>,
-    history: History,
+    history: RunHistory,
     environment: Vec<(String, String)>,
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use rf_profile::baseline::{
         Better, Build, DeviceKind, Hardware, Metrics, ModelId, Timestamp, Verdict,
     };
-    use rf_profile::roofline::Limits;
+    use rf_profile::roofline::MachineLimits;
 
     use super::*;
     use crate::Suite;
@@ -103,12 +103,12 @@ mod tests {
 
     /// A run with every part that a page can show. Its names are hostile.
     fn run(ms: f64, day: i64) -> Run {
-        let limits = Limits {
+        let limits = MachineLimits {
             source: "a test".to_owned(),
             bandwidth_bytes_per_s: Some(20e9),
             f32_operations_per_s: Some(100e9),
             int8_operations_per_s: Some(400e9),
-            ..Limits::default()
+            ..MachineLimits::default()
         };
         let cost = OpCost { bytes: 9_000_000, f32_operations: 0, int8_operations: 33_000_000 };
         let rounds = [vec![ms, ms * 1.02, ms * 0.99], vec![ms * 1.01, ms, ms * 1.3]];
@@ -251,7 +251,7 @@ mod tests {
     fn an_empty_run_is_a_page() {
         let mut empty = run(1.0, 1);
         empty.results.clear();
-        empty.limits = Limits::default();
+        empty.limits = MachineLimits::default();
         let report = Report { run: &empty, comparison: None, targets: &[], history: &[] };
         let page = render(&report).unwrap();
         assert!(page.contains("0 <small>benchmarks</small>"), "{page}");

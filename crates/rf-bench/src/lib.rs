@@ -71,7 +71,7 @@ mod workload;
 pub use catalog::workloads;
 pub use error::Error;
 pub use interrupt::Interrupt;
-pub use progress::Progress;
+pub use progress::MeasurementProgress;
 /// The crate of the ops, whose costs are in the types of this one.
 pub use rf_oracle::rf_graph;
 pub use suite::{Suite, UnknownSuite};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rf_profile::baseline::{DeviceKind, Hardware};
 use rf_profile::replace_file;
-use rf_profile::roofline::Limits;
+use rf_profile::roofline::MachineLimits;
 
 use crate::{Error, Target, machine};
 
@@ -19,7 +19,7 @@ use crate::{Error, Target, machine};
 /// # Errors
 ///
 /// [`Error::Profile`] and [`Error::Backend`] if a measurement fails.
-pub fn measure(root: &Path, target: &Target, hardware: &Hardware) -> Result<Limits, Error> {
+pub fn measure(root: &Path, target: &Target, hardware: &Hardware) -> Result<MachineLimits, Error> {
     let mut limits = of_target(target)?;
     let stored = fs::read(path(root, hardware, target.device()));
     let known = stored.ok().and_then(|text| serde_json::from_slice(&text).ok());
@@ -39,7 +39,7 @@ pub fn store(
     root: &Path,
     hardware: &Hardware,
     device: DeviceKind,
-    limits: &Limits,
+    limits: &MachineLimits,
 ) -> Result<(), Error> {
     let path = path(root, hardware, device);
     Ok(replace_file(&path, |out| Ok(serde_json::to_writer_pretty(out, limits)?))?)
@@ -51,7 +51,7 @@ fn path(root: &Path, hardware: &Hardware, device: DeviceKind) -> PathBuf {
 }
 
 /// Memory bandwidth and peak arithmetic of the target.
-fn of_target(target: &Target) -> Result<Limits, Error> {
+fn of_target(target: &Target) -> Result<MachineLimits, Error> {
     let memory = target.measure_memory()?;
     let peak = target.backend().measure_peak()?;
     let arithmetic = if target.is_gpu() {
@@ -59,7 +59,7 @@ fn of_target(target: &Target) -> Result<Limits, Error> {
     } else {
         "reads of 256 MiB, arithmetic in registers"
     };
-    Ok(Limits {
+    Ok(MachineLimits {
         source: format!("{}: {arithmetic}", memory.source),
         f32_operations_per_s: peak.f32_operations_per_s,
         int8_operations_per_s: peak.int8_operations_per_s,
@@ -68,9 +68,11 @@ fn of_target(target: &Target) -> Result<Limits, Error> {
 }
 
 /// Raises each limit to the value in `known` where that is higher.
-fn raise(limits: &mut Limits, known: &Limits) {
+fn raise(limits: &mut MachineLimits, known: &MachineLimits) {
     let higher = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
-    let Limits { bandwidth_bytes_per_s, f32_operations_per_s, int8_operations_per_s, .. } = known;
+    let MachineLimits {
+        bandwidth_bytes_per_s, f32_operations_per_s, int8_operations_per_s, ..
+    } = known;
     limits.bandwidth_bytes_per_s = higher(limits.bandwidth_bytes_per_s, *bandwidth_bytes_per_s);
     limits.f32_operations_per_s = higher(limits.f32_operations_per_s, *f32_operations_per_s);
     limits.int8_operations_per_s = higher(limits.int8_operations_per_s, *int8_operations_per_s);
@@ -82,10 +84,10 @@ mod tests {
 
     #[test]
     fn a_limit_is_the_highest_measured_value() {
-        let measured = |bandwidth: f64, speed: f64| Limits {
+        let measured = |bandwidth: f64, speed: f64| MachineLimits {
             bandwidth_bytes_per_s: Some(bandwidth),
             int8_operations_per_s: Some(speed),
-            ..Limits::default()
+            ..MachineLimits::default()
         };
         let mut limits = measured(40e9, 1.2e12);
         raise(&mut limits, &measured(45e9, 1.1e12));

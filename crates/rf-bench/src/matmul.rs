@@ -1,6 +1,6 @@
 //! Matmuls: `out [tokens, rows] = x [tokens, columns] · Wᵀ`.
 
-use rf_oracle::case::{Case, Shape, speed};
+use rf_oracle::case::{Case, CaseShape, speed};
 use rf_oracle::rf_graph::{DType, OperandFormat};
 
 use crate::op_task::{OpTask, format_name};
@@ -16,15 +16,15 @@ pub(crate) fn workloads() -> Vec<Workload> {
 
 fn name(case: &Case) -> String {
     let (format, tokens) = (format_name(case), case.timed_batch().tokens());
-    let Shape::Matrix { rows, columns } = case.shape() else { return case.name().to_owned() };
+    let CaseShape::Matrix { rows, columns } = case.shape() else { return case.name().to_owned() };
     format!("matmul/{format}/{rows}x{columns}/rows={tokens}")
 }
 
 fn is_quick(case: &Case) -> bool {
     let Some(OperandFormat::Weight(dtype)) = case.format() else { return false };
-    let is_square = case.shape() == Shape::Matrix { rows: 4096, columns: 4096 };
+    let is_square = case.shape() == CaseShape::Matrix { rows: 4096, columns: 4096 };
     match (dtype, case.timed_batch().tokens()) {
-        (DType::F32, 512) => case.shape() == Shape::Matrix { rows: 512, columns: 512 },
+        (DType::F32, 512) => case.shape() == CaseShape::Matrix { rows: 512, columns: 512 },
         (DType::F32 | DType::Q4_0 | DType::Q6K | DType::Q8_0 | DType::Q4K, 1)
         | (DType::Q8_0 | DType::Q4K, 512) => is_square,
         _ => false,

@@ -1,6 +1,6 @@
 //! Tasks of the case table: one op, timed by the executor.
 
-use rf_oracle::case::{Case, Shape, Timer};
+use rf_oracle::case::{Case, CaseShape, Timer};
 use rf_oracle::rf_graph::{OpCost, OperandFormat};
 
 use crate::{Clock, Error, Prepared, Suite, Target, Task};
@@ -32,7 +32,7 @@ impl OpTask {
     /// reads as many copies as it takes to exceed every cache; its time is that of one copy.
     fn copies(&self) -> usize {
         let is_decode = self.case.timed_batch().tokens() <= DECODE_TOKENS
-            && matches!(self.case.shape(), Shape::Matrix { .. } | Shape::Heads { .. });
+            && matches!(self.case.shape(), CaseShape::Matrix { .. } | CaseShape::Heads { .. });
         if !is_decode {
             return 1;
         }
@@ -75,7 +75,7 @@ pub(crate) fn format_name(case: &Case) -> String {
 #[cfg(test)]
 mod tests {
     use rf_oracle::case::{Schedule, attention, embed, kv_append, matmul};
-    use rf_oracle::conformance::{Outcome, check};
+    use rf_oracle::conformance::{CaseOutcome, check};
     use rf_oracle::rf_graph::{DType, KvType};
 
     use super::*;
@@ -114,7 +114,7 @@ mod tests {
         }
         for case in cases {
             let outcome = check(target.backend(), &case).unwrap();
-            assert!(matches!(outcome, Outcome::Passed { .. }), "{case:?}");
+            assert!(matches!(outcome, CaseOutcome::Passed { .. }), "{case:?}");
             let mut prepared = task(case.clone()).prepare(&target).unwrap();
             assert_eq!(prepared.clock(), Clock::Op);
             assert!(!prepared.run().unwrap().is_zero(), "{case:?}");

@@ -38,4 +38,4 @@ pub mod statistics;
 pub mod worker;
 
 pub use report::{csv, table};
-pub use session::{PairedComparison, PairedResult, Plan, Side, compare};
+pub use session::{PairedComparison, PairedPlan, PairedResult, Side, compare};

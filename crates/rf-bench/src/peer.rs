@@ -18,7 +18,7 @@ pub use report::{PeerComparison, csv, json, table};
 pub use speeds::{Speeds, Test};
 
 use crate::model::ModelFile;
-use crate::{Error, Interrupt, Progress};
+use crate::{Error, Interrupt, MeasurementProgress};
 
 /// Measures both engines with every model. An interrupt ends the comparison after the current
 /// repetition; the result has the complete ones.
@@ -31,7 +31,7 @@ pub fn compare(
     programs: &Programs,
     test: Test,
     interrupt: &Interrupt,
-    progress: &mut dyn FnMut(Progress<'_>),
+    progress: &mut dyn FnMut(MeasurementProgress<'_>),
 ) -> Result<Vec<PeerComparison>, Error> {
     let mut comparisons = Vec::new();
     for model in models {
@@ -40,7 +40,7 @@ pub fn compare(
             if interrupt.is_requested() {
                 break;
             }
-            progress(Progress {
+            progress(MeasurementProgress {
                 stage: &format!("repetition {}/{}", done + 1, test.repetitions),
                 done,
                 total: test.repetitions,

@@ -28,7 +28,7 @@ pub enum BenchmarkKind {
 
 /// Criteria that select benchmarks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
+pub struct BenchmarkSelection {
     /// Suites; empty for all.
     pub suites: Vec<Suite>,
     /// Text that the names contain, in any case.
@@ -39,21 +39,21 @@ pub struct Selection {
 
 /// The selected benchmarks, in the order of reports.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct BenchmarkPlan {
     /// Benchmarks, in the order of reports.
     pub benchmarks: Vec<Benchmark>,
     /// True if every benchmark is selected.
     pub is_whole: bool,
 }
 
-impl Plan {
+impl BenchmarkPlan {
     /// Selects benchmarks.
     ///
     /// # Errors
     ///
     /// [`Error::NoBenchmark`] if no name contains the filter.
-    pub fn new(selection: &Selection) -> Result<Self, Error> {
-        let Selection { suites, filter, quick } = selection;
+    pub fn new(selection: &BenchmarkSelection) -> Result<Self, Error> {
+        let BenchmarkSelection { suites, filter, quick } = selection;
         let suites: &[Suite] = if suites.is_empty() { &Suite::ALL } else { suites };
         let all = all();
         let count = all.len();

@@ -2,7 +2,7 @@
 
 /// The progress of a measurement, for the program that shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress<'a> {
+pub struct MeasurementProgress<'a> {
     /// The current stage, such as `round 1/5`.
     pub stage: &'a str,
     /// Finished steps of the stage.

@@ -10,7 +10,7 @@ use rf_profile::baseline::{
     Baseline, BaselineComparison, BaselineSet, Build, DeviceKind, Hardware, Metrics, ModelId,
     Origin, Timestamp,
 };
-use rf_profile::roofline::{Limits, OpMeasurement, Roofline};
+use rf_profile::roofline::{MachineLimits, OpMeasurement, Roofline};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -45,7 +45,7 @@ pub struct Run {
     /// True if only the quick subset ran.
     pub quick: bool,
     /// Roofline limits of the machine, measured before the run.
-    pub limits: Limits,
+    pub limits: MachineLimits,
     /// Results, ordered by suite.
     pub results: Vec<Measured>,
     /// Benchmarks that this target or model does not support.
@@ -180,7 +180,7 @@ impl Report<'_> {
 
 /// The place on the roofline of an iteration with this cost and time; `None` without a cost, or if
 /// the limits are unknown.
-pub fn roofline(limits: &Limits, cost: OpCost, seconds: f64) -> Option<Roofline> {
+pub fn roofline(limits: &MachineLimits, cost: OpCost, seconds: f64) -> Option<Roofline> {
     if cost == OpCost::default() {
         return None;
     }

@@ -19,8 +19,8 @@ mod request;
 mod server;
 
 pub use load::{Arrivals, Load, ParseArrivalsError};
-pub use measure::{Run, ServeComparison, compare};
-pub(crate) use report::{Values, shared_prefix};
+pub use measure::{LoadRun, ServeComparison, compare};
+pub(crate) use report::{SideResults, shared_prefix};
 pub use report::{csv, json, table};
-pub use request::Request;
+pub use request::RequestTimes;
 pub use server::{Programs, ServerOptions};

@@ -9,10 +9,10 @@ mod sampling;
 
 use rf_profile::baseline::Timestamp;
 
+pub use self::rounds::MeasurementSession;
 use self::rounds::Sampler;
-pub use self::rounds::Session;
 use crate::results::{FORMAT, Run, VERSION};
-use crate::{Error, Interrupt, Progress, machine};
+use crate::{Error, Interrupt, MeasurementProgress, machine};
 
 /// The result of a session.
 #[derive(Debug)]
@@ -30,9 +30,9 @@ pub struct Measurement {
 /// Measures every benchmark of the plan once per round. An interrupt ends the measurement after the
 /// current run.
 pub fn measure(
-    session: &Session<'_>,
+    session: &MeasurementSession<'_>,
     interrupt: &Interrupt,
-    progress: &mut dyn FnMut(Progress<'_>),
+    progress: &mut dyn FnMut(MeasurementProgress<'_>),
 ) -> Measurement {
     let mut run = empty_run(session);
     let mut sampler = Sampler::new(session, interrupt);
@@ -45,7 +45,7 @@ pub fn measure(
     Measurement { run, rounds, omitted_rounds, failure }
 }
 
-fn empty_run(session: &Session<'_>) -> Run {
+fn empty_run(session: &MeasurementSession<'_>) -> Run {
     Run {
         format: FORMAT.to_owned(),
         version: VERSION,

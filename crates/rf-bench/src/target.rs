@@ -4,7 +4,7 @@ use std::fmt;
 
 use rf_oracle::rf_graph::Backend;
 use rf_profile::baseline::{DeviceKind, Hardware};
-use rf_profile::roofline::Limits;
+use rf_profile::roofline::MachineLimits;
 #[cfg(feature = "gpu")]
 use rocmforge::device::gpu::{self, Gpu, GraphMode};
 use rocmforge::device::{CpuBackend, CpuOptions, Isa};
@@ -129,13 +129,13 @@ impl Target {
     }
 
     /// Measures the bandwidth of the memory.
-    pub(crate) fn measure_memory(&self) -> Result<Limits, rf_profile::Error> {
+    pub(crate) fn measure_memory(&self) -> Result<MachineLimits, rf_profile::Error> {
         match &self.device {
-            Device::Cpu { threads, .. } => Limits::measure_host(*threads),
+            Device::Cpu { threads, .. } => MachineLimits::measure_host(*threads),
             #[cfg(feature = "gpu")]
             Device::Gpu(gpu) => {
                 let device = gpu.runtime()?.device(gpu.report().ordinal)?;
-                Limits::measure_device(&device.context()?)
+                MachineLimits::measure_device(&device.context()?)
             }
         }
     }

@@ -54,7 +54,7 @@ mod tool;
 pub use answer::{Answer, AnswerCall, Delta};
 pub use conversation::{ChatPrompt, Conversation, Prompt, ToolChoice};
 pub use error::Error;
-pub use format::syntax::{CallSyntax, Piece, Tags};
+pub use format::syntax::{CallPiece, CallSyntax, Tags};
 pub use format::{OutputFormat, ReasoningFormat, ToolFormat};
 pub use message::{Message, MessageCall};
 pub use parser::OutputParser;

@@ -40,13 +40,13 @@ pub struct MessageCall {
 /// The form of messages in a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MessageForm {
-    pub(crate) arguments: Arguments,
+    pub(crate) arguments: ArgumentsForm,
     pub(crate) content: Content,
 }
 
 /// The form of the arguments of calls in a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arguments {
+pub(crate) enum ArgumentsForm {
     Object,
     Text,
 }
@@ -84,9 +84,9 @@ impl Message {
         if !self.tool_calls.is_empty() {
             let call = |call: &MessageCall| {
                 let arguments = match (form.arguments, call.value()) {
-                    (Arguments::Object, value) => value,
-                    (Arguments::Text, Value::String(text)) => Value::String(text),
-                    (Arguments::Text, value) => json!(value.to_string()),
+                    (ArgumentsForm::Object, value) => value,
+                    (ArgumentsForm::Text, Value::String(text)) => Value::String(text),
+                    (ArgumentsForm::Text, value) => json!(value.to_string()),
                 };
                 json!({
                     "id": call.id,

@@ -12,7 +12,7 @@ use rf_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::message::{self, Arguments, Content, Message, MessageForm};
+use crate::message::{self, ArgumentsForm, Content, Message, MessageForm};
 
 /// Inputs of a template besides the messages.
 #[derive(Debug, Clone, Default)]
@@ -183,13 +183,13 @@ impl ChatTemplate {
         content: Content,
         options: &RenderOptions,
     ) -> Result<String, Error> {
-        let form = MessageForm { arguments: Arguments::Object, content };
+        let form = MessageForm { arguments: ArgumentsForm::Object, content };
         let rendered = self.render_with(messages, form, options);
         let has_calls = messages.iter().any(|message| !message.tool_calls.is_empty());
         if !has_calls || !matches!(rendered, Err(Error::TemplateFailed(_))) {
             return rendered;
         }
-        let form = MessageForm { arguments: Arguments::Text, ..form };
+        let form = MessageForm { arguments: ArgumentsForm::Text, ..form };
         self.render_with(messages, form, options).or(rendered)
     }
 
@@ -199,7 +199,7 @@ impl ChatTemplate {
         *self.needs_parts.get_or_init(|| {
             let messages = [Message::new("user", PROBE)];
             let shows = |content| {
-                let form = MessageForm { arguments: Arguments::Object, content };
+                let form = MessageForm { arguments: ArgumentsForm::Object, content };
                 let prompt = self.render_with(&messages, form, &RenderOptions::default());
                 prompt.is_ok_and(|p| p.contains(PROBE) && !p.contains(PRINTED_PART))
             };

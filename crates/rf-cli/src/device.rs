@@ -53,13 +53,13 @@ pub(crate) fn prober() -> Option<&'static rocmforge::device::Prober> {
 pub(crate) mod gpus {
     use anyhow::Result;
     use rf_profile::memory::MemoryTracker;
-    use rf_profile::roofline::Limits;
+    use rf_profile::roofline::MachineLimits;
     use rocmforge::device::gpu;
 
     /// Measures the limits of a GPU, except arithmetic.
-    pub(crate) fn limits(number: usize) -> Result<Limits> {
+    pub(crate) fn limits(number: usize) -> Result<MachineLimits> {
         let gpu = gpu::find(Some(number), super::prober())?;
-        Ok(Limits::measure_device(&gpu.device()?.context()?)?)
+        Ok(MachineLimits::measure_device(&gpu.device()?.context()?)?)
     }
 
     /// Samples the memory in use on a GPU.
@@ -74,9 +74,9 @@ pub(crate) mod gpus {
 pub(crate) mod gpus {
     use anyhow::Result;
     use rf_profile::memory::MemoryTracker;
-    use rf_profile::roofline::Limits;
+    use rf_profile::roofline::MachineLimits;
 
-    pub(crate) fn limits(_number: usize) -> Result<Limits> {
+    pub(crate) fn limits(_number: usize) -> Result<MachineLimits> {
         Err(rocmforge::device::Error::WithoutGpuSupport.into())
     }
 

@@ -7,7 +7,7 @@ use crate::args::{ComputeArgs, DeviceArgs};
 use crate::{device, loading};
 
 /// The texts to embed, and how.
-pub(crate) struct Input<'a> {
+pub(crate) struct EmbeddingInput<'a> {
     /// The tokens of each text.
     pub(crate) ids: &'a [Vec<u32>],
     pub(crate) pooling: Pooling,
@@ -15,7 +15,7 @@ pub(crate) struct Input<'a> {
     pub(crate) ctx_size: Option<usize>,
 }
 
-impl Input<'_> {
+impl EmbeddingInput<'_> {
     /// The tokens of each text, as an engine takes them.
     pub(crate) fn texts(&self) -> Vec<&[u32]> {
         self.ids.iter().map(Vec::as_slice).collect()
@@ -25,7 +25,7 @@ impl Input<'_> {
 /// Loads the model for the texts.
 pub(crate) fn load(
     open: OpenModel,
-    input: &Input<'_>,
+    input: &EmbeddingInput<'_>,
     device: &DeviceArgs,
     compute: &ComputeArgs,
 ) -> Result<LoadedModel> {

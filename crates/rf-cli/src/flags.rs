@@ -17,7 +17,7 @@ use crate::{short_help, terminal};
 mod llama_cpp;
 mod rows;
 
-use rows::{FlagRow, Meaning, ROWS, Values};
+use rows::{FlagRow, FlagValues, Meaning, ROWS};
 
 /// Rewrites the arguments for clap, from the name of the program on: flags of [`ROWS`], a model in
 /// place of a command, a flag of `-m`, or a prompt, and commands of the names that llama.cpp has.
@@ -131,9 +131,9 @@ impl Preparation<'_> {
                     next.to_str().is_some_and(is_word)
                 };
                 let skips = match values {
-                    Values::None => false,
-                    Values::One => value.is_none(),
-                    Values::Switch => value.is_none() && rest.peek().is_some_and(is_switch),
+                    FlagValues::None => false,
+                    FlagValues::One => value.is_none(),
+                    FlagValues::Switch => value.is_none() && rest.peek().is_some_and(is_switch),
                 };
                 if skips {
                     drop(rest.next());
@@ -358,9 +358,9 @@ mod tests {
                     }
                     Meaning::NoEffect(values, _) => {
                         let value = match values {
-                            Values::None => "",
-                            Values::One => "3",
-                            Values::Switch => "on",
+                            FlagValues::None => "",
+                            FlagValues::One => "3",
+                            FlagValues::Switch => "on",
                         };
                         let words = prepared(&line(command, flag, value)).unwrap();
                         assert_eq!(words, prepared(&line(command, "", "")).unwrap(), "{flag}");
@@ -399,7 +399,7 @@ mod tests {
     fn the_document_lists_the_rows() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/llama-cpp-flags.md");
         let Ok(document) = std::fs::read_to_string(path) else {
-            println!("skipped: no docs beside the crate");
+            rf_testing::skip!("no docs beside the crate");
             return;
         };
         let listed: Vec<&str> =

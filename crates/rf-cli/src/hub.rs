@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use rocmforge::hub::{Event, Hub, ModelName, NameList, ShortName};
+use rocmforge::hub::{FetchEvent, Hub, ModelName, NameList, ShortName};
 
 use crate::terminal;
 
@@ -59,7 +59,7 @@ pub(crate) fn fetch(name: &ModelName, companions: Companions) -> Result<PathBuf>
     let hub = of_environment(companions)?;
     let bar = terminal::byte_progress("downloading", 0);
     let outcome = hub.fetch(name, &mut |event| match event {
-        Event::Progress { done_bytes, total_bytes } => {
+        FetchEvent::Progress { done_bytes, total_bytes } => {
             if bar.length() != Some(total_bytes) {
                 let size = terminal::bytes(total_bytes);
                 let folder = hub.cache().display();
@@ -70,10 +70,10 @@ pub(crate) fn fetch(name: &ModelName, companions: Companions) -> Result<PathBuf>
             }
             bar.set_position(done_bytes);
         }
-        Event::Retry { file, reason } => bar.suspend(|| {
+        FetchEvent::Retry { file, reason } => bar.suspend(|| {
             terminal::note(format_args!("downloading {file}: {reason}, trying again"));
         }),
-        Event::Unreachable(error) => {
+        FetchEvent::Unreachable(error) => {
             terminal::warn(format_args!("using the cached {name}: {error}"));
         }
         _ => {}

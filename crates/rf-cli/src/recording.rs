@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use rf_profile::memory::{KvSample, MemoryParts, MemoryReport, MemoryTracker};
-use rf_profile::roofline::Limits;
+use rf_profile::roofline::MachineLimits;
 use rf_profile::ttft::{Phase, TtftBreakdown};
 use rf_profile::{SpanEvent, SpanLog, SpanRecorder, Trace, plot};
 use rocmforge::engine::{BackendExecutionSummary, Engine, Timeline, TrackKind, time_of_events};
@@ -41,7 +41,7 @@ pub(crate) struct Recording {
 /// Measurements of an engine after a run.
 struct RunMeasurements {
     timelines: Vec<Timeline>,
-    summaries: Vec<(BackendExecutionSummary, Result<Limits>)>,
+    summaries: Vec<(BackendExecutionSummary, Result<MachineLimits>)>,
     memory: MemoryTracker,
     page_tokens: u64,
     total_pages: u64,
@@ -131,7 +131,7 @@ impl Recording {
 /// Draws the ops of the backend that took the most time.
 fn show_roofline(
     path: &Path,
-    summaries: &[(BackendExecutionSummary, Result<Limits>)],
+    summaries: &[(BackendExecutionSummary, Result<MachineLimits>)],
 ) -> Result<()> {
     // A run that stopped before its first batch has nothing to draw, and says why by itself.
     let Some((summary, limits)) = summaries.iter().max_by_key(|(summary, _)| summary.time) else {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use rf_profile::roofline::{self, Limits, OpMeasurement, Verdict};
+use rf_profile::roofline::{self, MachineLimits, OpMeasurement, RooflineVerdict};
 use rocmforge::engine::BackendExecutionSummary;
 
 use crate::failure::sentence;
@@ -12,7 +12,7 @@ use crate::terminal;
 /// The ops by their time, then the limit of each, or the reason why limits are unknown.
 pub(crate) fn report(
     summary: &BackendExecutionSummary,
-    limits: Result<&Limits, &anyhow::Error>,
+    limits: Result<&MachineLimits, &anyhow::Error>,
 ) -> String {
     let mut out = table(summary);
     out.push('\n');
@@ -25,7 +25,11 @@ pub(crate) fn report(
     out
 }
 
-fn limits_and_verdicts(out: &mut String, summary: &BackendExecutionSummary, limits: &Limits) {
+fn limits_and_verdicts(
+    out: &mut String,
+    summary: &BackendExecutionSummary,
+    limits: &MachineLimits,
+) {
     let metric = |value: Option<f64>, unit: f64, name: &str| {
         value.map(|value| format!("{:.1} {name}", value / unit))
     };
@@ -42,7 +46,10 @@ fn limits_and_verdicts(out: &mut String, summary: &BackendExecutionSummary, limi
 }
 
 /// The ops compared with the limits.
-pub(crate) fn verdicts(summary: &BackendExecutionSummary, limits: &Limits) -> Vec<Verdict> {
+pub(crate) fn verdicts(
+    summary: &BackendExecutionSummary,
+    limits: &MachineLimits,
+) -> Vec<RooflineVerdict> {
     let ops = summary.ops.iter().filter(|(_, op)| op.count > 0 && !op.time.is_zero());
     let ops: Vec<OpMeasurement> = ops
         .map(|(name, op)| OpMeasurement {
@@ -145,11 +152,11 @@ CPU: 6 ops in 2 batches of 5 tokens, 8.000 ms
         };
         summary.add_cost("matmul", cost, 0);
         summary.add_op("never", 0, Duration::ZERO);
-        let limits = Limits {
+        let limits = MachineLimits {
             source: "a test".to_owned(),
             bandwidth_bytes_per_s: Some(6e9),
             int8_operations_per_s: Some(1e12),
-            ..Limits::default()
+            ..MachineLimits::default()
         };
         let text = report(&summary, Ok(&limits));
         assert!(text.contains("limits: 6.0 GB/s, 1000.0 Gops/s in int8 (a test)"), "{text}");

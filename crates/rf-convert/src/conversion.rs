@@ -11,7 +11,7 @@ use rf_quant::DType;
 use crate::error::Error;
 use crate::imatrix::Imatrix;
 use crate::mix::Mix;
-use crate::model::Part;
+use crate::model::ModelPart;
 use crate::rules::{Options, TensorFormat, targets};
 
 /// A planned conversion: the format of each tensor is chosen, nothing is written.
@@ -186,7 +186,7 @@ fn importance_of(
         None => None,
     };
     // Of these, a token reads one row or the errors of all rows count the same.
-    let is_exempt = matches!(Part::of(name), Part::Embedding | Part::Output);
+    let is_exempt = matches!(ModelPart::of(name), ModelPart::Embedding | ModelPart::Output);
     if found.is_none() && mix.needs_importance(dtype) && !is_exempt {
         let (name, is_missing) = (name.to_owned(), imatrix.is_some());
         return Err(Error::NeedsImatrix { name, dtype, is_missing });

@@ -13,7 +13,7 @@ use std::path::Path;
 use rf_gguf::{Gguf, GgufWriter, StringArray};
 use rf_quant::DType;
 
-use self::dat::{Dat, Entry, floats};
+use self::dat::{Dat, TensorEntry, floats};
 use crate::error::Error;
 
 const DATASETS: &str = "imatrix.datasets";
@@ -78,7 +78,7 @@ impl Imatrix {
         let Dat { entries, num_chunks, dataset } = dat::parse(bytes)?;
         let datasets = dataset.into_iter().collect();
         let mut imatrix = Self { datasets, num_chunks, ..Self::default() };
-        for Entry { name, calls, values } in entries {
+        for TensorEntry { name, calls, values } in entries {
             // Without calls the values are the means.
             imatrix.insert(&name, values, vec![calls.max(1) as f32])?;
         }

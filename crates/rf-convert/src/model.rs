@@ -31,13 +31,13 @@ impl ModelShape {
         let num_layers = number("block_count").unwrap_or(0);
         let num_heads = number("attention.head_count").unwrap_or(1);
         let num_kv_heads = number("attention.head_count_kv").unwrap_or(num_heads).max(1);
-        let parts = || gguf.tensors().iter().map(|tensor| Part::of(tensor.name()));
+        let parts = || gguf.tensors().iter().map(|tensor| ModelPart::of(tensor.name()));
         Ok(Self {
             num_layers,
             num_experts: number("expert_count").unwrap_or(0),
             heads_per_kv_head: num_heads / num_kv_heads,
-            num_attention_v: parts().filter(|&part| part == Part::AttentionV).count(),
-            tied: !parts().any(|part| part == Part::Output),
+            num_attention_v: parts().filter(|&part| part == ModelPart::AttentionV).count(),
+            tied: !parts().any(|part| part == ModelPart::Output),
             is_llama_70b: architecture == "llama" && num_layers == 80 && num_heads != num_kv_heads,
         })
     }
@@ -45,7 +45,7 @@ impl ModelShape {
 
 /// The parts of a model that the rules distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Part {
+pub(crate) enum ModelPart {
     Output,
     Embedding,
     /// Includes joint matrices that contain the values.
@@ -59,7 +59,7 @@ pub(crate) enum Part {
     Other,
 }
 
-impl Part {
+impl ModelPart {
     pub(crate) fn of(name: &str) -> Self {
         match name {
             "output.weight" => Self::Output,

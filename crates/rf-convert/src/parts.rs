@@ -3,12 +3,12 @@
 use rf_quant::DType;
 
 use crate::mix::{Mix, Recipe};
-use crate::model::{ModelShape, Part};
+use crate::model::{ModelPart, ModelShape};
 
 /// A tensor as the rules see it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TensorPlace {
-    pub(crate) part: Part,
+    pub(crate) part: ModelPart,
     /// Tensors of the part before this one, in the order of layers.
     pub(crate) index: usize,
     /// The layer: the index, or the number in the name in models with experts.
@@ -31,17 +31,17 @@ impl Mix {
     /// The format of a matrix other than the output.
     pub(crate) fn matrix(&self, shape: &ModelShape, place: TensorPlace) -> DType {
         match place.part {
-            Part::Embedding => self.embedding(),
-            Part::AttentionV => self.attention_v(shape, place),
-            Part::AttentionK => self.attention_k(shape),
-            Part::AttentionQ => match self.recipe {
+            ModelPart::Embedding => self.embedding(),
+            ModelPart::AttentionV => self.attention_v(shape, place),
+            ModelPart::AttentionK => self.attention_k(shape),
+            ModelPart::AttentionQ => match self.recipe {
                 Recipe::Iq3Xs => DType::Iq3Xxs,
                 Recipe::Iq3Xxs => DType::Iq2S,
                 _ => self.base,
             },
-            Part::AttentionOutput => self.attention_output(shape),
-            Part::FfnDown => self.ffn_down(shape, place),
-            Part::FfnGate | Part::FfnUp => {
+            ModelPart::AttentionOutput => self.attention_output(shape),
+            ModelPart::FfnDown => self.ffn_down(shape, place),
+            ModelPart::FfnGate | ModelPart::FfnUp => {
                 let eighth = shape.num_layers / 8;
                 let middle = eighth..7 * shape.num_layers / 8;
                 match self.recipe {
@@ -49,7 +49,7 @@ impl Mix {
                     _ => self.base,
                 }
             }
-            Part::Output | Part::Other => self.base,
+            ModelPart::Output | ModelPart::Other => self.base,
         }
     }
 

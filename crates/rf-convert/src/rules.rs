@@ -13,7 +13,7 @@ use rf_quant::{DType, Family};
 
 use crate::imatrix::Imatrix;
 use crate::mix::{Mix, Recipe};
-use crate::model::{ModelShape, Part, layer_of};
+use crate::model::{ModelPart, ModelShape, layer_of};
 use crate::parts::TensorPlace;
 
 /// Changes to the rules of a mix.
@@ -197,8 +197,8 @@ impl Mix {
         seen: &mut Seen,
         has_imatrix: bool,
     ) -> DType {
-        let part = Part::of(tensor.name());
-        if part == Part::Output || (shape.tied && part == Part::Embedding) {
+        let part = ModelPart::of(tensor.name());
+        if part == ModelPart::Output || (shape.tied && part == ModelPart::Embedding) {
             return self
                 .output(tensor.shape()[0].is_multiple_of(self.base.block_elements() as u64));
         }
@@ -215,11 +215,11 @@ impl Mix {
 
 /// The number of tensors of each part so far, in the order of layers.
 #[derive(Default)]
-struct Seen(HashMap<Part, usize>);
+struct Seen(HashMap<ModelPart, usize>);
 
 impl Seen {
     /// The tensors of a part before this one.
-    fn count(&mut self, part: Part) -> usize {
+    fn count(&mut self, part: ModelPart) -> usize {
         let count = self.0.entry(part).or_default();
         *count += 1;
         *count - 1

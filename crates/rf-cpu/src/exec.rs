@@ -30,10 +30,10 @@ use crate::kv::{KvShape, KvStore};
 use crate::panel::PackedMatrix;
 use crate::simd::Isa;
 use crate::state::StateStore;
-use crate::team::{Rows, Shared, Team};
+use crate::team::{DisjointSlice, Rows, Team};
 use matmul::{OperandBuffers, OperandSizes, Scratch};
 use phases::{Phases, Walk};
-use profile::{BatchClock, Profile};
+use profile::{BatchClock, StepProfile};
 use recurrent::SharedState;
 use reduce::SharedReduction;
 use steps::Step;
@@ -62,7 +62,7 @@ pub(crate) struct CpuExecutor {
     costs: Costs,
     /// Number of batches so far.
     serial: u64,
-    profile: Option<Profile>,
+    profile: Option<StepProfile>,
 }
 
 /// cos and sin of every coordinate up to the highest one used so far.
@@ -194,10 +194,10 @@ impl Executor for CpuExecutor {
             input,
             serial: self.serial,
             token_spans,
-            arena: Shared::new(bytemuck::cast_slice_mut(&mut self.arena)),
+            arena: DisjointSlice::new(bytemuck::cast_slice_mut(&mut self.arena)),
             inputs: &stage.inputs,
             outputs: &stage.outputs,
-            out: Shared::new(out),
+            out: DisjointSlice::new(out),
             operands: self.operands.share(),
             kv: self
                 .kv
@@ -206,8 +206,8 @@ impl Executor for CpuExecutor {
                 .map(|layer| SharedKv {
                     shape: layer.shape,
                     group: layer.group,
-                    keys: Shared::new(&mut layer.keys),
-                    values: Shared::new(&mut layer.values),
+                    keys: DisjointSlice::new(&mut layer.keys),
+                    values: DisjointSlice::new(&mut layer.values),
                 })
                 .collect(),
             states: SharedState::all(&mut self.states),
@@ -219,7 +219,7 @@ impl Executor for CpuExecutor {
             region: &region,
             phases: &self.phases,
             steps: &self.steps,
-            scratch: Shared::new(&mut self.scratch),
+            scratch: DisjointSlice::new(&mut self.scratch),
             times: clock.as_ref().map(BatchClock::step_times),
         };
         team.run(self.phases.deals(), &walk);
@@ -285,7 +285,7 @@ impl Executor for CpuExecutor {
 
 impl Telemetry for CpuExecutor {
     fn profile(&mut self, on: bool) {
-        self.profile = on.then(|| Profile::new(self.steps.len()));
+        self.profile = on.then(|| StepProfile::new(self.steps.len()));
     }
 
     fn record_timeline(&mut self, max_events: usize) -> bool {
@@ -320,8 +320,8 @@ impl CpuExecutor {
 struct SharedKv<'a> {
     shape: KvShape,
     group: PageGroup,
-    keys: Shared<'a, u8>,
-    values: Shared<'a, u8>,
+    keys: DisjointSlice<'a, u8>,
+    values: DisjointSlice<'a, u8>,
 }
 
 /// The data that the steps of one batch share.
@@ -342,12 +342,12 @@ struct Region<'a> {
     serial: u64,
     /// Index of the span of each token.
     token_spans: Vec<usize>,
-    arena: Shared<'a, f32>,
+    arena: DisjointSlice<'a, f32>,
     /// The values that are read from the input of the batch.
     inputs: &'a [ValueId],
     /// The values that are written to `out`.
     outputs: &'a [ValueId],
-    out: Shared<'a, f32>,
+    out: DisjointSlice<'a, f32>,
     operands: matmul::SharedOperands<'a>,
     kv: Vec<SharedKv<'a>>,
     states: Vec<SharedState<'a>>,

@@ -26,10 +26,10 @@ use std::time::Instant;
 use rf_graph::BackendError;
 
 use board::Board;
-pub(crate) use deal::Deal;
+pub(crate) use deal::PieceDivision;
 use region::Region;
 pub(crate) use region::{Share, Work};
-pub(crate) use shared::{Rows, Shared};
+pub(crate) use shared::{DisjointSlice, Rows};
 use sizing::Sizing;
 
 /// A fixed set of threads that run regions: those started here, and the caller.
@@ -75,7 +75,7 @@ impl Team {
 
     /// Runs a region of one phase for each of `deals` and returns when all pieces are done. A panic
     /// in a piece is passed on.
-    pub(crate) fn run(&mut self, deals: &[Deal], work: &dyn Work) {
+    pub(crate) fn run(&mut self, deals: &[PieceDivision], work: &dyn Work) {
         let region = Region::new(deals, work);
         if self.threads() == 1 {
             region.run_alone();
@@ -119,8 +119,13 @@ mod tests {
     fn sums_of_squares(team: &mut Team) -> [usize; 3] {
         let mut squares = vec![0_usize; 1000];
         let mut sums = [0; 3];
-        let (squares_shared, sums_shared) = (Shared::new(&mut squares), Shared::new(&mut sums));
-        let deals = [Deal::in_multiples(1000, 1, 1, 7, 7), Deal::NOTHING, Deal::new(3, 1_000, 3)];
+        let (squares_shared, sums_shared) =
+            (DisjointSlice::new(&mut squares), DisjointSlice::new(&mut sums));
+        let deals = [
+            PieceDivision::in_multiples(1000, 1, 1, 7, 7),
+            PieceDivision::NOTHING,
+            PieceDivision::new(3, 1_000, 3),
+        ];
         team.run(&deals, &|share: &mut Share<'_>| {
             let phase = share.phase;
             for i in share.flatten() {
@@ -160,7 +165,9 @@ mod tests {
         let mut team = Team::new(3).unwrap();
         let done = AtomicUsize::new(0);
         let pieces = 100;
-        team.run(&[Deal::in_multiples(pieces, 1_000, 3, 1, 1)], &|share: &mut Share<'_>| {
+        team.run(&[PieceDivision::in_multiples(pieces, 1_000, 3, 1, 1)], &|share: &mut Share<
+            '_,
+        >| {
             for item in share.flatten() {
                 // Whoever has the first piece waits for all others.
                 while item == 0 && done.load(Ordering::Relaxed) < pieces - 1 {
@@ -188,8 +195,15 @@ mod tests {
 
         for threads in [1, 3] {
             let ends = Ends(Mutex::new(Vec::new()));
-            let many = Deal::new(50, 1_000, 5);
-            let deals = [many, many, Deal::NOTHING, Deal::new(1, 1, 1), many, Deal::NOTHING];
+            let many = PieceDivision::new(50, 1_000, 5);
+            let deals = [
+                many,
+                many,
+                PieceDivision::NOTHING,
+                PieceDivision::new(1, 1, 1),
+                many,
+                PieceDivision::NOTHING,
+            ];
             Team::new(threads).unwrap().run(&deals, &ends);
             assert_eq!(ends.0.into_inner().unwrap(), [0, 1, 3, 4]);
         }
@@ -200,7 +214,7 @@ mod tests {
         for threads in [1, 2] {
             let mut team = Team::new(threads).unwrap();
             let region = AssertUnwindSafe(|| {
-                team.run(&[Deal::new(64, 1_000, 2)], &|share: &mut Share<'_>| {
+                team.run(&[PieceDivision::new(64, 1_000, 2)], &|share: &mut Share<'_>| {
                     share.flatten().for_each(|item| assert_ne!(item, 40, "planned"));
                 });
             });

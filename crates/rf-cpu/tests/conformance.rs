@@ -12,7 +12,7 @@ use rf_graph::{
 use rf_kv::{CopyPage, PageGroup, PageId};
 use rf_oracle::ReferenceBackend;
 use rf_oracle::case::{Case, cases};
-use rf_oracle::conformance::{Deviation, Outcome, for_all, prepare};
+use rf_oracle::conformance::{CaseOutcome, Deviation, for_all, prepare};
 
 /// Cases that this backend does not pass: the prefix of the name, and the reason.
 const IGNORED: [(&str, &str); 0] = [];
@@ -43,7 +43,7 @@ fn run(case: &Case, backends: &[(String, CpuBackend)]) -> (Vec<String>, Deviatio
     let prepared = prepare(case).unwrap();
     for (name, backend) in backends {
         match prepared.check(backend) {
-            Ok(Outcome::Passed { deviation, outputs, .. }) => match &first {
+            Ok(CaseOutcome::Passed { deviation, outputs, .. }) => match &first {
                 None => first = Some((name, bits(&outputs), deviation)),
                 Some((first, expected, _)) if *expected != bits(&outputs) => {
                     wrong.push(format!("{}: {name} and {first} differ", case.name()));

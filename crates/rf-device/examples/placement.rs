@@ -9,7 +9,7 @@ use std::env;
 use std::sync::Arc;
 
 use rf_device::{DeviceOptions, LoadEvent, LoadedModel, Placement};
-use rf_engine::{EngineOptions, Feed, Model, Outputs};
+use rf_engine::{EngineOptions, Model, Outputs, SequenceInput};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rocmforge/demo/stories-7m-Q8_0.gguf");
 
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut session = engine.session();
     let ids = model.text_ids("Once upon a time");
-    let feed = Feed { session: &mut session, ids: &ids, outputs: Outputs::Last };
+    let feed = SequenceInput { session: &mut session, ids: &ids, outputs: Outputs::Last };
     let logits = engine.forward(&mut [feed])?;
     let next = (0..).zip(&logits).max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(id, _)| id);
     let piece = model.tokenizer().piece(next).unwrap_or_default();

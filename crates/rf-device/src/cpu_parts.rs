@@ -1,10 +1,11 @@
 //! The CPU as several parts that compute every layer together, each with some of its threads.
 
 use rf_cpu::{CpuBackend, CpuOptions};
+use rf_graph::Backend;
 use rf_graph::tensor::TensorBackend;
-use rf_graph::{Backend, HybridBackend};
 
 use crate::error::Error;
+use crate::hybrid::HybridBackend;
 
 /// Parts of the CPU.
 pub(crate) struct CpuParts {

@@ -82,23 +82,12 @@ pub(crate) fn expert_layers(model: &Model) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use rf_cpu::{CpuBackend, CpuOptions};
     use rf_engine::Engine;
-    use rf_graph::HybridBackend;
+    use rf_testing::engine::{cpu, demo, golden};
+
+    use crate::hybrid::HybridBackend;
 
     use super::*;
-
-    fn demo() -> Model {
-        Model::open(rf_testing::demo_model()).unwrap()
-    }
-
-    fn golden(name: &str) -> Model {
-        Model::open(rf_testing::golden_model(name)).unwrap()
-    }
-
-    fn cpu() -> CpuBackend {
-        CpuBackend::new(CpuOptions::default().with_threads(1)).unwrap()
-    }
 
     fn options() -> EngineOptions {
         EngineOptions::default()
@@ -111,7 +100,7 @@ mod tests {
 
     #[test]
     fn as_many_layers_as_fit_are_chosen() {
-        let (model, cpu) = (demo(), cpu());
+        let (model, cpu) = (demo(), cpu(1));
         let fit = |free_bytes| {
             let fit = layers_that_fit(&model, &options(), &cpu, free_bytes, None).unwrap();
             assert_eq!(fit.without_experts, 0);
@@ -133,7 +122,7 @@ mod tests {
 
     #[test]
     fn layers_that_share_caches_are_placed_one_by_one() {
-        let (model, first, second) = (golden("gemma4_e4b"), cpu(), cpu());
+        let (model, first, second) = (golden("gemma4_e4b"), cpu(1), cpu(1));
         let all = layer_count(&model);
         let fit =
             |free_bytes| layers_that_fit(&model, &options(), &second, free_bytes, None).unwrap();
@@ -150,7 +139,7 @@ mod tests {
 
     #[test]
     fn experts_leave_before_layers_do() {
-        let (model, cpu) = (golden("gptoss_mxfp4"), cpu());
+        let (model, cpu) = (golden("gptoss_mxfp4"), cpu(1));
         let fit = |free_bytes, without_experts| {
             layers_that_fit(&model, &options(), &cpu, free_bytes, without_experts).unwrap()
         };

@@ -7,7 +7,8 @@
 //! [`DeviceOptions`] say which device a model may use and how many layers the GPU gets;
 //! [`Placement::open`] opens the backends, [`Placement::memory_need`] computes the memory plan, and
 //! [`Placement::load`] loads a model. If the choice is automatic and a GPU fails, the CPU takes
-//! over, and the caller gets a [`Warning`]. Nothing is printed here.
+//! over, and the caller gets a [`Warning`]. Nothing is printed here. A model on several devices
+//! runs on a [`HybridBackend`].
 //!
 //! In the layering this crate is above rf-engine and both backends, and it is the only library that
 //! names both. Start reading at [`Placement`]. With the feature `gpu`, the modules `gpu` and
@@ -42,6 +43,7 @@ pub mod gpu;
 #[cfg(not(feature = "gpu"))]
 #[path = "no_gpu.rs"]
 mod gpu;
+mod hybrid;
 mod kv_size;
 mod layers;
 #[cfg(feature = "gpu")]
@@ -61,6 +63,7 @@ pub mod tuning;
 pub use error::{Error, Warning};
 #[cfg(not(feature = "gpu"))]
 pub use gpu::Prober;
+pub use hybrid::HybridBackend;
 pub use loading::{LoadEvent, LoadedModel};
 pub use open_gpu::OpenGpu;
 pub use options::{Device, GpuLayers, GpuNumbers, Graphs, Shares, SplitMode};

@@ -32,7 +32,7 @@ pub(crate) struct Lines<M> {
 }
 
 /// The reason why a child sends no more lines.
-pub(crate) enum End {
+pub(crate) enum LinesEnd {
     /// It ended, with this status.
     Ended(String),
     /// It sent nothing within the limit.
@@ -79,7 +79,7 @@ impl<M: DeserializeOwned + Send + 'static> Lines<M> {
         &mut self,
         limit: Duration,
         stopped: &mut dyn FnMut() -> bool,
-    ) -> Result<M, End> {
+    ) -> Result<M, LinesEnd> {
         const TURN: Duration = Duration::from_millis(100);
         let start = Instant::now();
         loop {
@@ -88,17 +88,17 @@ impl<M: DeserializeOwned + Send + 'static> Lines<M> {
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = self.child.wait();
                     let status = status.map_or_else(|error| error.to_string(), |s| s.to_string());
-                    return Err(End::Ended(status));
+                    return Err(LinesEnd::Ended(status));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if stopped() {
                 give_up(&mut self.child);
-                return Err(End::Stopped);
+                return Err(LinesEnd::Stopped);
             }
             if start.elapsed() > limit {
                 give_up(&mut self.child);
-                return Err(End::Silent);
+                return Err(LinesEnd::Silent);
             }
         }
     }

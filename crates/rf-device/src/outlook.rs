@@ -3,11 +3,10 @@
 
 use rf_engine::{EngineOptions, Error as EngineError, Model};
 use rf_graph::BackendError::DoesNotFit;
-use rf_graph::{
-    Backend, Batch, Costs, HybridBackend, Layout, MemoryNeed, OpCost, Program, Span, Split, split,
-};
+use rf_graph::{Backend, Batch, Costs, Layout, MemoryNeed, OpCost, Program, Span, Split, split};
 
 use crate::error::Error;
+use crate::hybrid::HybridBackend;
 use crate::layers::{DeviceLayers, layer_count};
 use crate::placement::{LayerPlacement, Placement};
 

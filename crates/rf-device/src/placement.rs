@@ -5,10 +5,11 @@ use std::fmt;
 use rf_cpu::{CpuBackend, CpuOptions};
 use rf_engine::{EngineOptions, Model};
 use rf_graph::tensor::{self, TensorBackend};
-use rf_graph::{Backend, HybridBackend, Layout, MemoryNeed};
+use rf_graph::{Backend, Layout, MemoryNeed};
 
 use crate::cpu_parts::CpuParts;
 use crate::error::{Error, Warning};
+use crate::hybrid::HybridBackend;
 use crate::layers::{DeviceLayers, expert_layers, layer_count, layers_that_fit};
 use crate::open_gpu::OpenGpu;
 use crate::options::{Device, GpuLayers, Graphs, Shares, SplitMode};

@@ -14,10 +14,10 @@ use std::{fs, thread};
 
 pub use rf_hip::Platform;
 use rf_hip::{Compiler, DeviceInfo, Runtime};
-use rf_kernels::objects::{self, Choice};
+use rf_kernels::objects::{self, CodeOrigin};
 use rf_kernels::{GpuBackend, GpuOptions, graph_problem};
 use rf_oracle::case::cases;
-use rf_oracle::conformance::{self, Outcome};
+use rf_oracle::conformance::{self, CaseOutcome};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, sentence};
@@ -339,10 +339,10 @@ pub(crate) fn list(platform: Platform) -> PlatformReport {
 impl DeviceReport {
     fn of(info: &DeviceInfo) -> Self {
         let chosen = objects::choose(&info.arch);
-        let kind = |choice: &Choice| match choice {
-            Choice::Exact { .. } => "exact",
-            Choice::Generic { .. } => "generic",
-            Choice::Ptx { .. } => "ptx",
+        let kind = |choice: &CodeOrigin| match choice {
+            CodeOrigin::Exact { .. } => "exact",
+            CodeOrigin::Generic { .. } => "generic",
+            CodeOrigin::Ptx { .. } => "ptx",
             _ => RUN_TIME,
         };
         Self {
@@ -357,7 +357,7 @@ impl DeviceReport {
             integrated: info.integrated,
             pci_bus_id: info.pci_bus_id.clone(),
             usable: chosen.is_ok(),
-            code: chosen.as_ref().ok().map(Choice::to_string),
+            code: chosen.as_ref().ok().map(CodeOrigin::to_string),
             code_kind: chosen.as_ref().ok().map(|choice| kind(choice).to_owned()),
             problem: chosen.err().map(|error| error.to_string()),
         }
@@ -385,8 +385,8 @@ fn run_kernels(platform: Platform, ordinal: usize) -> Result<(), Box<dyn std::er
             continue;
         }
         match conformance::check(&backend, &case)? {
-            Outcome::Passed { .. } => {}
-            Outcome::Skipped(why) => return Err(why.into()),
+            CaseOutcome::Passed { .. } => {}
+            CaseOutcome::Skipped(why) => return Err(why.into()),
             _ => return Err(format!("{} did not pass", case.name()).into()),
         }
     }

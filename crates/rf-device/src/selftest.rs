@@ -13,16 +13,16 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 pub use rf_hip::Context;
-use rf_kernels::selftest::{Group, groups};
+use rf_kernels::selftest::{CaseGroup, groups};
 
 pub use child::answer;
-use message::Message;
+use message::SelftestMessage;
 pub use message::SelftestPlan;
 pub use report::{CaseReport, GroupReport, SelftestReport, SpeedReport};
 
 use crate::error::Error;
 use crate::gpu::Gpu;
-use crate::lines::{End, Lines, opening_limit};
+use crate::lines::{Lines, LinesEnd, opening_limit};
 use crate::probe::Prober;
 
 /// The progress of a self-test.
@@ -58,11 +58,11 @@ impl SelftestReport {
         observe: &mut dyn FnMut(&Self, SelftestEvent<'_>) -> ControlFlow<()>,
     ) -> Result<bool, Error> {
         let started = Instant::now();
-        let names: Vec<String> = groups(&plan.filter).iter().map(Group::name).collect();
+        let names: Vec<String> = groups(&plan.filter).iter().map(CaseGroup::name).collect();
         while self.groups.len() < names.len() {
             let (text, skip) = (serde_json::to_string(plan)?, self.groups.len().to_string());
             let arguments = ["--selftest", &text, "--skip", &skip];
-            let mut lines = Lines::<Message>::start(prober, gpu, &arguments)?;
+            let mut lines = Lines::<SelftestMessage>::start(prober, gpu, &arguments)?;
             let mut group = GroupReport::default();
             let (mut has_begun, mut limit) = (false, opening_limit(gpu));
             let end = loop {
@@ -73,35 +73,37 @@ impl SelftestReport {
                 };
                 self.seconds = started.elapsed().as_secs_f64();
                 match message {
-                    Message::Open { code, copy_bandwidth } => {
+                    SelftestMessage::Open { code, copy_bandwidth } => {
                         (self.code, self.copy_bandwidth) = (Some(code), copy_bandwidth);
                         if self.groups.is_empty() {
                             _ = observe(self, SelftestEvent::Open);
                         }
                     }
-                    Message::Group => {
+                    SelftestMessage::Group => {
                         (has_begun, limit) = (true, plan.case_limit);
                         let name = names.get(self.groups.len()).cloned().unwrap_or_default();
                         group = GroupReport { name, ..GroupReport::default() };
                     }
-                    Message::Begin(case) => {
+                    SelftestMessage::Begin(case) => {
                         self.running = Some(case);
                         let case = self.running.as_deref().unwrap_or_default();
                         _ = observe(self, SelftestEvent::Begin { group: &group.name, case });
                     }
-                    Message::Case(case) => group.cases.push(case),
-                    Message::Speed(speed) => group.speeds.push(speed),
-                    Message::End => {
+                    SelftestMessage::Case(case) => group.cases.push(case),
+                    SelftestMessage::Speed(speed) => group.speeds.push(speed),
+                    SelftestMessage::End => {
                         has_begun = false;
                         self.add(std::mem::take(&mut group), observe);
                     }
                 }
             };
             let problem = match end {
-                End::Stopped => return Ok(false),
-                End::Ended(_) if self.groups.len() == names.len() => break,
-                End::Ended(how) => format!("the process ended ({how})"),
-                End::Silent => format!("the driver hangs: no result within {} s", limit.as_secs()),
+                LinesEnd::Stopped => return Ok(false),
+                LinesEnd::Ended(_) if self.groups.len() == names.len() => break,
+                LinesEnd::Ended(how) => format!("the process ended ({how})"),
+                LinesEnd::Silent => {
+                    format!("the driver hangs: no result within {} s", limit.as_secs())
+                }
             };
             if has_begun {
                 let case = self.running.take().unwrap_or_default();

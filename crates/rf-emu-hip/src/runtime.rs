@@ -16,11 +16,11 @@ use rf_emu::{Memory, MemoryOptions};
 
 use self::capture::Capture;
 pub(crate) use self::copy::{CopyEnd, Transfer};
-use self::event::Event;
-use self::graph::Graph;
+use self::event::EmulatedEvent;
+use self::graph::WorkGraph;
 use self::launch::Executor;
-pub(crate) use self::launch::Launch;
-use self::module::{Function, Module};
+pub(crate) use self::launch::KernelLaunch;
+use self::module::{LoadedModule, ModuleFunction};
 use self::stream::Stream;
 pub(crate) use self::stream::StreamId;
 use crate::Status;
@@ -44,18 +44,18 @@ pub(crate) enum Use {
 #[derive(Debug)]
 pub(crate) struct Runtime {
     settings: Settings,
-    devices: Vec<Device>,
+    devices: Vec<EmulatedDevice>,
     faults: FaultPlan,
     journal: Journal,
     executor: Executor,
     next_handle: u64,
     streams: HashMap<u64, Stream>,
-    events: HashMap<u64, Event>,
-    modules: HashMap<u64, Module>,
-    functions: HashMap<u64, Function>,
-    graphs: HashMap<u64, Graph>,
+    events: HashMap<u64, EmulatedEvent>,
+    modules: HashMap<u64, LoadedModule>,
+    functions: HashMap<u64, ModuleFunction>,
+    graphs: HashMap<u64, WorkGraph>,
     /// Executable graphs.
-    execs: HashMap<u64, Graph>,
+    execs: HashMap<u64, WorkGraph>,
     captures: HashMap<u64, Capture>,
     /// The start of the clock of events.
     started: Instant,
@@ -63,7 +63,7 @@ pub(crate) struct Runtime {
 
 /// A device with its memory.
 #[derive(Debug)]
-pub(crate) struct Device {
+pub(crate) struct EmulatedDevice {
     pub(crate) properties: Properties,
     pub(crate) memory: Arc<Memory>,
     /// The failure after which every call fails.
@@ -89,7 +89,7 @@ impl Runtime {
                 .with_capacity_bytes(properties.memory_bytes)
                 .with_first_address(first + ordinal * ADDRESSES_PER_DEVICE)
                 .with_track_initialised(executor.tracks_initialised());
-            Device { properties, memory: Arc::new(Memory::new(options)), lost: None }
+            EmulatedDevice { properties, memory: Arc::new(Memory::new(options)), lost: None }
         });
         Ok(Self {
             devices: devices.collect(),
@@ -167,11 +167,11 @@ impl Runtime {
         self.devices.iter_mut().for_each(|device| device.lost = None);
     }
 
-    pub(crate) fn devices(&self) -> &[Device] {
+    pub(crate) fn devices(&self) -> &[EmulatedDevice] {
         &self.devices
     }
 
-    pub(crate) fn device(&self, ordinal: i32) -> Result<&Device, Status> {
+    pub(crate) fn device(&self, ordinal: i32) -> Result<&EmulatedDevice, Status> {
         let device = usize::try_from(ordinal).ok().and_then(|ordinal| self.devices.get(ordinal));
         device.ok_or(Status::INVALID_DEVICE)
     }

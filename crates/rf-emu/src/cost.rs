@@ -13,7 +13,7 @@ mod profile;
 pub(crate) mod traffic;
 
 pub use card::{Card, Cards, CardsError};
-pub use estimate::{Assumptions, Bound, Estimate};
+pub use estimate::{Assumptions, Estimate, LaunchBound};
 pub use issue::{Unit, UnitCycles};
-pub use profile::{Costs, InstructionCost, InvalidCosts, KernelProfile, Profile};
+pub use profile::{CostProfile, Costs, InstructionCost, InvalidCosts, KernelProfile};
 pub use traffic::Accesses;

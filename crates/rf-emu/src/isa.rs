@@ -8,10 +8,10 @@ pub mod op;
 mod table;
 mod text;
 
-pub use arch::{Arch, Family};
+pub use arch::{Arch, ProcessorFamily};
 pub use decode::{DecodeError, decode};
 pub use forms::{Form, forms};
 pub use instruction::Instruction;
-pub use table::Kind;
-pub use text::Text;
+pub use table::OperandType;
+pub use text::InstructionText;
 pub(crate) use text::wait_fields;

@@ -76,7 +76,7 @@ pub use code_object::{
 pub use error::Error;
 pub use execute::{Counters, Launch, Options, Program, dispatch};
 pub use fault::{Fault, FaultKind, FaultPlace, RaceCause};
-pub use isa::{Arch, Family};
+pub use isa::{Arch, ProcessorFamily};
 pub use memory::{
     AccessFault, Allocation, AllocationKind, AllocationRange, Hint, Memory, MemoryOptions, Ranges,
     View,

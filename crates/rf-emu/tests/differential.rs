@@ -27,7 +27,7 @@ use device::{Device, all_checks, grid};
 use generate::{Case, cases, not_tested, source};
 use rayon::prelude::*;
 use rf_emu::isa::forms;
-use rf_emu::{Checks, Family};
+use rf_emu::{Checks, ProcessorFamily};
 
 /// The cases that the assembler accepts, each encoding once.
 fn accepted(cases: Vec<Case>) -> Vec<Case> {
@@ -154,10 +154,10 @@ fn result(from: &mut impl Read) -> Result<Vec<u32>, String> {
 fn every_form_of_gfx1100_does_what_another_emulator_does() {
     let found = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
     if env::var_os("RDNA_EMU_DIR").is_none() || !found("llvm-mc-19") || !found("clang-19") {
-        println!("skipped: set RDNA_EMU_DIR to another emulator (and install LLVM 19)");
+        rf_testing::skip!("set RDNA_EMU_DIR to another emulator (and install LLVM 19)");
         return;
     }
-    let all = forms(Family::Rdna3);
+    let all = forms(ProcessorFamily::Rdna3);
     let only = env::var("RF_EMU_FORMS").unwrap_or_default();
     let wanted: Vec<_> =
         all.iter().filter(|form| form.name.contains(only.as_str())).cloned().collect();

@@ -79,12 +79,12 @@ fn whole_code_objects_disassemble_as_in_llvm() {
     // Later versions print some operands differently.
     let tool = "llvm-objdump-19";
     if Command::new(tool).arg("--version").output().is_err() {
-        println!("skipped: no {tool}");
+        rf_testing::skip!("no {tool}");
         return;
     }
     let files = code_objects();
     if files.is_empty() {
-        println!("skipped: no code objects of a build of rf-kernels");
+        rf_testing::skip!("no code objects of a build of rf-kernels");
         return;
     }
     let differences: Vec<_> = files
@@ -122,7 +122,7 @@ fn normalised(text: &str) -> String {
 #[test]
 fn listings_of_other_compilers_disassemble_as_in_llvm() {
     let Some(folder) = env::var_os("RF_EMU_LISTINGS") else {
-        println!("skipped: RF_EMU_LISTINGS names no folder of listings");
+        rf_testing::skip!("RF_EMU_LISTINGS names no folder of listings");
         return;
     };
     let files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use device::{Device, all_checks, grid};
 use proptest::prelude::*;
-use rf_emu::cost::{Costs, Profile};
+use rf_emu::cost::{CostProfile, Costs};
 use rf_emu::isa::decode;
 use rf_emu::isa::op::{Op, SaluOp};
 use rf_emu::{Arch, Checks, CodeObject, Grid, Options, Program};
@@ -94,7 +94,7 @@ fn costs_of_launches_are_collected() {
     let launch = device.launch("scale", grid, &scale_arguments(from, to, 1.0, 64));
     let mut options = Options::default();
     options.count_each = true;
-    let mut profile = Profile::default();
+    let mut profile = CostProfile::default();
     for _ in 0..2 {
         let counters = program.run(&device.memory, &launch, &options).unwrap();
         profile.add(&program, &grid, &counters);

@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use rf_cpu::{CpuBackend, CpuOptions, Isa};
-use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs, Session};
+use rf_engine::{Engine, EngineOptions, Model, Outputs, SequenceInput, Session};
 use rf_graph::{Backend, Executor, Output, RowKind};
 use rf_oracle::case::{Case, CaseBatch, cases};
 
@@ -161,6 +161,6 @@ fn run_demo_model(backend: &CpuBackend) -> Outcome {
 }
 
 fn feed(engine: &mut Engine, session: &mut Session, ids: &[u32]) -> Outcome {
-    engine.forward(&mut [Feed { session, ids, outputs: Outputs::Last }])?;
+    engine.forward(&mut [SequenceInput { session, ids, outputs: Outputs::Last }])?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use rf_model::Pooling;
 
-use crate::engine::{Engine, Feed, Outputs};
+use crate::engine::{Engine, Outputs, SequenceInput};
 use crate::error::Error;
 use crate::session::Session;
 
@@ -102,8 +102,8 @@ impl Engine {
             remaining = later;
             let mut sessions: Vec<Session> = texts.iter().map(|_| self.session()).collect();
             let feeds = sessions.iter_mut().zip(texts);
-            let mut feeds: Vec<Feed<'_>> =
-                feeds.map(|(session, ids)| Feed { session, ids, outputs }).collect();
+            let mut feeds: Vec<SequenceInput<'_>> =
+                feeds.map(|(session, ids)| SequenceInput { session, ids, outputs }).collect();
             self.rows_into(&mut feeds, &mut rows)?;
             let mut rest = &*rows;
             for text in texts {

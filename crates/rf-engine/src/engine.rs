@@ -33,7 +33,7 @@ use mtp::Mtp;
 use slot_text::SlotText;
 use tiers::Tiers;
 
-pub use feed::{Feed, Outputs};
+pub use feed::{Outputs, SequenceInput};
 pub use stats::{PrefixCacheStats, TierStats};
 pub use tiers::DiskCacheOptions;
 pub(crate) use tiers::PendingImport;
@@ -202,7 +202,7 @@ impl Engine {
     ///
     /// If a sequence outgrows its context, the cache is full, the engine was loaded to embed, or
     /// the backend fails. Sequences keep the tokens of complete chunks.
-    pub fn forward(&mut self, feeds: &mut [Feed<'_>]) -> Result<Vec<f32>, Error> {
+    pub fn forward(&mut self, feeds: &mut [SequenceInput<'_>]) -> Result<Vec<f32>, Error> {
         let mut logits = Vec::new();
         self.forward_into(feeds, &mut logits)?;
         Ok(logits)
@@ -216,7 +216,7 @@ impl Engine {
     /// The errors of [`forward`](Self::forward).
     pub(crate) fn forward_into(
         &mut self,
-        feeds: &mut [Feed<'_>],
+        feeds: &mut [SequenceInput<'_>],
         logits: &mut Vec<f32>,
     ) -> Result<(), Error> {
         self.check_generates()?;
@@ -227,7 +227,7 @@ impl Engine {
     /// buffer.
     pub(crate) fn rows_into(
         &mut self,
-        feeds: &mut [Feed<'_>],
+        feeds: &mut [SequenceInput<'_>],
         rows: &mut Vec<f32>,
     ) -> Result<(), Error> {
         let width = self.output_width;
@@ -275,7 +275,7 @@ impl Engine {
     /// [`max_top_k`](Self::max_top_k).
     pub(crate) fn forward_top_k(
         &mut self,
-        feeds: &mut [Feed<'_>],
+        feeds: &mut [SequenceInput<'_>],
         k: usize,
     ) -> Result<Vec<Candidate>, Error> {
         self.check_generates()?;
@@ -285,7 +285,11 @@ impl Engine {
     }
 
     /// Splits tokens into batches and computes them.
-    fn run(&mut self, feeds: &mut [Feed<'_>], mut output: RunOutput<'_>) -> Result<(), Error> {
+    fn run(
+        &mut self,
+        feeds: &mut [SequenceInput<'_>],
+        mut output: RunOutput<'_>,
+    ) -> Result<(), Error> {
         let vocab_size = self.model.config().vocab_size;
         for feed in &*feeds {
             let prompt_tokens = feed.session.len() + feed.ids.len();
@@ -345,7 +349,7 @@ impl Engine {
     /// recurrent states loses its tokens.
     fn batch(
         &mut self,
-        feeds: &mut [Feed<'_>],
+        feeds: &mut [SequenceInput<'_>],
         pieces: &Pieces,
         output: &mut RunOutput<'_>,
     ) -> Result<(), Error> {
@@ -392,7 +396,7 @@ impl Engine {
     fn compute(
         &mut self,
         pool: &mut PagePool,
-        feeds: &mut [Feed<'_>],
+        feeds: &mut [SequenceInput<'_>],
         pieces: &Pieces,
         output: &mut RunOutput<'_>,
     ) -> Result<(), Error> {
@@ -456,7 +460,7 @@ impl Engine {
     /// The input with the factors of the adapters, a row per token; `None` without adapters.
     fn adapter_factors(
         &self,
-        feeds: &[Feed<'_>],
+        feeds: &[SequenceInput<'_>],
         pieces: &Pieces,
         spans: &[Span<'_>],
     ) -> Option<Vec<f32>> {
@@ -475,7 +479,7 @@ impl Engine {
 }
 
 /// Checks that the ids of a feed are tokens, or rows where the session has media.
-fn check_ids(feed: &Feed<'_>, vocab_size: usize) -> Result<(), Error> {
+fn check_ids(feed: &SequenceInput<'_>, vocab_size: usize) -> Result<(), Error> {
     let media = feed.session.media();
     let is_known = |(place, id): &(usize, u32)| match media.row_id(*place) {
         Some(row) => *id == row,

@@ -15,7 +15,7 @@ use crate::timings::Timings;
 
 /// The result of a generation.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct GenerationOutcome {
     /// The generated tokens, including an end-of-generation token.
     pub ids: Vec<u32>,
     /// Log probabilities of the tokens, if requested.
@@ -33,7 +33,7 @@ pub struct Outcome {
 /// The parts of a generation besides the model.
 #[derive(Default)]
 #[non_exhaustive]
-pub struct Extras<'a> {
+pub struct GenerateExtras<'a> {
     /// Restricts the output.
     pub constraint: Option<Box<dyn Constraint>>,
     /// Drafts tokens.
@@ -58,7 +58,7 @@ pub struct PromptProgress {
     pub cached_tokens: usize,
 }
 
-impl<'a> Extras<'a> {
+impl<'a> GenerateExtras<'a> {
     setters! {
         with_constraint(constraint: Option<Box<dyn Constraint>>);
         with_speculation(speculation: impl Into<Option<&'a mut Speculation>>);
@@ -85,8 +85,8 @@ impl Engine {
         prompt: &[u32],
         options: &GenerateOptions,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<Outcome, Error> {
-        self.generate_with(session, prompt, options, Extras::default(), on_text)
+    ) -> Result<GenerationOutcome, Error> {
+        self.generate_with(session, prompt, options, GenerateExtras::default(), on_text)
     }
 
     /// [`generate`](Self::generate) with a constraint on the output, drafts or log probabilities.
@@ -100,9 +100,9 @@ impl Engine {
         session: &mut Session,
         prompt: &[u32],
         options: &GenerateOptions,
-        extras: Extras<'_>,
+        extras: GenerateExtras<'_>,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<GenerationOutcome, Error> {
         self.generate_mixed(session, prompt.to_vec().into(), options, extras, on_text)
     }
 
@@ -117,10 +117,10 @@ impl Engine {
         session: &mut Session,
         prompt: MixedPrompt,
         options: &GenerateOptions,
-        extras: Extras<'_>,
+        extras: GenerateExtras<'_>,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<Outcome, Error> {
-        let Extras { constraint, speculation, logprobs, on_prompt } = extras;
+    ) -> Result<GenerationOutcome, Error> {
+        let GenerateExtras { constraint, speculation, logprobs, on_prompt } = extras;
         let request = Request { logprobs, constraint, ..Request::new(prompt, options.clone()) };
         let on_text = &mut |_, text: &str| on_text(text);
         let mut outcomes =
@@ -162,7 +162,7 @@ impl Engine {
         request: Request,
         speculation: Option<&mut Speculation>,
         on_text: &mut dyn FnMut(usize, &str) -> ControlFlow<()>,
-    ) -> Result<Vec<Outcome>, Error> {
+    ) -> Result<Vec<GenerationOutcome>, Error> {
         self.generate_alone(session, request, (speculation, None), on_text)
     }
 
@@ -173,7 +173,7 @@ impl Engine {
         request: Request,
         (mut speculation, mut on_prompt): (Option<&mut Speculation>, Option<OnPrompt<'_>>),
         on_text: &mut dyn FnMut(usize, &str) -> ControlFlow<()>,
-    ) -> Result<Vec<Outcome>, Error> {
+    ) -> Result<Vec<GenerationOutcome>, Error> {
         let (num_choices, most_tokens) = (request.num_choices, request.options.max_tokens);
         let alone = SchedulerOptions {
             max_num_seqs: num_choices.max(1),
@@ -216,7 +216,7 @@ type OnPrompt<'a> = &'a mut dyn FnMut(PromptProgress) -> ControlFlow<()>;
 
 /// The outcomes of a request so far.
 struct Answers {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<GenerationOutcome>,
     /// Set until the first token.
     progress: Option<PromptProgress>,
     failed: Option<RequestError>,
@@ -226,7 +226,7 @@ struct Answers {
 
 impl Answers {
     fn new(num_choices: usize) -> Self {
-        let outcome = || Outcome {
+        let outcome = || GenerationOutcome {
             ids: Vec::new(),
             logprobs: Vec::new(),
             text: String::new(),

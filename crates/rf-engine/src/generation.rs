@@ -87,13 +87,13 @@ impl fmt::Display for StopReason {
 pub(crate) enum NextToken<'a> {
     /// The logits of all tokens.
     Logits(&'a [f32]),
-    /// The most probable tokens, at least as many as [`Generation::best_needed`].
+    /// The most probable tokens, at least as many as [`GenerationState::best_needed`].
     Best(&'a [Candidate]),
 }
 
 /// The consequence of a token.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct TokenPiece {
     /// Text that is now certain, in whole characters; possibly empty.
     pub(crate) text: String,
     /// Why the generation ends with this token, if it does.
@@ -102,7 +102,7 @@ pub(crate) struct Piece {
 
 /// The state of a generation apart from its tokens: sampler, decoder and stop strings.
 #[derive(Debug)]
-pub(crate) struct Generation {
+pub(crate) struct GenerationState {
     sampler: Sampler,
     best_needed: Option<usize>,
     decoder: StreamDecoder,
@@ -112,7 +112,7 @@ pub(crate) struct Generation {
     generated_tokens: usize,
 }
 
-impl Generation {
+impl GenerationState {
     /// A generation that continues `prompt`, with the stop strings of its options.
     pub(crate) fn new(
         prompt: &[u32],
@@ -182,11 +182,11 @@ impl Generation {
     /// # Errors
     ///
     /// If the id is not in the vocabulary.
-    pub(crate) fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<Piece, Error> {
+    pub(crate) fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<TokenPiece, Error> {
         self.sampler.accept(id);
         self.generated_tokens += 1;
         if tokenizer.is_eog(id) && !self.ignore_eos {
-            return Ok(Piece { text: String::new(), end: Some(StopReason::Eog) });
+            return Ok(TokenPiece { text: String::new(), end: Some(StopReason::Eog) });
         }
         let (text, stopped) = self.stops.push(&self.decoder.push(tokenizer, id)?);
         let end = if stopped {
@@ -194,7 +194,7 @@ impl Generation {
         } else {
             self.is_at_limit().then_some(StopReason::Length)
         };
-        Ok(Piece { text, end })
+        Ok(TokenPiece { text, end })
     }
 
     /// The stop string that ended the generation, if one did.

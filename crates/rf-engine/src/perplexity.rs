@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::engine::{Engine, Feed, Outputs};
+use crate::engine::{Engine, Outputs, SequenceInput};
 use crate::error::Error;
 use crate::session::Session;
 
@@ -95,7 +95,7 @@ impl<'a> Perplexity<'a> {
         if let Some(bos) = self.bos.filter(|_| self.position == 0) {
             ids[0] = bos;
         }
-        let feed = Feed { session: &mut self.session, ids: &ids, outputs: Outputs::All };
+        let feed = SequenceInput { session: &mut self.session, ids: &ids, outputs: Outputs::All };
         let logits = self.engine.forward(&mut [feed])?;
         let targets = &window[chunk.start + 1..=chunk.end];
         for (row, &id) in logits.chunks_exact(vocab_size).zip(targets) {

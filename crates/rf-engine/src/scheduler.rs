@@ -134,7 +134,7 @@ pub use self::submit_error::SubmitError;
 pub use self::work_clock::WorkTime;
 pub use crate::sampling::TokenLogprob;
 
-use self::worker::{Sinks, Worker};
+use self::worker::{SchedulerThread, Sinks};
 
 /// Serves requests on an engine, which a separate thread runs. Dropping it ends all requests and
 /// waits for the thread.
@@ -167,7 +167,8 @@ impl Scheduler {
     ) -> Result<Self, Error> {
         let steps = StepScheduler::new(&engine, options)?;
         let (handle, inbox) = Handle::new(&engine, steps.options());
-        let worker = Worker { engine, speculation, steps, sinks: Sinks::new(handle.shared()) };
+        let worker =
+            SchedulerThread { engine, speculation, steps, sinks: Sinks::new(handle.shared()) };
         let thread = std::thread::Builder::new()
             .name("rf-engine".into())
             .spawn(move || worker.run(&inbox))

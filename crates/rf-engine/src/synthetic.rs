@@ -1,6 +1,6 @@
 //! Synthetic token sequences, for benchmarks: speed does not depend on the text.
 
-use crate::engine::{Engine, Feed, Outputs};
+use crate::engine::{Engine, Outputs, SequenceInput};
 use crate::error::Error;
 use crate::sampling::SamplerConfig;
 use crate::session::Session;
@@ -48,7 +48,7 @@ impl SyntheticFeeder {
     pub fn feed(&mut self, sequence: usize, tokens: usize) -> Result<(), Error> {
         let ids = self.random_ids(tokens);
         let session = &mut self.sessions[sequence];
-        self.engine.forward(&mut [Feed { session, ids: &ids, outputs: Outputs::None }])?;
+        self.engine.forward(&mut [SequenceInput { session, ids: &ids, outputs: Outputs::None }])?;
         Ok(())
     }
 
@@ -64,7 +64,7 @@ impl SyntheticFeeder {
         }
         let ids = self.random_ids(tokens);
         let session = &mut self.sessions[sequence];
-        let mut feeds = [Feed { session, ids: &ids, outputs: Outputs::Last }];
+        let mut feeds = [SequenceInput { session, ids: &ids, outputs: Outputs::Last }];
         compute(&mut self.engine, &mut feeds, &mut self.logits)
     }
 
@@ -77,9 +77,9 @@ impl SyntheticFeeder {
     pub fn step(&mut self, sequences: usize) -> Result<(), Error> {
         let ids: Vec<[u32; 1]> = (0..sequences).map(|_| [self.random_id()]).collect();
         let sessions = self.sessions[..sequences].iter_mut();
-        let mut feeds: Vec<Feed<'_>> = sessions
+        let mut feeds: Vec<SequenceInput<'_>> = sessions
             .zip(&ids)
-            .map(|(session, ids)| Feed { session, ids, outputs: Outputs::Last })
+            .map(|(session, ids)| SequenceInput { session, ids, outputs: Outputs::Last })
             .collect();
         compute(&mut self.engine, &mut feeds, &mut self.logits)
     }
@@ -103,7 +103,7 @@ impl SyntheticFeeder {
 /// logits if the backend does not select candidates.
 fn compute(
     engine: &mut Engine,
-    feeds: &mut [Feed<'_>],
+    feeds: &mut [SequenceInput<'_>],
     logits: &mut Vec<f32>,
 ) -> Result<(), Error> {
     let top_k = SamplerConfig::default().top_k;

@@ -1,7 +1,7 @@
 //! Embeddings and scores: batches do not change them, and engines do only what they were loaded
 //! for.
 
-use rf_engine::{Engine, EngineOptions, Error, Feed, Model, Outputs, Pooling};
+use rf_engine::{Engine, EngineOptions, Error, Model, Outputs, Pooling, SequenceInput};
 use rf_graph::KvType;
 use rf_testing::engine::{cpu, golden as open};
 
@@ -108,7 +108,7 @@ fn an_engine_does_only_what_it_was_loaded_for() {
     assert!(matches!(engine.embed(&[&text]), Err(Error::LoadedToGenerate)));
     let mut engine = load(open("smollm3"), options(Pooling::Last)).unwrap();
     let mut session = engine.session();
-    let feed = Feed { session: &mut session, ids: &text, outputs: Outputs::Last };
+    let feed = SequenceInput { session: &mut session, ids: &text, outputs: Outputs::Last };
     assert!(matches!(engine.forward(&mut [feed]), Err(Error::LoadedToEmbed)));
 }
 

@@ -2,16 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
-use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
-use rf_graph::{Backend, HybridBackend, Layout};
+use rf_engine::{Engine, EngineOptions, Model, Outputs, SequenceInput};
+use rf_graph::{Backend, Layout};
 use rf_oracle::ReferenceBackend;
-use rf_testing::engine::{cpu, golden, tiny};
-use rf_testing::{demo_model, prompt};
-
-/// The demo model of rf-cli: Q8_0, the embedding is the output's matrix too.
-fn demo() -> Model {
-    Model::open(demo_model()).unwrap()
-}
+use rf_testing::engine::{cpu, demo, golden, tiny};
+use rf_testing::{HybridBackend, prompt};
 
 /// A tiny Gemma 4, whose layers have their own inputs and whose last layers read the caches of
 /// earlier ones.
@@ -43,11 +38,12 @@ fn load(model: Model, backend: &dyn Backend) -> Engine {
 fn logits(engine: &mut Engine) -> Vec<f32> {
     let prompt = prompt(7, 40);
     let (mut a, mut b) = (engine.session(), engine.session());
-    let mut feed = |feeds: &mut [Feed<'_>]| engine.forward(feeds).unwrap();
-    let mut all = feed(&mut [Feed { session: &mut a, ids: &prompt, outputs: Outputs::All }]);
+    let mut feed = |feeds: &mut [SequenceInput<'_>]| engine.forward(feeds).unwrap();
+    let mut all =
+        feed(&mut [SequenceInput { session: &mut a, ids: &prompt, outputs: Outputs::All }]);
     all.extend(feed(&mut [
-        Feed { session: &mut b, ids: &prompt[..9], outputs: Outputs::Last },
-        Feed { session: &mut a, ids: &[3], outputs: Outputs::Last },
+        SequenceInput { session: &mut b, ids: &prompt[..9], outputs: Outputs::Last },
+        SequenceInput { session: &mut a, ids: &[3], outputs: Outputs::Last },
     ]));
     all
 }

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::{
-    Engine, EngineOptions, Error, Feed, GenerateOptions, Outcome, Outputs, Session, StopReason,
+    Engine, EngineOptions, Error, GenerateOptions, GenerationOutcome, Outputs, SequenceInput,
+    Session, StopReason,
 };
 use rf_graph::{BackendError, KvType};
 use rf_testing::engine::{cpu, load as engine, tiny as tiny_file};
@@ -38,14 +39,14 @@ fn generate(
     session: &mut Session,
     prompt: &[u32],
     options: &GenerateOptions,
-) -> Outcome {
+) -> GenerationOutcome {
     engine.generate(session, prompt, options, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 /// Logits as bits, so that nothing is equal by chance.
 fn feed(engine: &mut Engine, feeds: &mut [(&mut Session, &[u32])], outputs: Outputs) -> Vec<u32> {
-    let mut feeds: Vec<Feed<'_>> =
-        feeds.iter_mut().map(|(session, ids)| Feed { session, ids, outputs }).collect();
+    let mut feeds: Vec<SequenceInput<'_>> =
+        feeds.iter_mut().map(|(session, ids)| SequenceInput { session, ids, outputs }).collect();
     engine.forward(&mut feeds).unwrap().iter().map(|logit| logit.to_bits()).collect()
 }
 
@@ -267,10 +268,10 @@ fn what_cannot_be_generated_is_refused_and_the_session_goes_on() {
     assert!(matches!(refused(&[1, u32::MAX]), Error::UnknownToken { id: u32::MAX, .. }));
     assert_eq!(generate(&mut engine, &mut session, &ids, &greedy(5)).ids, expected);
 
-    let mut feeds = [Feed { session: &mut session, ids: &[], outputs: Outputs::Last }];
+    let mut feeds = [SequenceInput { session: &mut session, ids: &[], outputs: Outputs::Last }];
     assert!(matches!(engine.forward(&mut feeds), Err(Error::EmptyPrompt)));
     let ids = vec![1; 160];
-    let mut feeds = [Feed { session: &mut session, ids: &ids, outputs: Outputs::Last }];
+    let mut feeds = [SequenceInput { session: &mut session, ids: &ids, outputs: Outputs::Last }];
     assert!(matches!(engine.forward(&mut feeds), Err(Error::PromptTooLong { .. })));
 }
 
@@ -301,7 +302,7 @@ fn pages_of_a_session_come_back() {
     let expected = feed(&mut engine, &mut [(&mut session, &ids)], Outputs::Last);
     // A second one does not fit while the first is there; neither is harmed.
     let mut second = engine.session();
-    let mut feeds = [Feed { session: &mut second, ids: &ids, outputs: Outputs::Last }];
+    let mut feeds = [SequenceInput { session: &mut second, ids: &ids, outputs: Outputs::Last }];
     assert!(matches!(engine.forward(&mut feeds), Err(Error::OutOfPages(_))));
     assert!(second.is_empty());
     assert_eq!(session.tokens(), ids);

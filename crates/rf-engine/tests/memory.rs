@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 
 use rf_engine::{Engine, EngineOptions, Error, Model};
-use rf_graph::{Backend, BackendError, HybridBackend, KvLayer, KvLayout, KvType, Layout};
+use rf_graph::{Backend, BackendError, KvLayer, KvLayout, KvType, Layout};
 use rf_kv::PageGroup;
 use rf_oracle::ReferenceBackend;
 use rf_testing::engine::{cpu, golden, tiny};
-use rf_testing::{StubBackend, demo_model, golden_model, golden_models, tiny_model};
+use rf_testing::{HybridBackend, StubBackend, demo_model, golden_model, golden_models, tiny_model};
 
 /// A tiny dense model in F16, the demo model in Q8_0, whose embedding is tied, experts in MXFP4, a
 /// reranker, and latent attention.

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "functions of tests")]
 
-use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
+use rf_engine::{Engine, EngineOptions, Model, Outputs, SequenceInput};
 use rf_gguf::{Gguf, GgufWriter};
 use rf_oracle::ReferenceBackend;
 use rf_quant::DType;
@@ -40,7 +40,7 @@ fn logits(stem: &str, factor: f32, beside: bool) -> Vec<f32> {
     let options = EngineOptions::default().with_context_tokens(Some(64));
     let mut engine = Engine::load(model, &ReferenceBackend, options, &mut |_| ()).unwrap();
     let mut session = engine.session();
-    let feed = Feed { session: &mut session, ids: &[1, 5, 9, 2], outputs: Outputs::Last };
+    let feed = SequenceInput { session: &mut session, ids: &[1, 5, 9, 2], outputs: Outputs::Last };
     engine.forward(&mut [feed]).unwrap()
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use rf_engine::{Engine, EngineOptions, Feed, Outputs};
+use rf_engine::{Engine, EngineOptions, Outputs, SequenceInput};
 use rf_gguf::TensorInfo;
 use rf_graph::TrackKind;
 
@@ -24,7 +24,7 @@ fn engine() -> Engine {
 fn run(engine: &mut Engine) {
     let ids: Vec<u32> = (0..TOKENS as u32).map(|i| 7 + i).collect();
     let mut session = engine.session();
-    let feed = Feed { session: &mut session, ids: &ids, outputs: Outputs::Last };
+    let feed = SequenceInput { session: &mut session, ids: &ids, outputs: Outputs::Last };
     engine.forward(&mut [feed]).unwrap();
 }
 

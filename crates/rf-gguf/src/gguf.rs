@@ -10,7 +10,7 @@ use crate::error::{Error, Problem, Subject};
 use crate::metadata::{Duplicate, Metadata, index_by_name};
 use crate::mmap::MappedFile;
 use crate::parse::{Parsed, parse};
-use crate::split::{self, Part};
+use crate::split::{self, PartIndex};
 use crate::tensor::TensorInfo;
 use crate::tensor_type::{MXFP6_LAYOUT, MXFP6_LAYOUT_KEY};
 use crate::value::Value;
@@ -145,7 +145,7 @@ impl Gguf {
     }
 
     /// `named` is the part at the given path.
-    fn open_parts(path: &Path, named: Opened, part: Part) -> Result<Self, Error> {
+    fn open_parts(path: &Path, named: Opened, part: PartIndex) -> Result<Self, Error> {
         let paths = part.all_paths(path).map_err(|error| error.in_file(path))?;
         let mut named = Some(named);
         let mut opened = Vec::new();
@@ -159,7 +159,7 @@ impl Gguf {
                     error => error,
                 })?,
             };
-            Part { index, ..part }
+            PartIndex { index, ..part }
                 .check(&this.parsed.metadata)
                 .map_err(|error| error.in_file(path))?;
             opened.push(this);

@@ -14,13 +14,13 @@ use crate::value::{Array, StringArray, Value};
 /// different ones. The `required_` forms return an error for a missing key.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
-    entries: Vec<Entry>,
+    entries: Vec<MetadataEntry>,
     // Indices into `entries`, sorted by key.
     by_key: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct MetadataEntry {
     pub(crate) key: Box<str>,
     pub(crate) value: Value,
     /// The offset of the key in the file.
@@ -56,9 +56,9 @@ macro_rules! accessors {
 
 impl Metadata {
     /// Keeps the entries and indexes their keys, each of which must occur once.
-    pub(crate) fn new(entries: Vec<Entry>) -> Result<Self, Error> {
+    pub(crate) fn new(entries: Vec<MetadataEntry>) -> Result<Self, Error> {
         let by_key = index_by_name(&entries, |entry| &entry.key).map_err(|Duplicate(index)| {
-            let Entry { key, offset, .. } = &entries[index];
+            let MetadataEntry { key, offset, .. } = &entries[index];
             Error::Malformed {
                 offset: *offset,
                 subject: Subject::Key(key.to_string()),
@@ -83,7 +83,7 @@ impl Metadata {
     /// Keys that [`Gguf::override_metadata`](crate::Gguf::override_metadata) added to those of the
     /// file, and that nothing has looked up so far. Such a key has no effect: it may be misspelt.
     pub fn unused_overrides(&self) -> impl Iterator<Item = &str> {
-        let is_unused = |entry: &&Entry| {
+        let is_unused = |entry: &&MetadataEntry| {
             entry.looked_up.as_ref().is_some_and(|looked_up| !looked_up.load(Ordering::Relaxed))
         };
         self.entries.iter().filter(is_unused).map(|entry| &*entry.key)
@@ -114,7 +114,7 @@ impl Metadata {
             Ok(place) => self.entries[self.by_key[place]].value = value,
             Err(place) => {
                 self.by_key.insert(place, self.entries.len());
-                self.entries.push(Entry {
+                self.entries.push(MetadataEntry {
                     key: key.into(),
                     value,
                     offset: 0,
@@ -124,7 +124,7 @@ impl Metadata {
         }
     }
 
-    pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, key: &str) -> Option<&MetadataEntry> {
         let find = |&index: &usize| (*self.entries[index].key).cmp(key);
         let place = self.by_key.binary_search_by(find).ok()?;
         let entry = &self.entries[self.by_key[place]];

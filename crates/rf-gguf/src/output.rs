@@ -12,13 +12,13 @@ use std::path::Path;
 use tempfile::NamedTempFile;
 
 /// The file that will replace a target.
-pub(crate) enum Output {
+pub(crate) enum OutputFile {
     #[cfg(target_os = "linux")]
     Unnamed(File),
     Hidden(NamedTempFile),
 }
 
-impl Output {
+impl OutputFile {
     /// Creates the file in the folder of `target`.
     pub(crate) fn create(target: &Path) -> io::Result<Self> {
         // tempfile quotes its own path in errors: a missing folder gets the plain error.

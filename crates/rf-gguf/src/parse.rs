@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::cursor::{Cursor, Fault};
 use crate::data::FileBytes;
 use crate::error::{Error, Problem, Subject};
-use crate::metadata::{Entry, Metadata};
-use crate::tensor::{MAX_DIMENSIONS, Shape, TensorInfo};
+use crate::metadata::{Metadata, MetadataEntry};
+use crate::tensor::{MAX_DIMENSIONS, TensorInfo, TensorShape};
 use crate::tensor_type::TensorType;
 use crate::value::{Array, StringArray, Value, ValueKind};
 
@@ -93,7 +93,7 @@ fn metadata(cursor: &mut Cursor<'_>, count: u64) -> Result<Metadata, Error> {
         let offset = cursor.offset();
         let key = cursor.name().map_err(|fault| fault.about(Subject::Entry(index)))?;
         let value = value(cursor).map_err(|fault| fault.about(Subject::Key(key.to_owned())))?;
-        entries.push(Entry { key: key.into(), value, offset, looked_up: None });
+        entries.push(MetadataEntry { key: key.into(), value, offset, looked_up: None });
     }
     Metadata::new(entries)
 }
@@ -235,7 +235,7 @@ pub(crate) fn check_alignment(alignment: i128) -> Result<u64, Problem> {
 /// A checked row of the tensor table.
 struct TensorEntry<'a> {
     name: &'a str,
-    shape: Shape,
+    shape: TensorShape,
     ty: TensorType,
     /// The offset of the data in the data section.
     data_offset: u64,
@@ -260,7 +260,7 @@ fn tensor_entry<'a>(
         for length in &mut lengths[..count as usize] {
             *length = cursor.u64()?;
         }
-        let shape = Shape::new(&lengths[..count as usize]);
+        let shape = TensorShape::new(&lengths[..count as usize]);
         let ty = TensorType::from_id(cursor.u32()?);
         let data_offset = cursor.u64()?;
         let rule = |problem| Fault { offset: entry_offset, problem };

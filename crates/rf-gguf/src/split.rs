@@ -12,7 +12,7 @@ const TENSOR_COUNT_KEY: &str = "split.tensors.count";
 
 /// The index of a file among the parts of a model.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct PartIndex {
     /// Counted from 0, as in the metadata. File names count from 1.
     pub(crate) index: u32,
     /// At least 2.
@@ -20,7 +20,7 @@ pub(crate) struct Part {
 }
 
 /// The part with these metadata. `None` for a model in one file.
-pub(crate) fn part(metadata: &Metadata) -> Result<Option<Part>, Error> {
+pub(crate) fn part(metadata: &Metadata) -> Result<Option<PartIndex>, Error> {
     let count = metadata.u32(COUNT_KEY)?.unwrap_or(1);
     if count <= 1 {
         return Ok(None);
@@ -33,10 +33,10 @@ pub(crate) fn part(metadata: &Metadata) -> Result<Option<Part>, Error> {
     if index >= count {
         return Err(mismatch(INDEX_KEY, index.into(), u64::from(count) - 1));
     }
-    Ok(Some(Part { index, count }))
+    Ok(Some(PartIndex { index, count }))
 }
 
-impl Part {
+impl PartIndex {
     /// The paths of all parts in order. `path` is the path of this part.
     pub(crate) fn all_paths(self, path: &Path) -> Result<Vec<PathBuf>, Error> {
         let suffix = |index: u32| format!("-{:05}-of-{:05}.gguf", index + 1, self.count);

@@ -16,7 +16,7 @@ pub(crate) const MAX_DIMENSIONS: usize = 4;
 #[derive(Clone)]
 pub struct TensorInfo {
     pub(crate) name: Box<str>,
-    pub(crate) shape: Shape,
+    pub(crate) shape: TensorShape,
     pub(crate) ty: TensorType,
     pub(crate) source: Arc<FileBytes>,
     // Always a valid range of `source`.
@@ -92,12 +92,12 @@ impl fmt::Debug for TensorInfo {
 
 /// One to four axis lengths, stored inline.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct TensorShape {
     lengths: [u64; MAX_DIMENSIONS],
     count: u8,
 }
 
-impl Shape {
+impl TensorShape {
     /// The first [`MAX_DIMENSIONS`] of `lengths`. Callers check that there are no more.
     pub(crate) fn new(lengths: &[u64]) -> Self {
         let mut shape = Self { lengths: [1; MAX_DIMENSIONS], count: 0 };

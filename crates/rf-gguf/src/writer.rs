@@ -9,12 +9,12 @@ use rf_quant::DType;
 
 use crate::cursor::check_name;
 use crate::error::{Error, Problem, Subject};
-use crate::output::Output;
+use crate::output::OutputFile;
 use crate::parse::{
     ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, MAX_ALIGNMENT, MAX_ARRAY_DEPTH, check_alignment,
     check_tensor,
 };
-use crate::tensor::Shape;
+use crate::tensor::TensorShape;
 use crate::tensor_type::{MXFP6_LAYOUT, MXFP6_LAYOUT_KEY, TensorType, type_id};
 use crate::value::{Array, Value};
 
@@ -44,7 +44,7 @@ pub struct GgufWriter {
 #[derive(Clone, Debug)]
 pub struct TensorPlan {
     name: String,
-    shape: Shape,
+    shape: TensorShape,
     dtype: DType,
     type_id: u32,
     size_bytes: u64,
@@ -165,7 +165,7 @@ impl GgufWriter {
         self.names.insert(name.clone());
         self.tensors.push(TensorPlan {
             name,
-            shape: Shape::new(shape),
+            shape: TensorShape::new(shape),
             dtype,
             type_id,
             size_bytes,
@@ -227,7 +227,7 @@ impl GgufWriter {
     ) -> Result<(), Error> {
         let target = replaced_file(path.as_ref())?;
         let fail = |source| Error::Io { action: "write", path: path.as_ref().to_owned(), source };
-        let mut output = Output::create(&target).map_err(fail)?;
+        let mut output = OutputFile::create(&target).map_err(fail)?;
         self.write_to(BufWriter::with_capacity(1 << 20, output.file()), data)?;
         output.persist(&target).map_err(fail)
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use rf_chat::{Piece, Prompt, Tags, Tool, ToolChoice};
+use rf_chat::{CallPiece, Prompt, Tags, Tool, ToolChoice};
 use rf_tokenizer::Tokenizer;
 use serde_json::Value;
 
@@ -65,8 +65,8 @@ pub(crate) fn calls(
     let syntax = prompt.format.tools.syntax();
     let calls: Vec<_> = tools.iter().map(|tool| writer.pieces(syntax.call, tool)).collect();
     let all = match syntax.between.filter(|_| several) {
-        Some(Piece::LineBreak) => "call (/\\n/? call)*".to_owned(),
-        Some(Piece::Text(text)) => format!("call ({} call)*", literal(text)),
+        Some(CallPiece::LineBreak) => "call (/\\n/? call)*".to_owned(),
+        Some(CallPiece::Text(text)) => format!("call ({} call)*", literal(text)),
         _ => "call".to_owned(),
     };
     let [header, first, last] =
@@ -157,23 +157,23 @@ impl Writer {
     }
 
     /// One call of `tool`.
-    fn pieces(&mut self, pieces: &[Piece], tool: &Tool) -> String {
+    fn pieces(&mut self, pieces: &[CallPiece], tool: &Tool) -> String {
         let written: Vec<_> = pieces.iter().map(|piece| self.piece(*piece, tool)).collect();
         written.join(" ")
     }
 
-    fn piece(&mut self, piece: Piece, tool: &Tool) -> String {
+    fn piece(&mut self, piece: CallPiece, tool: &Tool) -> String {
         match piece {
-            Piece::Text(text) => self.text(text),
-            Piece::LineBreak => "/\\n/?".to_owned(),
-            Piece::Digit => "/[0-9]/".to_owned(),
-            Piece::Name => literal(&tool.name),
-            Piece::QuotedName => literal(&Value::from(tool.name.as_str()).to_string()),
-            Piece::Arguments => {
+            CallPiece::Text(text) => self.text(text),
+            CallPiece::LineBreak => "/\\n/?".to_owned(),
+            CallPiece::Digit => "/[0-9]/".to_owned(),
+            CallPiece::Name => literal(&tool.name),
+            CallPiece::QuotedName => literal(&Value::from(tool.name.as_str()).to_string()),
+            CallPiece::Arguments => {
                 format!("%json {}", prepared(&tool.parameters, Purpose::Arguments))
             }
-            Piece::Tagged(tags) => self.tagged(tags, tool),
-            Piece::Keywords => self.keywords(tool),
+            CallPiece::Tagged(tags) => self.tagged(tags, tool),
+            CallPiece::Keywords => self.keywords(tool),
             // A piece that this adapter does not know allows nothing.
             _ => "/[^\\s\\S]/".to_owned(),
         }

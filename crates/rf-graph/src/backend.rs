@@ -24,8 +24,8 @@ pub trait Backend: Send + Sync {
     fn fusions(&self) -> Fusions;
 
     /// Returns true if matmuls with weights of 16 bits, and attention over a cache that is not f32,
-    /// may round their left operand to f16. `rf_oracle::case::Bound::with_f16_operands` states the
-    /// allowed error.
+    /// may round their left operand to f16. `rf_oracle::case::ErrorBound::with_f16_operands` states
+    /// the allowed error.
     fn rounds_operands_to_f16(&self) -> bool {
         false
     }

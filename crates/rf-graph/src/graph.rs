@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use crate::op::{ExpertMatMul, GraphBuilder, Op};
-use crate::value::{Value, ValueId, WeightId};
+use crate::value::{ValueId, ValueShape, WeightId};
 use crate::weight::{Weight, WeightShape};
 
 /// Ops in the order of execution, with the shapes of their values and weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
     pub(crate) ops: Vec<Op>,
-    pub(crate) values: Vec<Value>,
+    pub(crate) values: Vec<ValueShape>,
     pub(crate) output: ValueId,
     pub(crate) weights: Vec<WeightShape>,
     /// For each layer of the model, the number of ops up to its end. Rewriting clears it.
@@ -24,12 +24,12 @@ impl Graph {
     }
 
     /// Shapes of all values, by [`ValueId::index`].
-    pub fn values(&self) -> &[Value] {
+    pub fn values(&self) -> &[ValueShape] {
         &self.values
     }
 
     /// Shape of a value.
-    pub fn value(&self, id: ValueId) -> Value {
+    pub fn value(&self, id: ValueId) -> ValueShape {
         self.values[id.index()]
     }
 

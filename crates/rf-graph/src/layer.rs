@@ -8,7 +8,7 @@ mod role;
 mod spec;
 
 pub use altup::{altup_mean, altup_streams};
-pub use role::{Role, Shape};
+pub use role::{Role, RoleShape};
 pub use spec::{
     AdjugateSpec, AltUpSpec, AttentionSpec, BeforeAttention, DeltaNetSpec, DenseSpec, ExpertSpec,
     KvSource, LatentSpec, LayerSpec, MambaSpec, Mixer, NormKind, OutputGate, QkNormGroup,

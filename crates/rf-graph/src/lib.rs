@@ -2,8 +2,8 @@
 //!
 //! A model writes its layers with [`GraphBuilder`]. [`fuse()`] rewrites the graph into the fused
 //! ops that a backend supports, [`Plan`] assigns buffers, and a [`Backend`] compiles the program
-//! into an [`Executor`]. [`HybridBackend`] runs one program on several backends. `rf-oracle`
-//! defines what each op computes, and checks backends against that.
+//! into an [`Executor`]. [`split()`] divides a program, so that several backends share it.
+//! `rf-oracle` defines what each op computes, and checks backends against that.
 //!
 //! Start reading at [`Op`]. The crate depends on rf-quant and rf-kv; backends and rf-model depend
 //! on it.
@@ -39,7 +39,6 @@ mod cost;
 mod error;
 mod fuse;
 mod graph;
-mod hybrid;
 mod input;
 mod kv;
 pub mod layer;
@@ -64,7 +63,6 @@ pub use cost::Costs;
 pub use error::BackendError;
 pub use fuse::{Fusions, WeightRule, fuse};
 pub use graph::{Graph, Stage};
-pub use hybrid::HybridBackend;
 pub use input::{Input, QueuedRows};
 pub use kv::{KvLayer, KvLayout, KvType, StateShape};
 pub use memory::{MemoryNeed, MemoryUse};
@@ -88,5 +86,5 @@ pub use telemetry::{
     BackendExecutionSummary, OpSummary, Telemetry, Timeline, TimelineEvent, TimelineTrack,
     TrackKind,
 };
-pub use value::{RowKind, Storage, Value, ValueId, WeightId};
+pub use value::{RowKind, Storage, ValueId, ValueShape, WeightId};
 pub use weight::{NonFiniteWeight, Weight, WeightBytes, WeightShape};

@@ -23,7 +23,7 @@ use crate::graph::{Graph, Stage};
 use crate::op::{Op, Operand};
 use crate::program::Program;
 use crate::value::{RowKind, ValueId};
-use part::{Caches, Part};
+use part::{Caches, ProgramPart};
 
 /// The ops that the first of two backends runs; the second one runs all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,7 +124,7 @@ pub fn split(program: Program, layout: Layout) -> Result<Split, SplitError> {
         let own = graph.ops.iter().zip(&sides).filter(|(_, own)| **own == side);
         let caches = Caches::of(own.map(|(op, _)| op), &kv);
         let kv = caches.layout(&kv);
-        let mut part = Part::new(&graph, &weights, caches);
+        let mut part = ProgramPart::new(&graph, &weights, caches);
         for runs in &runs {
             for (i, run) in runs.iter().enumerate().filter(|(_, run)| run.side == side) {
                 let before = i.checked_sub(1).map_or(&[][..], |before| &runs[before].outputs);

@@ -44,7 +44,7 @@ pub enum Storage {
 
 /// Shape of a value: `[rows, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Value {
+pub struct ValueShape {
     /// Kind of the rows.
     pub rows: RowKind,
     /// Number of columns.

@@ -16,7 +16,7 @@ use std::ptr;
 
 use libloading::Library;
 
-use crate::sys::{Entry, Functions, Status, constants, library};
+use crate::sys::{ForeignFunction, Functions, Status, constants, library};
 use crate::{Error, Platform};
 
 /// Calls a function of the table by name and converts its status to a [`Result`].
@@ -110,7 +110,7 @@ impl Api {
         Ok(())
     }
 
-    pub(crate) fn pointer<F: Copy>(&self, entry: &Entry<F>) -> Result<F, Error> {
+    pub(crate) fn pointer<F: Copy>(&self, entry: &ForeignFunction<F>) -> Result<F, Error> {
         entry.pointer.ok_or_else(|| Error::MissingSymbol {
             symbol: entry.symbol,
             library: self.library_path.clone(),
@@ -166,7 +166,7 @@ fn lists_device(functions: &Functions) -> bool {
 }
 
 fn hip_text(
-    entry: &Entry<unsafe extern "C" fn(Status) -> *const c_char>,
+    entry: &ForeignFunction<unsafe extern "C" fn(Status) -> *const c_char>,
     status: Status,
 ) -> Option<String> {
     let function = entry.pointer?;
@@ -177,7 +177,7 @@ fn hip_text(
 }
 
 fn cuda_text(
-    entry: &Entry<unsafe extern "C" fn(Status, *mut *const c_char) -> Status>,
+    entry: &ForeignFunction<unsafe extern "C" fn(Status, *mut *const c_char) -> Status>,
     status: Status,
 ) -> Option<String> {
     let function = entry.pointer?;

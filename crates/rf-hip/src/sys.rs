@@ -17,4 +17,4 @@ pub(crate) use handles::{
     GraphUpdateInfo, LaunchAttribute, ModuleHandle, NodeHandle, PoolHandle, ProgramHandle,
     StreamHandle,
 };
-pub(crate) use table::{CompilerFunctions, Entry, Functions};
+pub(crate) use table::{CompilerFunctions, ForeignFunction, Functions};

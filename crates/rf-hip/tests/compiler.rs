@@ -1,7 +1,5 @@
 //! hiprtc, if installed; no GPU is needed.
 
-#![expect(clippy::print_stdout, reason = "functions of tests")]
-
 use rf_hip::{Compiler, Error, Source};
 
 const OPTIONS: &[&str] = &["--offload-arch=gfx1030", "-O3"];
@@ -10,7 +8,7 @@ fn compiler() -> Option<Compiler> {
     match Compiler::load() {
         Ok(compiler) => Some(compiler),
         Err(error) => {
-            println!("skipped: {error}");
+            rf_testing::skip!("{error}");
             None
         }
     }

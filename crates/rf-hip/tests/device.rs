@@ -1,6 +1,6 @@
 //! Runs on the first GPU; skipped without one.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 #![expect(unsafe_code, reason = "a launch is as safe as its kernel")]
 
 mod axpy;
@@ -16,12 +16,12 @@ fn context() -> Option<Context> {
     let runtime = match Runtime::load() {
         Ok(runtime) => runtime,
         Err(error) => {
-            println!("skipped: {error}");
+            rf_testing::skip!("{error}");
             return None;
         }
     };
     if runtime.device_count().unwrap() == 0 {
-        println!("skipped: the runtime finds no device");
+        rf_testing::skip!("the runtime finds no device");
         return None;
     }
     Some(runtime.device(0).unwrap().context().unwrap())
@@ -31,7 +31,7 @@ fn axpy_function(context: &Context) -> Option<Function> {
     match axpy::image(context.info()) {
         Ok(image) => Some(Module::load(context, &image).unwrap().function("axpy_f32").unwrap()),
         Err(reason) => {
-            println!("skipped: {reason}");
+            rf_testing::skip!("{reason}");
             None
         }
     }
@@ -66,7 +66,7 @@ fn the_device_reports_its_properties() {
 #[test]
 fn a_device_number_out_of_range_is_an_error() {
     let Ok(runtime) = Runtime::load() else {
-        println!("skipped: no runtime");
+        rf_testing::skip!("no runtime");
         return;
     };
     let count = runtime.device_count().unwrap();
@@ -168,7 +168,7 @@ fn pool_buffers_behave_like_other_buffers() {
     let buffer = match DeviceBuffer::<u32>::on_stream(&stream, 5) {
         Ok(buffer) => buffer,
         Err(error) if error.is_unsupported() => {
-            println!("skipped: {error}");
+            rf_testing::skip!("{error}");
             return;
         }
         Err(error) => panic!("{error}"),
@@ -256,7 +256,7 @@ fn damaged_modules_and_unknown_kernels_are_errors() {
     assert!(matches!(Module::load(&context, b""), Err(Error::Image { .. })));
     assert!(matches!(Module::load(&context, b"not code"), Err(Error::Image { .. })));
     let Ok(image) = axpy::image(context.info()) else {
-        println!("skipped: no module to damage");
+        rf_testing::skip!("no module to damage");
         return;
     };
     let module = Module::load(&context, &image).unwrap();
@@ -321,7 +321,7 @@ fn peer_access_works() {
     let runtime = Runtime::load().unwrap();
     let devices = runtime.devices().unwrap();
     let [first, second, ..] = &devices[..] else {
-        println!("skipped: one device");
+        rf_testing::skip!("one device");
         context.enable_peer_access(&context).unwrap();
         return;
     };

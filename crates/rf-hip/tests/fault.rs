@@ -26,11 +26,11 @@ fn a_fault_is_a_lost_device_and_a_live_process() {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    print!("{text}");
     let error = String::from_utf8_lossy(&output.stderr);
+    print!("{text}{error}");
     // ROCm's fault handler aborts the process before a call can return.
     if error.contains("Memory access fault by GPU") {
-        println!("skipped: the runtime ends the process on a fault");
+        rf_testing::skip!("the runtime ends the process on a fault");
         return;
     }
     assert!(output.status.success(), "{text}\n{error}");
@@ -40,14 +40,14 @@ fn fault() {
     let context = match Runtime::load().and_then(|runtime| runtime.device(0)?.context()) {
         Ok(context) => context,
         Err(error) => {
-            println!("skipped: {error}");
+            rf_testing::skip!("{error}");
             return;
         }
     };
     let image = match axpy::image(context.info()) {
         Ok(image) => image,
         Err(reason) => {
-            println!("skipped: {reason}");
+            rf_testing::skip!("{reason}");
             return;
         }
     };

@@ -1,6 +1,6 @@
 //! Captured graphs on the first GPU; skipped without one.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 #![expect(unsafe_code, reason = "a launch is as safe as its kernel")]
 
 mod axpy;
@@ -26,14 +26,14 @@ fn setup() -> Option<(Turn, Context, Stream, Function)> {
     let context = match Runtime::load().and_then(|runtime| runtime.device(0)?.context()) {
         Ok(context) => context,
         Err(error) => {
-            println!("skipped: {error}");
+            rf_testing::skip!("{error}");
             return None;
         }
     };
     let image = match axpy::image(context.info()) {
         Ok(image) => image,
         Err(reason) => {
-            println!("skipped: {reason}");
+            rf_testing::skip!("{reason}");
             return None;
         }
     };
@@ -41,7 +41,7 @@ fn setup() -> Option<(Turn, Context, Stream, Function)> {
     let stream = Stream::new(&context).unwrap();
     match stream.capture(|| Ok::<(), Error>(())) {
         Err(error) if error.is_unsupported() => {
-            println!("skipped: {error}");
+            rf_testing::skip!("{error}");
             None
         }
         graph => {
@@ -104,7 +104,7 @@ fn an_update_accepts_new_arguments_and_rejects_another_shape() {
     let exec = record(1.0, 2).unwrap().instantiate().unwrap();
     exec.launch(&stream).unwrap();
     match exec.update(&record(10.0, 2).unwrap()) {
-        Err(error) if error.is_unsupported() => println!("skipped: {error}"),
+        Err(error) if error.is_unsupported() => rf_testing::skip!("{error}"),
         updated => {
             assert!(updated.unwrap());
             exec.launch(&stream).unwrap();
@@ -178,7 +178,7 @@ fn memory_released_during_a_capture_is_not_part_of_the_graph() {
     let mut pooled = match DeviceBuffer::<f32>::on_stream(&stream, LEN) {
         Ok(buffer) => Some(buffer),
         Err(error) if error.is_unsupported() => {
-            println!("skipped: {error}");
+            rf_testing::skip!("{error}");
             return;
         }
         Err(error) => panic!("{error}"),

@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_mins(1);
 /// An event while a model is fetched.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Event<'a> {
+pub enum FetchEvent<'a> {
     /// Bytes of the model are on the disk. There is no such event if nothing is downloaded.
     Progress {
         /// Bytes on the disk, of all files of the model.
@@ -145,7 +145,7 @@ impl Hub {
     pub fn fetch(
         &self,
         name: &ModelName,
-        on_event: &mut dyn FnMut(Event<'_>),
+        on_event: &mut dyn FnMut(FetchEvent<'_>),
     ) -> Result<PathBuf, Error> {
         let folder = Folder::new(&self.cache, name.repo());
         if let Err(error) = self.check_online(name) {
@@ -156,7 +156,7 @@ impl Hub {
             Ok(listing) => self.download(name, &remote, &listing, &folder, on_event),
             Err(error) if error.is_outage() => {
                 let Some(path) = folder.model(name) else { return Err(error) };
-                on_event(Event::Unreachable(&error));
+                on_event(FetchEvent::Unreachable(&error));
                 Ok(path)
             }
             Err(error) => Err(error),
@@ -196,7 +196,7 @@ impl Hub {
         remote: &Remote<'_>,
         Listing { commit, files }: &Listing,
         folder: &Folder,
-        on_event: &mut dyn FnMut(Event<'_>),
+        on_event: &mut dyn FnMut(FetchEvent<'_>),
     ) -> Result<PathBuf, Error> {
         let paths: Vec<&str> = files.iter().map(|file| &*file.path).collect();
         let chosen = choice::choose(name.repo(), &paths, name.quant())?;
@@ -214,9 +214,14 @@ impl Hub {
                     let transfer = Transfer { remote, file, blob, retries, silence };
                     transfer.run(&folder.blob(&blob.id), &mut |event| match event {
                         TransferEvent::Bytes(done) => {
-                            on_event(Event::Progress { done_bytes: before + done, total_bytes });
+                            on_event(FetchEvent::Progress {
+                                done_bytes: before + done,
+                                total_bytes,
+                            });
                         }
-                        TransferEvent::Retry(reason) => on_event(Event::Retry { file, reason }),
+                        TransferEvent::Retry(reason) => {
+                            on_event(FetchEvent::Retry { file, reason });
+                        }
                     })?;
                 }
                 folder.link(commit, file, blob)?;

@@ -24,12 +24,12 @@
 //! # Example
 //!
 //! ```no_run
-//! use rf_hub::{Event, Hub};
+//! use rf_hub::{FetchEvent, Hub};
 //!
 //! # fn main() -> Result<(), rf_hub::Error> {
 //! let hub = Hub::from_env()?;
 //! let path = hub.fetch(&"owner/repo-GGUF:Q4_K_M".parse()?, &mut |event| {
-//!     if let Event::Progress { done_bytes, total_bytes } = event {
+//!     if let FetchEvent::Progress { done_bytes, total_bytes } = event {
 //!         println!("{done_bytes} of {total_bytes}");
 //!     }
 //! })?;
@@ -51,7 +51,7 @@ mod web;
 
 pub use cache::CachedModel;
 pub use error::Error;
-pub use hub::{Event, Hub};
+pub use hub::{FetchEvent, Hub};
 pub use name::ModelName;
 pub use name_list::{NameList, NameListError};
 pub use remote_model::RemoteModel;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rf_hub::{Error, Event, Hub};
+use rf_hub::{Error, FetchEvent, Hub};
 use rf_testing::hub::{REPO, StandIn, sha256};
 use tempfile::TempDir;
 
@@ -73,8 +73,8 @@ fn the_projector_of_a_model_comes_and_goes_with_it() {
     let cache = TempDir::new().unwrap();
     let hub = Hub::new(&server.url(), cache.path()).with_projectors(true);
     let mut total = 0;
-    let on_event = &mut |event: Event<'_>| {
-        if let Event::Progress { total_bytes, .. } = event {
+    let on_event = &mut |event: FetchEvent<'_>| {
+        if let FetchEvent::Progress { total_bytes, .. } = event {
             total = total_bytes;
         }
     };
@@ -92,7 +92,7 @@ fn a_download_has_the_layout_of_the_usual_cache() {
     let mut progress = Vec::new();
     let path = hub
         .fetch(&REPO.parse().unwrap(), &mut |event| {
-            if let Event::Progress { done_bytes, total_bytes } = event {
+            if let FetchEvent::Progress { done_bytes, total_bytes } = event {
                 progress.push((done_bytes, total_bytes));
             }
         })
@@ -141,7 +141,7 @@ fn a_cached_model_works_without_the_hub() {
     drop(server);
     let mut reason = None;
     let again = hub.fetch(&REPO.parse().unwrap(), &mut |event| {
-        if let Event::Unreachable(error) = event {
+        if let FetchEvent::Unreachable(error) = event {
             reason = Some(error.to_string());
         }
     });
@@ -177,7 +177,7 @@ fn a_silent_connection_is_given_up_and_said() {
     let mut said = Vec::new();
     let name = REPO.parse().unwrap();
     let path = hub.fetch(&name, &mut |event| {
-        if let Event::Retry { file, reason } = event {
+        if let FetchEvent::Retry { file, reason } = event {
             said.push((file.to_owned(), reason.to_owned()));
         }
     });
@@ -268,7 +268,7 @@ fn all_parts_of_a_split_model_are_downloaded() {
     let mut last = None;
     let path = hub
         .fetch(&REPO.parse().unwrap(), &mut |event| {
-            if let Event::Progress { done_bytes, total_bytes } = event {
+            if let FetchEvent::Progress { done_bytes, total_bytes } = event {
                 last = Some((done_bytes, total_bytes));
             }
         })

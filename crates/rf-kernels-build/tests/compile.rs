@@ -139,12 +139,12 @@ fn builds_in_one_target_directory_share_the_cache() {
 #[test]
 fn machine_code_does_not_depend_on_the_folder_of_its_source() {
     let Ok(compiler) = Compiler::find() else {
-        println!("skipped: clang 19 or newer is not installed");
+        rf_testing::skip!("clang 19 or newer is not installed");
         return;
     };
     let selection: Selection = "gfx1100,gfx11-generic,sm_80".parse().unwrap();
     let Ok(supported) = compiler.supported_targets(&selection) else {
-        println!("skipped: clang has no linker for AMD's targets");
+        rf_testing::skip!("clang has no linker for AMD's targets");
         return;
     };
     let kernel = "extern \"C\" __attribute__((global)) void add(int *x) { *x += 1; }\n";

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::exec::{self, FUSIONS, GpuExecutor};
 use crate::graphs::{GraphMode, LaunchMark};
 use crate::launch::Gpu;
-use crate::objects::{Choice, CodeObjects};
+use crate::objects::{CodeObjects, CodeOrigin};
 use crate::params::{MatmulDevice, MatrixUnit};
 use crate::system;
 use crate::tuning::{Knob, Tuning};
@@ -180,7 +180,7 @@ impl GpuBackend {
     pub(crate) fn matmul_device(&self) -> MatmulDevice {
         let (info, code) = (self.device(), self.code());
         let arch = match &code {
-            Choice::Ptx { target } => *target,
+            CodeOrigin::Ptx { target } => *target,
             _ => &info.arch,
         };
         let device = MatmulDevice::new(self.gpu.compute_units(), arch);
@@ -209,7 +209,7 @@ impl GpuBackend {
     }
 
     /// The origin of the code in use.
-    pub fn code(&self) -> Choice {
+    pub fn code(&self) -> CodeOrigin {
         self.gpu.choice()
     }
 }

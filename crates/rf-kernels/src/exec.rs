@@ -50,19 +50,19 @@ use crate::params::MatmulDevice;
 use analysis::GraphAnalysis;
 use hand_over::HandOvers;
 use kv::KvMemory;
-use launches::{Key, output_shape};
+use launches::{LaunchesKey, output_shape};
 use media::MediaMemory;
 use padding::Padding;
-use profile::Profile;
+use profile::LaunchProfile;
 use program::DeviceProgram;
 use replay::KeptSteps;
 use results::Results;
 use rope::{OwnPositions, RopeTables, rope_of};
-use run::Runner;
-use step::{Shape, StepMemory, StepSizes};
+use run::ProgramRunner;
+use step::{StepMemory, StepShape, StepSizes};
 use sums::Sums;
 use top_k::TopK;
-use weights::{WeightPlan, Weights};
+use weights::{DeviceWeights, WeightPlan};
 use work::Work;
 
 pub(crate) use memory::memory_need;
@@ -74,9 +74,9 @@ const STEP_KERNELS: [&str; 5] =
 
 /// A compiled program on a GPU.
 pub(crate) struct GpuExecutor {
-    runner: Runner,
+    runner: ProgramRunner,
     limits: BatchLimits,
-    weights: Weights,
+    weights: DeviceWeights,
 }
 
 impl GpuExecutor {
@@ -122,7 +122,7 @@ impl GpuExecutor {
         let outputs = stages.iter().map(|stage| stage.outputs.len()).max().unwrap_or(1);
         let rows = (max_output_rows.max(max_batch_tokens), max_output_rows);
         let results = Results::new(context, width, rows, outputs)?;
-        let weights = Weights::load(&stream, &weight_plan, weights, progress)?;
+        let weights = DeviceWeights::load(&stream, &weight_plan, weights, progress)?;
         let head_routes = analysis.head_routes(max_batch_tokens, work.head_rows.address());
         let program = DeviceProgram {
             graph,
@@ -137,7 +137,7 @@ impl GpuExecutor {
             scratch: work.scratch(),
         };
         let media = MediaMemory::of(&program.graph);
-        let runner = Runner {
+        let runner = ProgramRunner {
             gpu,
             stream,
             program,
@@ -168,7 +168,7 @@ impl GpuExecutor {
     /// Loads the kernels for prompts and for decode of all sizes, so that no batch has to: it takes
     /// tens of milliseconds. An op that this backend does not support is an error.
     fn load_kernels(&self) -> Result<(), Error> {
-        let shape = |tokens: usize, spans: usize| Shape {
+        let shape = |tokens: usize, spans: usize| StepShape {
             tokens,
             spans,
             outputs: spans,
@@ -185,7 +185,7 @@ impl GpuExecutor {
         let decode = decode.map(|size| shape(size, size));
         for shape in prompts.chain(decode) {
             for stage in 0..self.runner.stages.len() {
-                self.runner.record(Key { shape, stage, k: 0 }, 0, false)?;
+                self.runner.record(LaunchesKey { shape, stage, k: 0 }, 0, false)?;
             }
         }
         let mut kernels = STEP_KERNELS.iter().chain(&top_k::KERNELS);
@@ -210,7 +210,7 @@ impl GpuExecutor {
         }
         let stages = &self.runner.stages;
         let (rows, width) =
-            output_shape(&self.runner.program.graph, &stages[stage], Shape::of(batch));
+            output_shape(&self.runner.program.graph, &stages[stage], StepShape::of(batch));
         let width = match *output {
             OutputRows::Whole(_) => width,
             OutputRows::TopK { k, .. } => {
@@ -336,7 +336,7 @@ impl Telemetry for GpuExecutor {
     fn profile(&mut self, on: bool) {
         let info = self.runner.gpu.context().info();
         self.runner.profile =
-            on.then(|| Profile::new(format!("GPU ({}, {})", info.name, info.arch)));
+            on.then(|| LaunchProfile::new(format!("GPU ({}, {})", info.name, info.arch)));
     }
 
     fn record_timeline(&mut self, max_events: usize) -> bool {
@@ -346,10 +346,10 @@ impl Telemetry for GpuExecutor {
     }
 
     fn timelines(&mut self) -> Vec<Timeline> {
-        self.runner.profile.iter().filter_map(Profile::timeline).collect()
+        self.runner.profile.iter().filter_map(LaunchProfile::timeline).collect()
     }
 
     fn summaries(&mut self) -> Vec<BackendExecutionSummary> {
-        self.runner.profile.iter().map(Profile::summary).collect()
+        self.runner.profile.iter().map(LaunchProfile::summary).collect()
     }
 }

@@ -16,7 +16,7 @@ use rf_hip::{Context, Event, Function, LaunchConfig, Module, Stream};
 use twox_hash::XxHash3_128;
 
 use crate::error::Error;
-use crate::objects::{Choice, CodeObjects, Variant};
+use crate::objects::{CodeObjects, CodeOrigin, Variant};
 use crate::params::Launch;
 use crate::tuning::Tuning;
 
@@ -24,14 +24,14 @@ use crate::tuning::Tuning;
 pub(crate) struct Gpu {
     context: Context,
     code: Mutex<LoadedCode>,
-    kernels: Mutex<HashMap<(&'static str, Option<Variant>), Kernel>>,
+    kernels: Mutex<HashMap<(&'static str, Option<Variant>), LoadedKernel>>,
     /// Compute units over which work is divided.
     compute_units: usize,
 }
 
 /// A loaded kernel.
 #[derive(Clone)]
-pub(crate) struct Kernel {
+pub(crate) struct LoadedKernel {
     pub(crate) function: Function,
     /// True if the kernel waits for earlier kernels itself, so that it can start before these end.
     waits: bool,
@@ -54,7 +54,7 @@ impl Gpu {
     }
 
     /// The origin of the code in use.
-    pub(crate) fn choice(&self) -> Choice {
+    pub(crate) fn choice(&self) -> CodeOrigin {
         self.code.lock().unwrap_or_else(PoisonError::into_inner).objects.choice().clone()
     }
 
@@ -67,7 +67,7 @@ impl Gpu {
     }
 
     /// A kernel by its symbol.
-    pub(crate) fn kernel(&self, name: &'static str) -> Result<Kernel, Error> {
+    pub(crate) fn kernel(&self, name: &'static str) -> Result<LoadedKernel, Error> {
         self.kernel_of(name, None)
     }
 
@@ -76,7 +76,7 @@ impl Gpu {
         &self,
         name: &'static str,
         variant: Option<Variant>,
-    ) -> Result<Kernel, Error> {
+    ) -> Result<LoadedKernel, Error> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernel) = kernels.get(&(name, variant)) {
             return Ok(kernel.clone());
@@ -109,14 +109,14 @@ impl Gpu {
     }
 
     /// The dynamic LDS that spreads the workgroups of a launch: see [`spreading_lds_bytes`].
-    fn spreading_lds_bytes(&self, kernel: &Kernel, grid: [u32; 3]) -> u32 {
+    fn spreading_lds_bytes(&self, kernel: &LoadedKernel, grid: [u32; 3]) -> u32 {
         let info = self.context.info();
         let (units, groups) = (self.compute_units as u32, grid.iter().product());
         let bytes = spreading_lds_bytes(info.lds_bytes_per_compute_unit, units, groups);
         bytes.min(info.lds_bytes_per_workgroup_opt_in).saturating_sub(kernel.static_lds_bytes)
     }
 
-    fn find(&self, name: &'static str, variant: Option<Variant>) -> Result<Kernel, Error> {
+    fn find(&self, name: &'static str, variant: Option<Variant>) -> Result<LoadedKernel, Error> {
         let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
         let LoadedCode { objects, modules } = &mut *code;
         let unit = objects.unit_of(name).ok_or(Error::NoKernel { name })?;
@@ -125,7 +125,7 @@ impl Gpu {
                 let (function, waits) = (module.function(name)?, objects.waits(unit, name));
                 let static_lds_bytes = if waits { function.info()?.lds_bytes } else { 0 };
                 let launched = Arc::default();
-                return Ok(Kernel { function, waits, static_lds_bytes, launched });
+                return Ok(LoadedKernel { function, waits, static_lds_bytes, launched });
             }
             let loaded = match variant {
                 Some(variant) => Module::load(&self.context, &objects.variant(unit, variant)?),
@@ -213,7 +213,7 @@ struct Recorded {
     /// Index of the op in the graph.
     op: usize,
     name: &'static str,
-    kernel: Kernel,
+    kernel: LoadedKernel,
     /// True if the kernel may start before earlier ones end.
     starts_early: bool,
     config: LaunchConfig,
@@ -231,7 +231,7 @@ impl<P: Pod + Send> Params for P {
     }
 }
 
-impl Kernel {
+impl LoadedKernel {
     /// Queues a launch without dynamic LDS that starts when all work before it is done.
     pub(crate) fn queue<P: Pod>(
         &self,

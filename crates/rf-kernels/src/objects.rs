@@ -26,7 +26,7 @@ use thiserror::Error;
 /// The origin of the code for a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Choice {
+pub enum CodeOrigin {
     /// Embedded for this architecture.
     Exact {
         /// The target, such as `gfx1100`.
@@ -102,7 +102,7 @@ pub enum Error {
 /// The code for one device.
 pub(crate) struct CodeObjects {
     arch: String,
-    choice: Choice,
+    choice: CodeOrigin,
     /// The code of each translation unit `kernels/NAME.hip`, ordered by name: AMD code objects, or
     /// PTX as text without a NUL at the end. Units are found by it also when other code replaces
     /// it.
@@ -135,7 +135,7 @@ pub fn cache_folder() -> Option<PathBuf> {
 ///
 /// [`Error::Unsupported`] if no kernels for the device exist, [`Error::NotEmbedded`] if the program
 /// has none and cannot compile them.
-pub fn choose(arch: &str) -> Result<Choice, Error> {
+pub fn choose(arch: &str) -> Result<CodeOrigin, Error> {
     let arch = base(arch);
     let available: Vec<_> = embedded::targets().collect();
     let device = Device::parse(arch).ok_or_else(|| unsupported(arch))?;
@@ -144,7 +144,7 @@ pub fn choose(arch: &str) -> Result<Choice, Error> {
     }
     match device {
         Device::Amd { .. } if compiled::available() => {
-            Ok(Choice::RunTime { arch: arch.to_owned() })
+            Ok(CodeOrigin::RunTime { arch: arch.to_owned() })
         }
         _ => Err(not_embedded(arch, &device)),
     }
@@ -159,17 +159,17 @@ impl CodeObjects {
     pub(crate) fn for_device(arch: &str) -> Result<Self, Error> {
         let choice = choose(arch)?;
         let units = match &choice {
-            Choice::RunTime { arch } => compiled::units(arch)
+            CodeOrigin::RunTime { arch } => compiled::units(arch)
                 .map_err(|source| Error::RunTime { arch: arch.clone(), source })?,
-            Choice::Exact { target } | Choice::Generic { target } | Choice::Ptx { target } => {
-                embedded_units(target)?
-            }
+            CodeOrigin::Exact { target }
+            | CodeOrigin::Generic { target }
+            | CodeOrigin::Ptx { target } => embedded_units(target)?,
         };
         Ok(Self { arch: base(arch).to_owned(), choice, units, refused: Vec::new() })
     }
 
     /// The origin of the code in use.
-    pub(crate) fn choice(&self) -> &Choice {
+    pub(crate) fn choice(&self) -> &CodeOrigin {
         &self.choice
     }
 
@@ -185,7 +185,7 @@ impl CodeObjects {
     /// Returns true if a kernel of a unit waits for earlier kernels itself, so that it can start
     /// before these end: `await_previous_kernels` in the sources.
     pub(crate) fn waits(&self, unit: usize, kernel: &str) -> bool {
-        matches!(self.choice, Choice::Ptx { .. }) && waits(&self.units[unit], kernel)
+        matches!(self.choice, CodeOrigin::Ptx { .. }) && waits(&self.units[unit], kernel)
     }
 
     /// The code of a unit in use.
@@ -198,11 +198,13 @@ impl CodeObjects {
             return Ok(Cow::Borrowed(&self.units[index]));
         }
         match &self.choice {
-            Choice::RunTime { arch } => {
+            CodeOrigin::RunTime { arch } => {
                 let code = compiled::unit(arch, &embedded::SOURCES[index], None);
                 code.map(Cow::Owned).map_err(|source| Error::RunTime { arch: arch.clone(), source })
             }
-            Choice::Exact { target } | Choice::Generic { target } | Choice::Ptx { target } => {
+            CodeOrigin::Exact { target }
+            | CodeOrigin::Generic { target }
+            | CodeOrigin::Ptx { target } => {
                 let unit = embedded::SOURCES[index].unit;
                 let of = |object: &&Embedded| object.target == *target && object.unit == unit;
                 let object = embedded::OBJECTS.iter().find(of);
@@ -214,7 +216,7 @@ impl CodeObjects {
 
     /// Returns true if this machine can compile variants of units.
     pub(crate) fn compiles(&self) -> bool {
-        !matches!(self.choice, Choice::Ptx { .. }) && compiled::available()
+        !matches!(self.choice, CodeOrigin::Ptx { .. }) && compiled::available()
     }
 
     /// The code of a variant of a unit, compiled on this machine or earlier.
@@ -235,22 +237,24 @@ impl CodeObjects {
     pub(crate) fn replace(&mut self, refusal: &rf_hip::Error) -> Result<(), Error> {
         let refused = format!("{}: {refusal}", self.choice);
         let generic = match (&self.choice, Device::parse(&self.arch)) {
-            (Choice::Exact { .. }, Some(Device::Amd { generic: Some(generic) })) => {
+            (CodeOrigin::Exact { .. }, Some(Device::Amd { generic: Some(generic) })) => {
                 embedded::targets().find(|target| *target == generic)
             }
             _ => None,
         };
         let next = match (&self.choice, generic) {
-            (_, Some(target)) => Some(Choice::Generic { target }),
-            (Choice::Exact { .. } | Choice::Generic { .. }, None) if compiled::available() => {
-                Some(Choice::RunTime { arch: self.arch.clone() })
+            (_, Some(target)) => Some(CodeOrigin::Generic { target }),
+            (CodeOrigin::Exact { .. } | CodeOrigin::Generic { .. }, None)
+                if compiled::available() =>
+            {
+                Some(CodeOrigin::RunTime { arch: self.arch.clone() })
             }
             _ => None,
         };
         self.refused.push(refused);
         let Some(next) = next else {
             let remedy = match self.choice {
-                Choice::Exact { .. } | Choice::Generic { .. } => {
+                CodeOrigin::Exact { .. } | CodeOrigin::Generic { .. } => {
                     "install ROCm's libhiprtc, which compiles them on first use, or ROCm 6.4 or newer"
                 }
                 _ => "update the driver",
@@ -264,7 +268,7 @@ impl CodeObjects {
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for CodeOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact { target } => write!(f, "{target}"),
@@ -322,17 +326,17 @@ impl Device {
         Some(Self::Amd { generic })
     }
 
-    fn choose(&self, arch: &str, available: &[&'static str]) -> Option<Choice> {
+    fn choose(&self, arch: &str, available: &[&'static str]) -> Option<CodeOrigin> {
         let find = |name: &str| available.iter().copied().find(|&target| target == name);
         match *self {
             Self::Amd { generic } => find(arch)
-                .map(|target| Choice::Exact { target })
-                .or_else(|| generic.and_then(find).map(|target| Choice::Generic { target })),
+                .map(|target| CodeOrigin::Exact { target })
+                .or_else(|| generic.and_then(find).map(|target| CodeOrigin::Generic { target })),
             Self::Nvidia { capability } => available
                 .iter()
                 .filter(|target| is_supported(target, capability))
                 .max()
-                .map(|&target| Choice::Ptx { target }),
+                .map(|&target| CodeOrigin::Ptx { target }),
         }
     }
 }
@@ -378,15 +382,15 @@ mod tests {
     use super::*;
     use crate::launch::Gpu;
 
-    fn chosen(arch: &str, available: &[&'static str]) -> Option<Choice> {
+    fn chosen(arch: &str, available: &[&'static str]) -> Option<CodeOrigin> {
         Device::parse(arch).and_then(|device| device.choose(arch, available))
     }
 
     #[test]
     fn exact_code_is_preferred_to_family_code() {
         let both = ["gfx11-generic", "gfx1100"];
-        assert_eq!(chosen("gfx1100", &both), Some(Choice::Exact { target: "gfx1100" }));
-        assert_eq!(chosen("gfx1151", &both), Some(Choice::Generic { target: "gfx11-generic" }));
+        assert_eq!(chosen("gfx1100", &both), Some(CodeOrigin::Exact { target: "gfx1100" }));
+        assert_eq!(chosen("gfx1151", &both), Some(CodeOrigin::Generic { target: "gfx11-generic" }));
         assert_eq!(chosen("gfx1201", &both), None);
         // Clang 19 has no generic target for gfx90a and gfx942.
         assert_eq!(chosen("gfx90a", &["gfx9-generic"]), None);
@@ -395,13 +399,13 @@ mod tests {
     #[test]
     fn nvidia_devices_use_the_newest_supported_ptx() {
         let all = ["sm_80", "sm_90", "gfx1100"];
-        assert_eq!(chosen("sm_86", &all), Some(Choice::Ptx { target: "sm_80" }));
-        assert_eq!(chosen("sm_90a", &all), Some(Choice::Ptx { target: "sm_90" }));
-        assert_eq!(chosen("sm_120", &all), Some(Choice::Ptx { target: "sm_90" }));
+        assert_eq!(chosen("sm_86", &all), Some(CodeOrigin::Ptx { target: "sm_80" }));
+        assert_eq!(chosen("sm_90a", &all), Some(CodeOrigin::Ptx { target: "sm_90" }));
+        assert_eq!(chosen("sm_120", &all), Some(CodeOrigin::Ptx { target: "sm_90" }));
         let with_exact = ["sm_80", "sm_90", "sm_90a"];
-        assert_eq!(chosen("sm_90", &with_exact), Some(Choice::Ptx { target: "sm_90a" }));
-        assert_eq!(chosen("sm_100", &with_exact), Some(Choice::Ptx { target: "sm_90" }));
-        assert_eq!(chosen("sm_80", &with_exact), Some(Choice::Ptx { target: "sm_80" }));
+        assert_eq!(chosen("sm_90", &with_exact), Some(CodeOrigin::Ptx { target: "sm_90a" }));
+        assert_eq!(chosen("sm_100", &with_exact), Some(CodeOrigin::Ptx { target: "sm_90" }));
+        assert_eq!(chosen("sm_80", &with_exact), Some(CodeOrigin::Ptx { target: "sm_80" }));
         assert_eq!(chosen("sm_75", &all), None);
     }
 
@@ -421,19 +425,19 @@ mod tests {
         {
             Ok(context) => context,
             Err(error) => {
-                println!("skipped: {error}");
+                rf_testing::skip!("{error}");
                 return;
             }
         };
         let good = match CodeObjects::for_device(&context.info().arch) {
             Ok(good) => good,
             Err(error) => {
-                println!("skipped: {error}");
+                rf_testing::skip!("{error}");
                 return;
             }
         };
         let gpu = |units| {
-            let choice = Choice::RunTime { arch: good.arch.clone() };
+            let choice = CodeOrigin::RunTime { arch: good.arch.clone() };
             let (arch, refused) = (good.arch.clone(), Vec::new());
             Gpu::new(context.clone(), CodeObjects { arch, choice, units, refused }, 1)
         };
@@ -471,7 +475,7 @@ mod tests {
     #[test]
     fn every_embedded_target_has_complete_code_of_every_unit() {
         if embedded::OBJECTS.is_empty() {
-            println!("skipped: {}", build_note());
+            rf_testing::skip!("{}", build_note());
             return;
         }
         for target in embedded_targets() {

@@ -1,7 +1,7 @@
 //! The self-test of a device: groups of conformance cases, and the speed of kernels.
 //!
-//! `rf-cli selftest` runs the groups and prints the results. A [`Group`] has the conformance cases
-//! of an op with a format, and the cases whose speed is reported for the group.
+//! `rf-cli selftest` runs the groups and prints the results. A [`CaseGroup`] has the conformance
+//! cases of an op with a format, and the cases whose speed is reported for the group.
 //!
 //! A kernel takes microseconds, and the step around it tens of microseconds. Therefore [`speed`]
 //! times programs with few and with many copies of an op, and divides the difference by the number
@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use rf_graph::{Backend, BackendError, OpCost, OperandFormat};
-use rf_oracle::case::{self, Case, CaseBatch, Shape, Timer};
+use rf_oracle::case::{self, Case, CaseBatch, CaseShape, Timer};
 
 use crate::GpuBackend;
 use crate::params::MatrixUnit;
@@ -18,7 +18,7 @@ use crate::tuning::Knob;
 
 /// The conformance cases of one op with one format.
 #[derive(Debug)]
-pub struct Group {
+pub struct CaseGroup {
     op: String,
     format: Option<OperandFormat>,
     cases: Vec<Case>,
@@ -28,13 +28,13 @@ pub struct Group {
 
 /// Groups whose names contain a text, ignoring case, in the order of their first cases. If there
 /// are none, the groups of the cases whose names contain it, with these cases alone.
-pub fn groups(filter: &str) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+pub fn groups(filter: &str) -> Vec<CaseGroup> {
+    let mut groups: Vec<CaseGroup> = Vec::new();
     for case in case::cases() {
         match groups.iter_mut().find(|group| group.op == case.op() && group.format == case.format())
         {
             Some(group) => group.cases.push(case),
-            None => groups.push(Group {
+            None => groups.push(CaseGroup {
                 op: case.op().to_owned(),
                 format: case.format(),
                 cases: vec![case],
@@ -56,7 +56,7 @@ pub fn groups(filter: &str) -> Vec<Group> {
     groups
 }
 
-impl Group {
+impl CaseGroup {
     /// The name: `matmul Q4_K`, or the op alone.
     pub fn name(&self) -> String {
         match self.format {
@@ -134,7 +134,7 @@ pub(crate) fn copies(case: &Case, cost: OpCost) -> usize {
     const WORKING_SET_BYTES: u64 = 400 << 20;
     const MAX_COPIES: usize = 48;
     match case.shape() {
-        Shape::Row { .. } => MAX_COPIES,
+        CaseShape::Row { .. } => MAX_COPIES,
         _ if case.timed_batch().tokens() == 1 => {
             ((WORKING_SET_BYTES / cost.bytes.max(1)) as usize).clamp(6, MAX_COPIES)
         }
@@ -186,14 +186,14 @@ mod tests {
             let group = all.iter().find(|group| group.name() == name).unwrap();
             assert_eq!(group.speeds().len(), 1, "{name}");
         }
-        let names: Vec<String> = groups("MATMUL mi").iter().map(Group::name).collect();
+        let names: Vec<String> = groups("MATMUL mi").iter().map(CaseGroup::name).collect();
         assert_eq!(names, ["matmul mixed"]);
     }
 
     #[test]
     fn a_text_that_no_group_has_selects_cases() {
         let groups = groups("Many-Heads");
-        let names: Vec<String> = groups.iter().map(Group::name).collect();
+        let names: Vec<String> = groups.iter().map(CaseGroup::name).collect();
         assert_eq!(names, ["attention f16", "attention q8_0", "attention fp8"]);
         for group in &groups {
             assert!(group.cases(usize::MAX).iter().all(|case| case.name().contains("many-heads")));

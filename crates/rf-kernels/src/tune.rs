@@ -57,7 +57,7 @@ pub struct Trial {
 /// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum TrialVerdict {
     /// The results are right.
     Measured(TrialComparison),
     /// The results differ from those of the formulas' choice.
@@ -223,7 +223,7 @@ impl Trial {
     /// # Errors
     ///
     /// If the device fails, or lacks the memory.
-    pub fn run(&self, backend: &GpuBackend, block: Duration) -> Result<Verdict, BackendError> {
+    pub fn run(&self, backend: &GpuBackend, block: Duration) -> Result<TrialVerdict, BackendError> {
         let mut tuning = *backend.tuning();
         tuning.set(self.knob, self.format(), None);
         let default = backend.with_tuning(tuning);
@@ -234,7 +234,7 @@ impl Trial {
         let allowed = 4.0 * case.bound().with_f16_operands().nmse();
         let deviation = Deviation::between(&results(&tuned, &case)?, &results(&default, &case)?);
         if deviation.nmse.is_nan() || deviation.nmse > allowed {
-            return Ok(Verdict::Wrong { nmse: deviation.nmse, allowed });
+            return Ok(TrialVerdict::Wrong { nmse: deviation.nmse, allowed });
         }
         let copies = match case.op() {
             // Three matrices each.
@@ -256,7 +256,7 @@ impl Trial {
             timers[side].step()?;
             Ok(start.elapsed().as_secs_f64())
         };
-        compare(block.as_secs_f64(), &mut step).map(Verdict::Measured)
+        compare(block.as_secs_f64(), &mut step).map(TrialVerdict::Measured)
     }
 }
 

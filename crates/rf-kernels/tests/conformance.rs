@@ -1,6 +1,6 @@
 //! The case table on the GPU of this machine, if available.
 
-#![expect(clippy::print_stdout, reason = "prints skipped cases and the largest deviations")]
+#![expect(clippy::print_stdout, reason = "prints the largest deviations")]
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use rf_graph::{Backend, DType, Fusions, KvType, OperandFormat};
 use rf_kernels::tuning::{Knob, Tuning};
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_oracle::case::{Case, cases};
-use rf_oracle::conformance::{Outcome, prepare};
+use rf_oracle::conformance::{CaseOutcome, prepare};
 
 /// Prefixes of the names of cases for which there are no kernels: the backend must refuse them, so
 /// that models with these ops run on the CPU.
@@ -148,7 +148,7 @@ fn check(
     let backend = match GpuBackend::new(options) {
         Ok(backend) => backend.with_tuning(tuning),
         Err(error) => {
-            println!("skipped: {error}");
+            rf_testing::skip!("{error}");
             return None;
         }
     };
@@ -170,11 +170,11 @@ fn check(
         });
         let is_refused = REFUSED.iter().any(|name| case.name().starts_with(name));
         match checked {
-            Ok(Outcome::Skipped(_)) if is_refused => {}
-            Ok(Outcome::Passed { .. }) if is_refused => {
+            Ok(CaseOutcome::Skipped(_)) if is_refused => {}
+            Ok(CaseOutcome::Passed { .. }) if is_refused => {
                 wrong.push(format!("{} is among the cases without kernels", case.name()));
             }
-            Ok(Outcome::Passed { deviation, bound, .. }) => {
+            Ok(CaseOutcome::Passed { deviation, bound, .. }) => {
                 let entry = worst.entry(format!("{bound:?}")).or_default();
                 if deviation.nmse >= entry.0 {
                     *entry = (deviation.nmse, deviation.peak, case.name().to_owned());

@@ -14,7 +14,7 @@ use rf_graph::{Backend, BackendError, Output};
 use rf_kernels::{Error, GpuBackend, GpuOptions};
 use rf_kv::PageGroup;
 use rf_oracle::case::{Case, cases};
-use rf_oracle::conformance::{Outcome, check};
+use rf_oracle::conformance::{CaseOutcome, check};
 
 /// The environment variable that marks the child process.
 const CHILD: &str = "RF_KERNELS_TEST_ALONE";
@@ -33,8 +33,9 @@ fn in_child(test: &str, library: &str) -> bool {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    print!("{text}");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let error = String::from_utf8_lossy(&output.stderr);
+    print!("{text}{error}");
+    assert!(output.status.success(), "{error}");
     assert!(text.contains("1 passed"), "{test} did not run");
     false
 }
@@ -44,7 +45,7 @@ fn case() -> Case {
 }
 
 fn passes(backend: &dyn Backend) -> bool {
-    matches!(check(backend, &case()), Ok(Outcome::Passed { .. }))
+    matches!(check(backend, &case()), Ok(CaseOutcome::Passed { .. }))
 }
 
 fn cpu_computes() -> bool {
@@ -77,7 +78,7 @@ fn with_a_library_that_is_no_runtime_the_cpu_computes() {
     match GpuBackend::new(GpuOptions::default()).err().unwrap() {
         Error::Runtime(rf_hip::Error::MissingSymbol { .. }) => {}
         Error::Runtime(rf_hip::Error::LibraryNotFound { .. }) => {
-            println!("skipped: no libc.so.6 here");
+            rf_testing::skip!("no libc.so.6 here");
         }
         error => panic!("{error}"),
     }
@@ -89,7 +90,7 @@ fn a_program_that_does_not_fit_is_an_error_and_others_still_run() {
     let backend = match GpuBackend::new(GpuOptions::default()) {
         Ok(backend) => backend,
         Err(error) => {
-            println!("skipped: {error}");
+            rf_testing::skip!("{error}");
             return;
         }
     };

@@ -250,5 +250,8 @@ fn an_older_runtime_gives_the_same_results() {
     let case = case();
     let backend = GpuBackend::new(GpuOptions::default()).unwrap();
     let outcome = rf_oracle::conformance::check(&backend, &case);
-    assert!(matches!(outcome, Ok(rf_oracle::conformance::Outcome::Passed { .. })), "{outcome:?}");
+    assert!(
+        matches!(outcome, Ok(rf_oracle::conformance::CaseOutcome::Passed { .. })),
+        "{outcome:?}"
+    );
 }

@@ -10,7 +10,7 @@ fn the_memory_need_is_what_an_executor_holds() {
     let backend = match GpuBackend::new(GpuOptions::default()) {
         Ok(backend) => backend,
         Err(error) => {
-            println!("skipped: {error}");
+            rf_testing::skip!("{error}");
             return;
         }
     };

@@ -17,12 +17,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use rf_graph::{BackendError, DType, OperandFormat};
-use rf_kernels::objects::{Choice, cache_folder, embedded_targets};
+use rf_kernels::objects::{CodeOrigin, cache_folder, embedded_targets};
 use rf_kernels::tuning::{Knob, Tuning};
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kernels_build::Compiler;
 use rf_oracle::case::{Case, cases};
-use rf_oracle::conformance::{Outcome, check};
+use rf_oracle::conformance::{CaseOutcome, check};
 use stand_in::{Outputs, Session, library, session};
 use warnings::Warnings;
 
@@ -49,7 +49,7 @@ fn rocm_with_compiler(folder: &Path) -> Option<PathBuf> {
 fn session_with_compiler(name: &str, variables: &[(&str, &Path)]) -> Option<Session> {
     let folder = tempfile::TempDir::new().unwrap();
     let Some(clang) = rocm_with_compiler(folder.path()) else {
-        println!("skipped: no cc or no clang for kernels");
+        rf_testing::skip!("no cc or no clang for kernels");
         return None;
     };
     let compiler = [("ROCM_PATH", folder.path()), ("TEST_HIPRTC_CLANG", &*clang)];
@@ -60,12 +60,12 @@ fn session_with_compiler(name: &str, variables: &[(&str, &Path)]) -> Option<Sess
 fn run(backend: &GpuBackend) {
     let case = cases().into_iter().find(|case| case.name() == "add").unwrap();
     let outcome = check(backend, &case);
-    assert!(matches!(outcome, Ok(Outcome::Passed { .. })), "{outcome:?}");
+    assert!(matches!(outcome, Ok(CaseOutcome::Passed { .. })), "{outcome:?}");
 }
 
 /// Opens the backend with a fault and runs a case on it. Returns the origin of the code, and the
 /// warnings.
-fn open(session: &Session, plan: &str) -> (Result<Choice, rf_kernels::Error>, Vec<String>) {
+fn open(session: &Session, plan: &str) -> (Result<CodeOrigin, rf_kernels::Error>, Vec<String>) {
     let (mut code, mut warnings) = (None, Vec::new());
     let (outcome, calls) = session.run(plan, || {
         ((), warnings) = Warnings::of(|| {
@@ -89,7 +89,7 @@ fn refused_code_is_compiled_on_the_machine_and_gives_the_same_results() {
     let name = "refused_code_is_compiled_on_the_machine_and_gives_the_same_results";
     let Some(session) = session_with_compiler(name, &[]) else { return };
     let (code, warnings) = open(&session, "");
-    assert!(matches!(code.unwrap(), Choice::Exact { .. }));
+    assert!(matches!(code.unwrap(), CodeOrigin::Exact { .. }));
     assert_eq!(warnings, [""; 0]);
 
     let (code, warnings) = open(&session, REFUSED);
@@ -99,15 +99,15 @@ fn refused_code_is_compiled_on_the_machine_and_gives_the_same_results() {
     assert_eq!(refusals.len(), 1, "{warnings:?}");
     assert!(refusals[0].contains("hipErrorNoBinaryForGpu"), "{refusals:?}");
     if embedded_targets().any(|target| target.ends_with("-generic")) {
-        assert!(matches!(code, Choice::Generic { .. }), "{code}");
+        assert!(matches!(code, CodeOrigin::Generic { .. }), "{code}");
         let both = format!("{REFUSED},hipModuleLoadData:2:209");
-        assert!(matches!(open(&session, &both).0.unwrap(), Choice::RunTime { .. }));
+        assert!(matches!(open(&session, &both).0.unwrap(), CodeOrigin::RunTime { .. }));
     } else {
-        assert!(matches!(code, Choice::RunTime { .. }), "{code}");
+        assert!(matches!(code, CodeOrigin::RunTime { .. }), "{code}");
     }
     // A kernel that is not found counts, too: older drivers refuse code only then.
     let (code, _) = open(&session, "hipModuleGetFunction:1:500");
-    assert!(!matches!(code.unwrap(), Choice::Exact { .. }));
+    assert!(!matches!(code.unwrap(), CodeOrigin::Exact { .. }));
 }
 
 /// Each value of a knob whose values are in the code, for matmuls of one and of many tokens and
@@ -143,7 +143,7 @@ fn choices_of_code_are_compiled_and_pass() {
                 let outcome = check(&tuned, case);
                 let name = case.name();
                 assert!(
-                    matches!(outcome, Ok(Outcome::Passed { .. })),
+                    matches!(outcome, Ok(CaseOutcome::Passed { .. })),
                     "{index} {name}: {outcome:?}"
                 );
             }
@@ -164,7 +164,7 @@ fn a_choice_of_code_without_a_compiler_is_left_out() {
     let variables = [("ROCM_PATH", Path::new("/nowhere"))];
     let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
     if rf_hip::Compiler::load().is_ok() {
-        println!("skipped: this machine has libhiprtc");
+        rf_testing::skip!("this machine has libhiprtc");
         return;
     }
     let (outcome, _) = session.run("", || {
@@ -193,7 +193,7 @@ fn refused_code_without_a_compiler_is_an_error_with_the_cure() {
     let variables = [("ROCM_PATH", nowhere)];
     let Some(session) = session(name, &library(), &variables, LIMIT) else { return };
     if rf_hip::Compiler::load().is_ok() {
-        println!("skipped: this machine has libhiprtc");
+        rf_testing::skip!("this machine has libhiprtc");
         return;
     }
     // Every kind of code.

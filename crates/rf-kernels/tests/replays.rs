@@ -222,7 +222,7 @@ fn a_crash_inside_a_launch_is_remembered() {
         return;
     }
     if arch().is_none() {
-        println!("skipped: {}", build_note());
+        rf_testing::skip!("{}", build_note());
         return;
     }
     let folder = tempfile::TempDir::new().unwrap();

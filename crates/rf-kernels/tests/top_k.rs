@@ -60,7 +60,7 @@ fn largest(row: &[f32], k: usize) -> Vec<Candidate> {
 fn the_device_selects_the_largest_logits_of_the_whole_row() {
     let backend = match GpuBackend::new(GpuOptions::default()) {
         Ok(backend) => backend,
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) => return rf_testing::skip!("{error}"),
     };
     let mut executor = backend.compile(program(), &mut |_| ()).unwrap();
     let run = |executor: &mut dyn Executor, ids: &[u32], k: usize| {

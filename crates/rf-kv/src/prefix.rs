@@ -58,7 +58,7 @@ impl<'a, const N: usize> From<&'a [u32; N]> for Prefix<'a> {
 
 /// A place in the tree of cached prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Node {
+pub(crate) struct PrefixNode {
     /// Never reused, so that children of an evicted node do not match under another node.
     pub(crate) id: u64,
     /// Hash of all tokens up to and including this node.
@@ -67,7 +67,7 @@ pub(crate) struct Node {
     pub(crate) key: ChainKey,
 }
 
-impl Node {
+impl PrefixNode {
     /// The empty prefix.
     pub(crate) const ROOT: Self = Self { id: 0, chain_hash: 0, key: ChainKey::ROOT };
 
@@ -82,7 +82,7 @@ impl Node {
 
 #[derive(Debug)]
 struct Entry {
-    node: Node,
+    node: PrefixNode,
     parent_id: u64,
     tokens: Box<[u32]>,
 }
@@ -109,7 +109,7 @@ struct NodePages {
     /// The page of each node, by its id. The page of a removed node stays until it is evicted.
     pages: HashMap<u64, PageId>,
     /// The node of each page.
-    nodes: Vec<Option<Node>>,
+    nodes: Vec<Option<PrefixNode>>,
 }
 
 impl NodePages {
@@ -117,7 +117,7 @@ impl NodePages {
         Self { pages: HashMap::new(), nodes: vec![None; num_pages] }
     }
 
-    fn insert(&mut self, page: PageId, node: Node) {
+    fn insert(&mut self, page: PageId, node: PrefixNode) {
         self.pages.insert(node.id, page);
         self.nodes[page.index()] = Some(node);
     }
@@ -135,7 +135,7 @@ impl PrefixCache {
         Self {
             by_hash: HashMap::new(),
             entries: (0..num_pages.full).map(|_| None).collect(),
-            last_id: Node::ROOT.id,
+            last_id: PrefixNode::ROOT.id,
             window: NodePages::new(num_pages.window),
             states: NodePages::new(num_pages.states),
             exports: Exports::Off,
@@ -161,7 +161,7 @@ impl PrefixCache {
     }
 
     /// The page that holds `tokens` after the prefix that ends at `parent`.
-    pub(crate) fn find(&self, parent: Node, tokens: &[u32]) -> Option<(PageId, Node)> {
+    pub(crate) fn find(&self, parent: PrefixNode, tokens: &[u32]) -> Option<(PageId, PrefixNode)> {
         let page = *self.by_hash.get(&parent.child_hash(tokens))?;
         let entry = self.entries[page.index()].as_ref()?;
         let same = entry.parent_id == parent.id && *entry.tokens == *tokens;
@@ -169,17 +169,17 @@ impl PrefixCache {
     }
 
     /// The window page of a node.
-    pub(crate) fn find_window(&self, node: Node) -> Option<PageId> {
+    pub(crate) fn find_window(&self, node: PrefixNode) -> Option<PageId> {
         self.window.pages.get(&node.id).copied()
     }
 
     /// The states of a node.
-    pub(crate) fn find_state(&self, node: Node) -> Option<PageId> {
+    pub(crate) fn find_state(&self, node: PrefixNode) -> Option<PageId> {
         self.states.pages.get(&node.id).copied()
     }
 
     /// Removes the states of a node, in the pool and in the store. Returns their page.
-    pub(crate) fn remove_state(&mut self, node: Node) -> Option<PageId> {
+    pub(crate) fn remove_state(&mut self, node: PrefixNode) -> Option<PageId> {
         if self.exports != Exports::Off {
             self.moves.push(PageMove::Forget(PageKey { group: PageGroup::State, chain: node.key }));
         }
@@ -209,7 +209,7 @@ impl PrefixCache {
         }
     }
 
-    fn node_of(&self, group: PageGroup, page: PageId) -> Option<Node> {
+    fn node_of(&self, group: PageGroup, page: PageId) -> Option<PrefixNode> {
         match group {
             PageGroup::Full => self.entries[page.index()].as_ref().map(|entry| entry.node),
             PageGroup::Window => self.window.nodes[page.index()],
@@ -222,12 +222,12 @@ impl PrefixCache {
     pub(crate) fn insert(
         &mut self,
         page: PageId,
-        parent: Node,
+        parent: PrefixNode,
         tokens: &[u32],
-    ) -> (Node, Option<PageId>) {
+    ) -> (PrefixNode, Option<PageId>) {
         self.last_id += 1;
         let (chain_hash, key) = (parent.child_hash(tokens), parent.key.child(tokens));
-        let node = Node { id: self.last_id, chain_hash, key };
+        let node = PrefixNode { id: self.last_id, chain_hash, key };
         let displaced = self.by_hash.insert(node.chain_hash, page);
         if let Some(displaced) = displaced
             && let Some(entry) = self.entries[displaced.index()].take()
@@ -240,20 +240,20 @@ impl PrefixCache {
         (node, displaced)
     }
 
-    fn notify_removed(&mut self, node: Node) {
+    fn notify_removed(&mut self, node: PrefixNode) {
         if let Some(observer) = &mut self.observer {
             observer.observe(CacheEvent::Removed { hash: node.chain_hash });
         }
     }
 
     /// Adds a window page, which must not be cached yet, to a node that has none.
-    pub(crate) fn insert_window(&mut self, page: PageId, node: Node) {
+    pub(crate) fn insert_window(&mut self, page: PageId, node: PrefixNode) {
         self.window.insert(page, node);
         self.export(PageGroup::Window, page);
     }
 
     /// Adds states, which must not be cached yet, to a node that has none.
-    pub(crate) fn insert_state(&mut self, page: PageId, node: Node) {
+    pub(crate) fn insert_state(&mut self, page: PageId, node: PrefixNode) {
         self.states.insert(page, node);
     }
 
@@ -285,25 +285,25 @@ mod tests {
     #[test]
     fn another_text_with_the_same_hash_is_a_miss() {
         let mut cache = cache();
-        let (node, _) = cache.insert(PageId::new(0), Node::ROOT, &TOKENS);
+        let (node, _) = cache.insert(PageId::new(0), PrefixNode::ROOT, &TOKENS);
         cache.insert(PageId::new(1), node, &TOKENS);
         assert_eq!(cache.find(node, &TOKENS).map(|(page, _)| page), Some(PageId::new(1)));
 
-        let collides = Node { id: node.id + 100, ..node };
+        let collides = PrefixNode { id: node.id + 100, ..node };
         assert_eq!(cache.find(collides, &TOKENS), None);
         let hash = cache.by_hash.remove(&node.chain_hash);
-        let other_tokens = Node::ROOT.child_hash(&[9]);
+        let other_tokens = PrefixNode::ROOT.child_hash(&[9]);
         cache.by_hash.extend(hash.map(|page| (other_tokens, page)));
-        assert_eq!(cache.find(Node::ROOT, &[9]), None);
+        assert_eq!(cache.find(PrefixNode::ROOT, &[9]), None);
     }
 
     #[test]
     fn a_later_entry_with_the_same_hash_takes_the_place() {
         let mut cache = cache();
-        let (node, displaced) = cache.insert(PageId::new(0), Node::ROOT, &TOKENS);
+        let (node, displaced) = cache.insert(PageId::new(0), PrefixNode::ROOT, &TOKENS);
         assert_eq!(displaced, None);
         cache.insert(PageId::new(1), node, &TOKENS);
-        let collides = Node { id: node.id + 100, ..node };
+        let collides = PrefixNode { id: node.id + 100, ..node };
         let (_, displaced) = cache.insert(PageId::new(2), collides, &TOKENS);
         assert_eq!(displaced, Some(PageId::new(1)));
         assert!(!cache.contains(PageGroup::Full, PageId::new(1)));
@@ -315,12 +315,12 @@ mod tests {
     #[test]
     fn children_and_window_pages_of_an_evicted_node_are_not_those_of_its_successor() {
         let mut cache = cache();
-        let (old, _) = cache.insert(PageId::new(0), Node::ROOT, &TOKENS);
+        let (old, _) = cache.insert(PageId::new(0), PrefixNode::ROOT, &TOKENS);
         cache.insert(PageId::new(1), old, &TOKENS);
         cache.insert_window(PageId::new(0), old);
         assert_eq!(cache.find_window(old), Some(PageId::new(0)));
         cache.remove(PageGroup::Full, PageId::new(0));
-        let (new, _) = cache.insert(PageId::new(2), Node::ROOT, &TOKENS);
+        let (new, _) = cache.insert(PageId::new(2), PrefixNode::ROOT, &TOKENS);
         assert_eq!(new.chain_hash, old.chain_hash);
         assert_eq!(cache.find(new, &TOKENS), None);
         assert_eq!(cache.find_window(new), None);

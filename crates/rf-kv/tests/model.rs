@@ -10,6 +10,7 @@ use rf_kv::{
     CutCause, Exports, NotCut, OutOfPages, PageCounts, PageGroup, PageId, PageKey, PageMove,
     PagePool, PageSize, PageStore, PageTable,
 };
+use rf_testing::SplitMix64;
 
 /// Miri is slow.
 const CASES: u32 = if cfg!(miri) { 2 } else { 600 };
@@ -58,19 +59,16 @@ proptest! {
 /// go to the store and come back.
 #[test]
 fn turns_go_on_from_pages_that_were_stored() {
-    let mut random = 1_u64;
-    let mut next = |most: u64| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (random >> 33) % most
-    };
+    let mut random = SplitMix64::new(1);
+    let mut next = |most| random.below(most);
     let mut imports = 0;
     for case in 0..CASES {
         let window = (next(2) == 0).then_some(20);
-        let num_pages = PageCounts { full: 20, window: 20, states: next(4) as usize };
+        let num_pages = PageCounts { full: 20, window: 20, states: next(4) };
         let exports = [Exports::OnEviction, Exports::AtOnce][case as usize % 2];
         let mut world = World::new(num_pages, exports, PageSize::Tokens16, window);
         for _ in 0..OPERATIONS / 4 {
-            let (text, pages) = (next(4) as u8, 1 + next(4) as usize);
+            let (text, pages) = (next(4) as u8, 1 + next(4));
             world.apply(&Operation::Start { text, len_tokens: 16 * pages });
             world.check();
             let index = world.sequences.len() - 1;
@@ -79,7 +77,7 @@ fn turns_go_on_from_pages_that_were_stored() {
             world.write(index, &longer);
             world.check();
             if next(4) > 0 || world.sequences.len() == num_pages.states.max(1) {
-                let sequence = world.sequences.swap_remove(next(index as u64 + 1) as usize);
+                let sequence = world.sequences.swap_remove(next(index + 1));
                 world.pool.release(sequence.table);
             }
         }

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::head::{Head, logits, mean_of_text, norm, output_matrix, output_norm, scores, state};
 use crate::mtp;
 use crate::pooling::Pooling;
-use crate::weights::{Weights, is_of_later_block};
+use crate::weights::{FileWeights, is_of_later_block};
 
 /// Builds the graph of a model for sequences of up to `context_tokens`, and its weights by
 /// [`WeightId::index`](rf_graph::WeightId::index).
@@ -54,7 +54,7 @@ pub fn build_with_adapters(
     }
     let (hidden_size, vocab_size) = (config.hidden_size, config.vocab_size);
     let layers = config.layers_for(context_tokens);
-    let mut w = Weights::new(gguf, config.weights, &config.tensors_read, adapters);
+    let mut w = FileWeights::new(gguf, config.weights, &config.tensors_read, adapters);
 
     let table = w.matrix("token_embd.weight", vocab_size, hidden_size)?;
     let x = w.graph.embed_or_media(table, config.embedding_scale);
@@ -148,7 +148,7 @@ pub fn build_with_adapters(
 
 /// The output of a layer with the sum of the control vectors.
 fn with_direction(
-    w: &mut Weights<'_>,
+    w: &mut FileWeights<'_>,
     config: &ModelConfig,
     x: ValueId,
     (layer, direction): (usize, &[f32]),
@@ -170,7 +170,11 @@ struct PerLayerInput {
 
 impl PerLayerInput {
     /// `(norm(Wx / √hidden_size) + table[id] · √width) / √2`, with the norm over each layer's part.
-    fn build(w: &mut Weights<'_>, config: &ModelConfig, x: ValueId) -> Result<Option<Self>, Error> {
+    fn build(
+        w: &mut FileWeights<'_>,
+        config: &ModelConfig,
+        x: ValueId,
+    ) -> Result<Option<Self>, Error> {
         let Some(width) = config.layers[0].per_layer_input else { return Ok(None) };
         let columns = config.num_layers() * width;
         let sqrt = |n: usize| (n as f32).sqrt();
@@ -186,7 +190,7 @@ impl PerLayerInput {
         Ok(Some(Self { all, width }))
     }
 
-    fn of_layer(&self, w: &mut Weights<'_>, layer: usize) -> ValueId {
+    fn of_layer(&self, w: &mut FileWeights<'_>, layer: usize) -> ValueId {
         w.graph().slice(self.all, layer * self.width..(layer + 1) * self.width)
     }
 }

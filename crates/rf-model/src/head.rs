@@ -5,7 +5,7 @@ use rf_graph::{Activation, Attention, Function, ValueId, WeightId};
 
 use crate::config::{ModelConfig, OutputNorm, ScoreHead};
 use crate::error::Error;
-use crate::weights::Weights;
+use crate::weights::FileWeights;
 
 /// The output that is computed from the state of each requested row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ pub(crate) type OutputMatrix = (WeightId, Option<WeightId>);
 
 /// The output matrix; without one in the file, the embedding `table` is it.
 pub(crate) fn output_matrix(
-    w: &mut Weights<'_>,
+    w: &mut FileWeights<'_>,
     config: &ModelConfig,
     table: WeightId,
 ) -> Result<OutputMatrix, Error> {
@@ -52,7 +52,7 @@ pub(crate) fn output_matrix(
 
 /// The logits of the next token.
 pub(crate) fn logits(
-    w: &mut Weights<'_>,
+    w: &mut FileWeights<'_>,
     config: &ModelConfig,
     (output, bias): OutputMatrix,
     x: ValueId,
@@ -70,7 +70,7 @@ pub(crate) fn logits(
 
 /// The state itself, or what the linear layers after the pooling make of it: the pooling of their
 /// outputs is their output for the pooled states.
-pub(crate) fn state(w: &mut Weights<'_>, mut x: ValueId) -> Result<ValueId, Error> {
+pub(crate) fn state(w: &mut FileWeights<'_>, mut x: ValueId) -> Result<ValueId, Error> {
     for name in ["dense_2.weight", "dense_3.weight"] {
         if w.has(name) {
             let (rows, columns) = (w.rows(name), w.graph.width(x));
@@ -84,7 +84,7 @@ pub(crate) fn state(w: &mut Weights<'_>, mut x: ValueId) -> Result<ValueId, Erro
 /// The scores of a reranker: `tanh(Wx + b)`, if the model has that layer, then a row per label.
 /// With [`ScoreHead::Mean`] it is `norm(gelu(Wx + b))`.
 pub(crate) fn scores(
-    w: &mut Weights<'_>,
+    w: &mut FileWeights<'_>,
     config: &ModelConfig,
     mut x: ValueId,
 ) -> Result<ValueId, Error> {
@@ -111,7 +111,7 @@ pub(crate) fn scores(
 
 /// The norm before the head.
 pub(crate) fn output_norm(
-    w: &mut Weights<'_>,
+    w: &mut FileWeights<'_>,
     config: &ModelConfig,
     x: ValueId,
 ) -> Result<ValueId, Error> {
@@ -127,13 +127,13 @@ pub(crate) fn output_norm(
 }
 
 /// The mean over the tokens of each text, in all its rows.
-pub(crate) fn mean_of_text(w: &mut Weights<'_>, mean: &Attention, x: ValueId) -> ValueId {
+pub(crate) fn mean_of_text(w: &mut FileWeights<'_>, mean: &Attention, x: ValueId) -> ValueId {
     w.graph.attention(x, x, x, mean)
 }
 
 /// A norm of the model, of the kind that its layers have.
 pub(crate) fn norm(
-    w: &mut Weights<'_>,
+    w: &mut FileWeights<'_>,
     stem: &str,
     layer: &LayerSpec,
     x: ValueId,
@@ -144,7 +144,7 @@ pub(crate) fn norm(
 }
 
 fn norm_by(
-    w: &mut Weights<'_>,
+    w: &mut FileWeights<'_>,
     layer: &LayerSpec,
     x: ValueId,
     weight: WeightId,

@@ -10,7 +10,7 @@ use crate::config::ModelConfig;
 use crate::error::Error;
 use crate::head::{OutputMatrix, logits, norm, output_norm};
 use crate::keys::Keys;
-use crate::weights::Weights;
+use crate::weights::FileWeights;
 
 /// The stages of a program with [`Head::LogitsAndMtp`](crate::Head::LogitsAndMtp): see
 /// [`Graph::stages`](rf_graph::Graph::stages). They share weights and no values.
@@ -68,7 +68,7 @@ pub(crate) fn layer_spec(
 /// Builds [`MtpStage::Block`]: `layer([norm(embedding), norm(state)] · W)`, and the head. `table`
 /// is the model's embedding, and `output` its output matrix.
 pub(crate) fn block(
-    w: &mut Weights<'_>,
+    w: &mut FileWeights<'_>,
     config: &ModelConfig,
     context_tokens: usize,
     (table, output): (WeightId, OutputMatrix),
@@ -78,7 +78,7 @@ pub(crate) fn block(
         .ok_or_else(|| Error::NoMtpBlock { architecture: config.architecture.clone() })?;
     let (index, hidden_size, vocab_size) =
         (config.num_layers(), config.hidden_size, config.vocab_size);
-    let own_matrix = |w: &mut Weights<'_>, stem| {
+    let own_matrix = |w: &mut FileWeights<'_>, stem| {
         let name = tensor(index, stem);
         w.has(&name).then(|| w.matrix(&name, vocab_size, hidden_size)).transpose()
     };
@@ -106,7 +106,7 @@ pub(crate) fn block(
 }
 
 fn norm_of(
-    w: &mut Weights<'_>,
+    w: &mut FileWeights<'_>,
     spec: &LayerSpec,
     index: usize,
     stem: &str,

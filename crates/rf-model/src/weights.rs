@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rf_gguf::{Gguf, TensorData};
-use rf_graph::layer::{LayerSpec, LayerWeights, Role, Shape};
+use rf_graph::layer::{LayerSpec, LayerWeights, Role, RoleShape};
 use rf_graph::{DType, GraphBuilder, LowRank, ValueId, Weight, WeightBytes, WeightId};
 
 use crate::adapter::{AdapterSet, EMBEDDING, Update};
@@ -120,7 +120,7 @@ impl WeightRow {
 }
 
 /// Tensors of a file, as weights of a graph.
-pub(crate) struct Weights<'a> {
+pub(crate) struct FileWeights<'a> {
     gguf: &'a Gguf,
     table: WeightTable,
     pub(crate) graph: GraphBuilder,
@@ -145,7 +145,7 @@ impl WeightBytes for Mapped {
     }
 }
 
-impl LayerWeights for Weights<'_> {
+impl LayerWeights for FileWeights<'_> {
     type Error = Error;
 
     fn graph(&mut self) -> &mut GraphBuilder {
@@ -159,15 +159,15 @@ impl LayerWeights for Weights<'_> {
             return Ok(None);
         }
         match role.shape(spec) {
-            Shape::Vector(len) if row.is_ones => Ok(Some(self.constant(len, 1.0))),
-            Shape::Vector(len) => self.vector(&name, len).map(Some),
-            Shape::Matrix([taps, width]) if matches!(role, Role::ConvFilter | Role::Decay) => {
+            RoleShape::Vector(len) if row.is_ones => Ok(Some(self.constant(len, 1.0))),
+            RoleShape::Vector(len) => self.vector(&name, len).map(Some),
+            RoleShape::Matrix([taps, width]) if matches!(role, Role::ConvFilter | Role::Decay) => {
                 let further = row.further.iter().map(|stem| WeightRow { stem, ..row });
                 let further = further.map(|row| row.tensor(self.layer));
                 let names: Vec<_> = std::iter::once(name).chain(further).collect();
                 self.transposed(&names, [taps, width]).map(Some)
             }
-            Shape::Matrix([rows, columns]) => {
+            RoleShape::Matrix([rows, columns]) => {
                 let (first, all) = row.rows(spec);
                 let tensor = self.tensor(&name, &[columns, all])?;
                 let bytes = tensor.rows(first, rows, all);
@@ -179,7 +179,7 @@ impl LayerWeights for Weights<'_> {
                 self.adapt(&name, &[id], first..first + rows);
                 Ok(Some(id))
             }
-            Shape::Experts(_) => unreachable!("{role:?} is a stack of matrices"),
+            RoleShape::Experts(_) => unreachable!("{role:?} is a stack of matrices"),
         }
     }
 
@@ -191,8 +191,8 @@ impl LayerWeights for Weights<'_> {
             return Ok(None);
         }
         match role.shape(spec) {
-            Shape::Vector(len) => self.vector(&name, len).map(Some),
-            Shape::Matrix([rows, _]) => {
+            RoleShape::Vector(len) => self.vector(&name, len).map(Some),
+            RoleShape::Matrix([rows, _]) => {
                 let (first, all) = row.rows(spec);
                 let tensor = self.tensor(&name, &[all])?;
                 let bytes = tensor.rows(first, rows, all);
@@ -200,7 +200,7 @@ impl LayerWeights for Weights<'_> {
                 check_finite(&name, &bias.row_f32(0))?;
                 Ok(Some(self.graph.weight(bias)))
             }
-            Shape::Experts([count, rows, _]) => self.matrix(&name, count, rows).map(Some),
+            RoleShape::Experts([count, rows, _]) => self.matrix(&name, count, rows).map(Some),
         }
     }
 
@@ -220,7 +220,7 @@ impl LayerWeights for Weights<'_> {
     fn experts(&mut self, spec: &LayerSpec, role: Role) -> Result<Vec<WeightId>, Error> {
         let row = self.row(role).unwrap_or_else(|| panic!("the weight table has no {role:?}"));
         let name = row.tensor(self.layer);
-        let Shape::Experts([count, rows, columns]) = role.shape(spec) else {
+        let RoleShape::Experts([count, rows, columns]) = role.shape(spec) else {
             unreachable!("{role:?} is one matrix")
         };
         if let (Role::LatentKey | Role::LatentValue, [_, ..]) = (role, row.fused) {
@@ -252,7 +252,7 @@ impl LayerWeights for Weights<'_> {
     }
 }
 
-impl<'a> Weights<'a> {
+impl<'a> FileWeights<'a> {
     /// `used` names tensors that were read before.
     pub(crate) fn new(
         gguf: &'a Gguf,
@@ -399,7 +399,7 @@ impl<'a> Weights<'a> {
     /// The matrices of the heads of latent attention, from a tensor that has those of a head one
     /// after the other, both with the columns of the latent.
     fn heads(&mut self, spec: &LayerSpec, role: Role, name: &str) -> Result<Vec<WeightId>, Error> {
-        let (Shape::Experts([count, latent, keys]), Shape::Experts([_, values, _])) =
+        let (RoleShape::Experts([count, latent, keys]), RoleShape::Experts([_, values, _])) =
             (Role::LatentKey.shape(spec), Role::LatentValue.shape(spec))
         else {
             unreachable!("each head has a matrix")

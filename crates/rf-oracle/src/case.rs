@@ -7,7 +7,7 @@
 //! builder, and a shape one place.
 //!
 //! To add an op: write its formula into [`reference`](crate::reference), then a case here with the
-//! [`Bound`] of its arithmetic.
+//! [`ErrorBound`] of its arithmetic.
 //!
 //! ```
 //! use rf_graph::{DType, OperandFormat};
@@ -40,8 +40,8 @@ pub mod speed;
 mod timer;
 
 pub use attention::{attention, kv_append};
-pub use bound::Bound;
-pub use definition::{Case, Shape};
+pub use bound::ErrorBound;
+pub use definition::{Case, CaseShape};
 pub use embed::embed;
 pub use epilogues::feed_forward;
 pub use experts::route_of;

@@ -2,15 +2,15 @@
 //!
 //! [`check`] runs a [`Case`] on the reference as it is written, and on a backend both unfused and
 //! in every fused form that the backend supports. It compares the results within the
-//! [`Bound`] of the case. The table is [`cases`](crate::case::cases).
+//! [`ErrorBound`] of the case. The table is [`cases`](crate::case::cases).
 //!
 //! ```
 //! use rf_oracle::ReferenceBackend;
 //! use rf_oracle::case::cases;
-//! use rf_oracle::conformance::{Outcome, check};
+//! use rf_oracle::conformance::{CaseOutcome, check};
 //!
 //! let case = cases().into_iter().find(|case| case.name() == "add").unwrap();
-//! assert!(matches!(check(&ReferenceBackend, &case), Ok(Outcome::Passed { .. })));
+//! assert!(matches!(check(&ReferenceBackend, &case), Ok(CaseOutcome::Passed { .. })));
 //! ```
 
 use std::fmt;
@@ -28,7 +28,7 @@ use rf_graph::{
 };
 use rf_quant::DType;
 
-use crate::case::{Bound, Case, CaseBatch};
+use crate::case::{Case, CaseBatch, ErrorBound};
 use crate::reference::ReferenceBackend;
 
 /// Runs a case on a backend.
@@ -36,7 +36,7 @@ use crate::reference::ReferenceBackend;
 /// # Errors
 ///
 /// If a result exceeds the bound of the case, or the backend fails.
-pub fn check(backend: &dyn Backend, case: &Case) -> Result<Outcome, Mismatch> {
+pub fn check(backend: &dyn Backend, case: &Case) -> Result<CaseOutcome, Mismatch> {
     prepare(case)?.check(backend)
 }
 
@@ -90,7 +90,7 @@ impl Prepared<'_> {
     /// # Errors
     ///
     /// If a result exceeds the bound of the case, or the backend fails.
-    pub fn check(&self, backend: &dyn Backend) -> Result<Outcome, Mismatch> {
+    pub fn check(&self, backend: &dyn Backend) -> Result<CaseOutcome, Mismatch> {
         self.check_forms(backend, &backend.fusions().subsets())
     }
 
@@ -104,7 +104,7 @@ impl Prepared<'_> {
         &self,
         backend: &dyn Backend,
         forms: &[Fusions],
-    ) -> Result<Outcome, Mismatch> {
+    ) -> Result<CaseOutcome, Mismatch> {
         let case = self.case;
         let rounds = backend.rounds_operands_to_f16() && has_f16_operands(&self.program);
         let bound = if rounds { case.bound().with_f16_operands() } else { case.bound() };
@@ -121,7 +121,7 @@ impl Prepared<'_> {
             let actual = match run(backend, program, case.batches()) {
                 Ok(actual) => actual,
                 Err(BackendError::Unsupported { backend, what }) => {
-                    return Ok(Outcome::Skipped(format!("{backend} cannot run {what}")));
+                    return Ok(CaseOutcome::Skipped(format!("{backend} cannot run {what}")));
                 }
                 Err(source) => return Err(failed(case, fusions, source)),
             };
@@ -134,7 +134,7 @@ impl Prepared<'_> {
             worst = worst.max(deviation);
             outputs.extend(actual);
         }
-        Ok(Outcome::Passed { deviation: worst, bound, outputs })
+        Ok(CaseOutcome::Passed { deviation: worst, bound, outputs })
     }
 }
 
@@ -212,13 +212,13 @@ impl Collective for EqualParts {
 /// The outcome of a case.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum CaseOutcome {
     /// All forms of the program are within the bound.
     Passed {
         /// The largest deviation of all forms.
         deviation: Deviation,
         /// The allowed deviation.
-        bound: Bound,
+        bound: ErrorBound,
         /// Every output of every form and batch, for backends that guarantee more than a bound.
         outputs: Vec<Vec<f32>>,
     },
@@ -253,7 +253,7 @@ impl Deviation {
     }
 
     /// Returns true if both values are within a bound. NaN never is.
-    pub fn is_within(self, bound: Bound) -> bool {
+    pub fn is_within(self, bound: ErrorBound) -> bool {
         self.nmse <= bound.nmse() && self.peak <= bound.peak()
     }
 
@@ -286,7 +286,7 @@ pub enum Mismatch {
         /// The deviation.
         deviation: Deviation,
         /// The allowed deviation.
-        bound: Bound,
+        bound: ErrorBound,
     },
     /// The backend failed.
     #[error("{case}: the backend failed; fused: {fusions:?}")]

@@ -16,11 +16,11 @@
 //! use rf_graph::DType;
 //! use rf_oracle::ReferenceBackend;
 //! use rf_oracle::case::{Schedule, matmul};
-//! use rf_oracle::conformance::{Outcome, check};
+//! use rf_oracle::conformance::{CaseOutcome, check};
 //!
 //! let case = matmul(DType::Q8_0, 64, 256, Schedule::batches(&[1, 5]));
 //! assert_eq!(case.cost().int8_operations, 2 * 5 * 64 * 256);
-//! assert!(matches!(check(&ReferenceBackend, &case), Ok(Outcome::Passed { .. })));
+//! assert!(matches!(check(&ReferenceBackend, &case), Ok(CaseOutcome::Passed { .. })));
 //! ```
 //!
 //! A program that looks up embeddings, normalises them and multiplies them by a matrix:

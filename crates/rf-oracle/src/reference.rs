@@ -6,7 +6,7 @@ mod ops;
 mod recurrent;
 
 use cache::Cache;
-use ops::Run;
+use ops::StageRun;
 use rf_graph::{
     Backend, BackendError, Batch, BatchLimits, Executor, Fusions, Member, MemoryNeed, MemoryUse,
     Output, Plan, Program, Progress, Reduction, Stage, ValueId,
@@ -93,8 +93,13 @@ impl Executor for Reference {
             let what = format!("room for {} values of output, expected {expected}", out.len());
             return Err(BackendError::InvalidBatch(what));
         }
-        let mut run =
-            Run::new(&self.program, &mut self.cache, &mut self.reduction, batch, &mut self.values)?;
+        let mut run = StageRun::new(
+            &self.program,
+            &mut self.cache,
+            &mut self.reduction,
+            batch,
+            &mut self.values,
+        )?;
         for op in &graph.ops()[stage.ops.clone()] {
             run.op(op)?;
         }

@@ -10,14 +10,14 @@ use rf_graph::{
 use rf_kv::CopyPage;
 use rf_oracle::ReferenceBackend;
 use rf_oracle::case::{Case, cases};
-use rf_oracle::conformance::{Deviation, Mismatch, Outcome, check, for_all, prepare};
+use rf_oracle::conformance::{CaseOutcome, Deviation, Mismatch, check, for_all, prepare};
 
 #[test]
 fn every_fused_form_of_every_case_computes_the_same_on_the_reference() {
     // The number of different forms of a case, whose results are equal.
     let count = |case: &Case| {
         match prepare(case).unwrap().check(&ReferenceBackend).unwrap() {
-            Outcome::Passed { deviation, outputs, .. } => {
+            CaseOutcome::Passed { deviation, outputs, .. } => {
                 // A fused op rounds where its parts round, so the reference gives the same bits.
                 // But the sum with a shared expert rounds once where it is one of the experts.
                 if case.name().contains("/shared") {
@@ -157,5 +157,7 @@ fn a_backend_with_a_fault_does_not_conform() {
     assert!(deviates(Fault::Drift, "rms_norm/80/group-80"));
     assert!(deviates(Fault::Drift, "attention/rope/f32"));
     let unsupported = check(&Faulty(Fault::Unsupported), &case("add")).unwrap();
-    assert!(matches!(unsupported, Outcome::Skipped(why) if why == "faulty cannot run anything"));
+    assert!(
+        matches!(unsupported, CaseOutcome::Skipped(why) if why == "faulty cannot run anything")
+    );
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rf_profile::Error;
 use rf_profile::tables::{CounterProfile, CounterRow, Table, kernel_table};
-use rf_profile::tools::{Request, Runner, Session, Tool, Toolbox, available_tools, perf};
+use rf_profile::tools::{ProfileRequest, Runner, Session, Tool, Toolbox, available_tools, perf};
 
 fn main() {
     for tool in available_tools() {
@@ -69,7 +69,7 @@ fn with_perf(program: &[OsString], folder: &Path) -> Result<(), Error> {
 
 fn with_rocprofv3(program: &[OsString], folder: &Path) -> Result<(), Error> {
     let tool = Toolbox::system().find(Tool::Rocprofv3)?;
-    let profile = Session::new(tool, folder).run(&Request::kernels(), program)?;
+    let profile = Session::new(tool, folder).run(&ProfileRequest::kernels(), program)?;
     println!("\n{}", kernel_table(&profile.kernel_summaries()));
     Ok(())
 }

@@ -9,17 +9,17 @@ use std::time::Instant;
 
 use rf_hip::Runtime;
 use rf_profile::Error;
-use rf_profile::roofline::{Limits, OpMeasurement, table};
+use rf_profile::roofline::{MachineLimits, OpMeasurement, table};
 
 fn main() -> Result<(), Error> {
-    let limits = Limits::measure_host(1)?;
+    let limits = MachineLimits::measure_host(1)?;
     let speed = limits.bandwidth_bytes_per_s.unwrap_or_default();
     println!("{}: {:.1} GB/s\n", limits.source, speed / 1e9);
     println!("{}", table(&limits.judge(&[scale(1 << 24), scale(1 << 10)])));
 
     match Runtime::load()
         .map_err(Error::from)
-        .and_then(|runtime| Limits::measure_device(&runtime.device(0)?.context()?))
+        .and_then(|runtime| MachineLimits::measure_device(&runtime.device(0)?.context()?))
     {
         Ok(limits) => println!("{limits:?}"),
         Err(error) => println!("GPU skipped: {error}"),

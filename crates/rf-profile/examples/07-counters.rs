@@ -10,7 +10,7 @@ use rf_profile::Error;
 use rf_profile::tables::{
     CounterProfile, CounterRow, KernelRow, Table, kernel_table, summarize_kernels,
 };
-use rf_profile::tools::{CounterGroup, Generation, Request};
+use rf_profile::tools::{CounterGroup, GpuGeneration, ProfileRequest};
 
 const KERNELS: &str = "\
 Kind,Agent_Id,Dispatch_Id,Kernel_Name,Start_Timestamp,End_Timestamp,VGPR_Count,Scratch_Size
@@ -30,19 +30,19 @@ Dispatch_Id,Kernel_Name,Counter_Name,Counter_Value
 
 fn main() -> Result<(), Error> {
     let gfx = std::env::args().nth(1).unwrap_or_else(|| "gfx1100".to_owned());
-    println!("kernels: one pass without counters: {:?}", Request::kernels().passes);
+    println!("kernels: one pass without counters: {:?}", ProfileRequest::kernels().passes);
     for (name, request) in [
-        ("memory", Request::memory(&gfx)?),
-        ("detailed memory", Request::detailed_memory(&gfx)?),
-        ("matmul memory", Request::matmul_memory(&gfx)?),
-        ("compute unit", Request::compute_unit(&gfx)?),
+        ("memory", ProfileRequest::memory(&gfx)?),
+        ("detailed memory", ProfileRequest::detailed_memory(&gfx)?),
+        ("matmul memory", ProfileRequest::matmul_memory(&gfx)?),
+        ("compute unit", ProfileRequest::compute_unit(&gfx)?),
     ] {
         println!("{name}: {} passes", request.passes.len());
         for pass in &request.passes {
             println!("  {}", pass.join(" "));
         }
     }
-    if let Some(generation) = Generation::of(&gfx) {
+    if let Some(generation) = GpuGeneration::of(&gfx) {
         for group in CounterGroup::ALL {
             println!("{group:?} on {gfx}: {}", group.counters(generation).join(" "));
         }

@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_device_without_room_is_a_full_disk() {
         if !Path::new("/dev/full").exists() {
-            println!("skipped: no /dev/full");
+            rf_testing::skip!("no /dev/full");
             return;
         }
         let error = replace_file(Path::new("/dev/full"), |out| out.write_all(b"text")).unwrap_err();
@@ -159,7 +159,7 @@ mod tests {
         let path = folder.path().join("pipe");
         let created = std::process::Command::new("mkfifo").arg(&path).status();
         if !created.is_ok_and(|status| status.success()) {
-            println!("skipped: no mkfifo");
+            rf_testing::skip!("no mkfifo");
             return;
         }
         // Open for both directions, so that neither side waits for the other.

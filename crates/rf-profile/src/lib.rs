@@ -72,6 +72,6 @@ pub use atomic::replace_file;
 pub use error::Error;
 pub use spans::{SpanEvent, SpanLog, SpanRecorder};
 pub use timer::{KernelTimer, ScopedTimer, Timings};
-pub use trace::{Group, Trace, Track};
+pub use trace::{Trace, Track, TrackGroup};
 /// The crates of the GPU runtime, of JSON and of spans in the types of this one.
 pub use {rf_hip, serde_json, tracing_subscriber};

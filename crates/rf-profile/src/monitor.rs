@@ -18,7 +18,7 @@ use crate::Error;
 use crate::tools::{InstalledTool, Runner, Tool, Toolbox};
 
 pub use gpu_state::GpuState;
-pub use sampling::{Record, Sample, Sampling, Throttling};
+pub use sampling::{MonitorRecord, Sample, Sampling, Throttling};
 
 /// The folder of graphics devices in sysfs.
 const DRM: &str = "/sys/class/drm";

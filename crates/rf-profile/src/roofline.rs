@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// The limits of a machine. An unknown limit is `None`, and no verdict rests on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+pub struct MachineLimits {
     /// The origin of the values: `measured on ...`, or a data sheet.
     pub source: String,
     /// Memory bandwidth, in bytes per second.
@@ -112,7 +112,7 @@ const HALF: f64 = 0.5;
 /// An operation compared with the limits.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Verdict {
+pub struct RooflineVerdict {
     /// Name of the operation.
     pub name: String,
     /// Share of the time of all operations.
@@ -168,7 +168,7 @@ impl OpMeasurement {
     }
 }
 
-impl Limits {
+impl MachineLimits {
     /// The place of an operation on the roofline. `None` if neither limit is known, or no time was
     /// measured.
     pub fn roofline(&self, op: &OpMeasurement) -> Option<Roofline> {
@@ -199,13 +199,13 @@ impl Limits {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use rf_profile::roofline::{Bottleneck, Limits, OpMeasurement};
+    /// use rf_profile::roofline::{Bottleneck, MachineLimits, OpMeasurement};
     ///
-    /// let limits = Limits {
+    /// let limits = MachineLimits {
     ///     source: "an example".into(),
     ///     bandwidth_bytes_per_s: Some(800e9),
     ///     int8_operations_per_s: Some(100e12),
-    ///     ..Limits::default()
+    ///     ..MachineLimits::default()
     /// };
     /// let matvec = OpMeasurement {
     ///     name: "matvec".into(),
@@ -220,21 +220,22 @@ impl Limits {
     /// assert_eq!(verdict.bottleneck, Bottleneck::Bandwidth);
     /// assert!((verdict.roofline.unwrap().share - 0.75).abs() < 1e-9);
     /// ```
-    pub fn judge(&self, ops: &[OpMeasurement]) -> Vec<Verdict> {
+    pub fn judge(&self, ops: &[OpMeasurement]) -> Vec<RooflineVerdict> {
         let all: f64 = ops.iter().map(|op| op.time.as_secs_f64()).sum();
-        let mut verdicts: Vec<Verdict> = ops.iter().map(|op| self.judge_one(op, all)).collect();
+        let mut verdicts: Vec<RooflineVerdict> =
+            ops.iter().map(|op| self.judge_one(op, all)).collect();
         verdicts.sort_by(|a, b| b.time_share.total_cmp(&a.time_share));
         verdicts
     }
 
-    fn judge_one(&self, op: &OpMeasurement, all_s: f64) -> Verdict {
+    fn judge_one(&self, op: &OpMeasurement, all_s: f64) -> RooflineVerdict {
         let roofline = self.roofline(op);
         let (bottleneck, evidence) = self.bottleneck(op, roofline);
         // Nothing exceeds its limit: a cache served the bytes, or the limit is measured too low.
         let exceeds = roofline.is_some_and(|roofline| roofline.share > BEYOND);
         let evidence =
             if exceeds { evidence + ", so not the limit: served by caches?" } else { evidence };
-        Verdict {
+        RooflineVerdict {
             name: op.name.clone(),
             time_share: if all_s > 0.0 { op.time.as_secs_f64() / all_s } else { 0.0 },
             intensity: (op.bytes > 0.0).then(|| op.operations() / op.bytes),
@@ -320,7 +321,7 @@ fn at_least(amount: f64, limit_per_s: Option<f64>) -> Option<f64> {
 }
 
 /// Verdicts as a table for terminals.
-pub fn table(verdicts: &[Verdict]) -> String {
+pub fn table(verdicts: &[RooflineVerdict]) -> String {
     let width = verdicts.iter().map(|v| v.name.chars().count()).max().unwrap_or(0).max(9);
     let mut out = format!(
         "{:<width$}  {:>6}  {:>8}  {:>9}  {:>9}  {:>8}  {:<10}  {}\n",
@@ -349,8 +350,8 @@ pub fn table(verdicts: &[Verdict]) -> String {
 mod tests {
     use super::*;
 
-    fn limits() -> Limits {
-        Limits {
+    fn limits() -> MachineLimits {
+        MachineLimits {
             source: "a test".into(),
             bandwidth_bytes_per_s: Some(100e9),
             f32_operations_per_s: Some(0.25e12),
@@ -373,7 +374,7 @@ mod tests {
         }
     }
 
-    fn judge(op: OpMeasurement) -> Verdict {
+    fn judge(op: OpMeasurement) -> RooflineVerdict {
         limits().judge(&[op]).remove(0)
     }
 
@@ -412,7 +413,7 @@ mod tests {
 
     #[test]
     fn without_limits_no_roofline_is_known() {
-        let verdict = Limits::default().judge(&[op(1e6, 1e6, 10)]).remove(0);
+        let verdict = MachineLimits::default().judge(&[op(1e6, 1e6, 10)]).remove(0);
         assert_eq!((verdict.roofline, verdict.bottleneck), (None, Bottleneck::Unknown));
         assert_eq!(verdict.evidence, "no limit is known");
         assert_eq!(judge(op(1e6, 1e6, 0)).roofline, None);
@@ -426,7 +427,7 @@ mod tests {
         assert_eq!(roofline.bound, Bound::Compute);
         assert!((roofline.share - 0.5).abs() < 1e-9, "{roofline:?}");
         // Without the limit of f32 only memory is known to bound it.
-        let limits = Limits { f32_operations_per_s: None, ..limits() };
+        let limits = MachineLimits { f32_operations_per_s: None, ..limits() };
         assert_eq!(limits.roofline(&both).unwrap().bound, Bound::Memory);
     }
 }

@@ -41,7 +41,7 @@ pub struct Trace {
 
 /// A group of tracks, which is a process in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group(u64);
+pub struct TrackGroup(u64);
 
 /// A row of the timeline, which is a thread in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +57,14 @@ impl Trace {
     }
 
     /// Adds a group of tracks.
-    pub fn process(&mut self, name: &str) -> Group {
+    pub fn process(&mut self, name: &str) -> TrackGroup {
         self.processes += 1;
         self.metadata("process_name", self.processes, 0, name);
-        Group(self.processes)
+        TrackGroup(self.processes)
     }
 
     /// Adds a track to a group.
-    pub fn track(&mut self, group: Group, name: &str) -> Track {
+    pub fn track(&mut self, group: TrackGroup, name: &str) -> Track {
         self.tracks += 1;
         self.metadata("thread_name", group.0, self.tracks, name);
         Track { process: group.0, thread: self.tracks }
@@ -90,7 +90,7 @@ impl Trace {
     }
 
     /// Adds a value of a metric that changes over time, such as memory use or a clock.
-    pub fn counter(&mut self, group: Group, name: &str, at: Duration, value: f64) {
+    pub fn counter(&mut self, group: TrackGroup, name: &str, at: Duration, value: f64) {
         self.events.push(json!({
             "ph": "C", "name": name, "ts": us(at), "pid": group.0, "tid": 0, "args": {name: value},
         }));

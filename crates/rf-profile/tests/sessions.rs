@@ -94,16 +94,16 @@ fn documented(tool: Tool) -> &'static [&'static str] {
     }
 }
 
-fn requests() -> Vec<Request> {
-    let mut requests = vec![Request::kernels(), Request::timeline()];
+fn requests() -> Vec<ProfileRequest> {
+    let mut requests = vec![ProfileRequest::kernels(), ProfileRequest::timeline()];
     for gfx in ["gfx1100", "gfx1030", "gfx1201", "gfx90a", "gfx906"] {
-        requests.push(Request::memory(gfx).unwrap());
-        requests.push(Request::detailed_memory(gfx).unwrap());
-        requests.push(Request::matmul_memory(gfx).unwrap());
-        requests.push(Request::compute_unit(gfx).unwrap());
+        requests.push(ProfileRequest::memory(gfx).unwrap());
+        requests.push(ProfileRequest::detailed_memory(gfx).unwrap());
+        requests.push(ProfileRequest::matmul_memory(gfx).unwrap());
+        requests.push(ProfileRequest::compute_unit(gfx).unwrap());
     }
     for i in 0..32_u32 {
-        requests.push(Request {
+        requests.push(ProfileRequest {
             kernels: i & 1 != 0,
             api: i & 2 != 0,
             copies: i & 4 != 0,
@@ -117,7 +117,7 @@ fn requests() -> Vec<Request> {
 
 #[test]
 fn every_flag_is_documented_by_its_tool() {
-    let output = Output { folder: "out".into(), name: "run".into() };
+    let output = ToolOutput { folder: "out".into(), name: "run".into() };
     let program: Vec<OsString> = vec!["app".into(), "--its-own-flag".into()];
     let mut lines = 0;
     for tool in Tool::ALL {
@@ -139,9 +139,10 @@ fn every_flag_is_documented_by_its_tool() {
 
 #[test]
 fn a_flag_that_the_tool_lacks_is_dropped_or_an_error() {
-    let output = Output { folder: "out".into(), name: "run".into() };
+    let output = ToolOutput { folder: "out".into(), name: "run".into() };
     let program = ["app".into()];
-    let line = Invocation::new(Tool::Rocprofv3, &Request::timeline(), &output, &program).unwrap();
+    let line =
+        Invocation::new(Tool::Rocprofv3, &ProfileRequest::timeline(), &output, &program).unwrap();
     let older = "--kernel-trace --hip-trace --memory-copy-trace --output-format -d -o";
     let arguments = line.arguments(older).unwrap();
     assert!(!arguments.contains(&"--memory-allocation-trace".into()), "{arguments:?}");
@@ -151,8 +152,8 @@ fn a_flag_that_the_tool_lacks_is_dropped_or_an_error() {
 
 #[test]
 fn counters_of_several_passes_are_written_to_a_file() {
-    let output = Output { folder: "out".into(), name: "run".into() };
-    let request = Request::memory("gfx1100").unwrap();
+    let output = ToolOutput { folder: "out".into(), name: "run".into() };
+    let request = ProfileRequest::memory("gfx1100").unwrap();
     let line = Invocation::new(Tool::Rocprofv3, &request, &output, &["app".into()]).unwrap();
     let (path, text) = line.input.clone().unwrap();
     assert_eq!(
@@ -169,14 +170,15 @@ fn counters_of_several_passes_are_written_to_a_file() {
 
 #[test]
 fn unsupported_requests_fail_before_the_run() {
-    let output = Output { folder: "out".into(), name: "run".into() };
-    let reason = |tool, request: &Request| {
+    let output = ToolOutput { folder: "out".into(), name: "run".into() };
+    let reason = |tool, request: &ProfileRequest| {
         Invocation::new(tool, request, &output, &["app".into()]).unwrap_err().to_string()
     };
-    assert!(reason(Tool::Rocprofv2, &Request::timeline()).contains("allocations"));
-    assert!(reason(Tool::RocprofCompute, &Request::timeline()).contains("not calls"));
-    assert!(reason(Tool::AmdSmi, &Request::kernels()).contains("not record kernels"));
-    let error = Invocation::new(Tool::Rocprofv3, &Request::kernels(), &output, &[]).unwrap_err();
+    assert!(reason(Tool::Rocprofv2, &ProfileRequest::timeline()).contains("allocations"));
+    assert!(reason(Tool::RocprofCompute, &ProfileRequest::timeline()).contains("not calls"));
+    assert!(reason(Tool::AmdSmi, &ProfileRequest::kernels()).contains("not record kernels"));
+    let error =
+        Invocation::new(Tool::Rocprofv3, &ProfileRequest::kernels(), &output, &[]).unwrap_err();
     assert!(error.to_string().contains("program to run is missing"));
     let error = Tool::RocprofCompute.check_target("gfx1100").unwrap_err().to_string();
     assert!(error.contains("Instinct") && error.contains("rocprofv3"), "{error}");
@@ -233,9 +235,9 @@ fn a_session_runs_the_program_and_reads_the_tables() {
     let mark = folder.path().join("ran");
     let session = Session::new(tool, folder.path().join("out")).on_target("gfx1100");
     let program = ["touch".into(), mark.clone().into_os_string()];
-    let profile = session.run(&Request::memory("gfx1100").unwrap(), &program);
+    let profile = session.run(&ProfileRequest::memory("gfx1100").unwrap(), &program);
     // The help text of the substitute lacks the option for the filter.
-    let filtered = session.run(&Request::matmul_memory("gfx1100").unwrap(), &program);
+    let filtered = session.run(&ProfileRequest::matmul_memory("gfx1100").unwrap(), &program);
     assert!(matches!(filtered, Err(Error::FlagMissing { .. })), "{filtered:?}");
 
     let profile = profile.unwrap();
@@ -255,7 +257,8 @@ fn counters_that_are_zero_are_reason() {
     let zero = ROCPROFV3.replace("${VALUE:-64}", "0");
     let tool = install(folder.path(), Tool::Rocprofv3, &zero);
     let session = Session::new(tool, folder.path().join("out"));
-    let profile = session.run(&Request::memory("gfx1100").unwrap(), &["true".into()]).unwrap();
+    let profile =
+        session.run(&ProfileRequest::memory("gfx1100").unwrap(), &["true".into()]).unwrap();
     assert!(matches!(profile.counter_profile(), Err(Error::ZeroCounters { values: 2, .. })));
 }
 
@@ -267,7 +270,7 @@ fn tools_that_fail_hang_or_write_nothing_are_errors() {
         let tool = install(folder.path(), Tool::Rocprofv3, &format!("{help}{script}"));
         Session::new(tool, folder.path().join("out"))
             .with_runner(Runner::new(limit))
-            .run(&Request::kernels(), &["true".into()])
+            .run(&ProfileRequest::kernels(), &["true".into()])
             .unwrap_err()
     };
     let run = |script: &str| run_for(Duration::from_mins(1), script);
@@ -309,7 +312,7 @@ fn availability_has_the_version_or_the_reason() {
 #[test]
 fn perf_counts_and_samples_where_it_is_installed() {
     let Ok(tool) = Toolbox::system().find(Tool::Perf) else {
-        println!("skipped: perf is not installed");
+        rf_testing::skip!("perf is not installed");
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -322,7 +325,7 @@ fn perf_counts_and_samples_where_it_is_installed() {
                 counters.iter().find(|counter| counter.event.contains("task-clock")).unwrap();
             assert!(clock.value.unwrap() > 0.0, "{counters:?}");
         }
-        Err(error) => println!("skipped: {error}"),
+        Err(error) => rf_testing::skip!("{error}"),
     }
     match perf::record(&tool, &runner, folder.path(), 999, &busy) {
         Ok(stacks) => {
@@ -334,6 +337,6 @@ fn perf_counts_and_samples_where_it_is_installed() {
                     .all(|line| line.starts_with("sh") || line.starts_with("perf"))
             );
         }
-        Err(error) => println!("skipped: {error}"),
+        Err(error) => rf_testing::skip!("{error}"),
     }
 }

@@ -6,6 +6,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rf_quant::{DType, dequantize, quantize, quantize_to_vec};
+use rf_testing::SplitMix64;
 
 /// A row of a large model.
 const VALUES: usize = 16 * 1024;
@@ -39,11 +40,8 @@ fn quantize_row(criterion: &mut Criterion) {
 
 /// Values spread as weights are: the sum of four uniform variables is close to normal.
 fn weights() -> Vec<f32> {
-    let mut state = 1u32;
-    let mut uniform = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1 << 24) as f32 - 0.5
-    };
+    let mut random = SplitMix64::new(1);
+    let mut uniform = || random.below(1 << 24) as f32 / (1 << 24) as f32 - 0.5;
     (0..VALUES).map(|_| 0.03 * (uniform() + uniform() + uniform() + uniform())).collect()
 }
 

@@ -12,7 +12,7 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 
 use crate::error::{Api, ApiError};
-use crate::record::{Record, RecordGuard};
+use crate::record::{RecordGuard, RequestRecord};
 use crate::request_id::RequestId;
 use crate::state::App;
 
@@ -31,7 +31,8 @@ pub(crate) async fn observe(
     let metrics = Arc::clone(app.http_metrics());
     let tracer = app.tracer();
     let trace = tracer.and_then(|tracer| tracer.begin(route.as_deref(), request.headers()));
-    let record = Record::new(id.clone(), method, path, route, peer, metrics).with_trace(trace);
+    let record =
+        RequestRecord::new(id.clone(), method, path, route, peer, metrics).with_trace(trace);
     let record = Arc::new(record);
     // If the client leaves before the response, the record ends here.
     let guard = RecordGuard(Arc::clone(&record));

@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::error::{ApiError, Kind};
-use crate::record::Record;
+use crate::error::{ApiError, ApiErrorKind};
+use crate::record::RequestRecord;
 use crate::state::App;
 
 /// Refuses requests without a key before anything of them is read.
@@ -39,7 +39,7 @@ pub(crate) async fn require_key(
         if client.has_expired(SystemTime::now()) {
             return refusal("the API key has expired");
         }
-        let accepted = Record::current().map_or(Ok(()), |record| record.set_client(&client));
+        let accepted = RequestRecord::current().map_or(Ok(()), |record| record.set_client(&client));
         return match accepted {
             Ok(()) => next.run(request).await,
             Err(error) => error.into_response(),
@@ -54,7 +54,7 @@ pub(crate) async fn require_key(
 }
 
 fn refusal(message: &str) -> Response {
-    ApiError::new(Kind::Authentication, message).into_response()
+    ApiError::new(ApiErrorKind::Authentication, message).into_response()
 }
 
 /// The keys of both headers. Clients that send a placeholder in one may send the key in the other.

@@ -8,7 +8,7 @@ use axum::extract::{FromRequest, MatchedPath, Request};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 use crate::known_fields::{note_unknown, refuse_unsupported};
 use crate::state::App;
 
@@ -54,7 +54,7 @@ fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
     }
     if num_values(bytes) > MAX_VALUES {
         let message = format!("the body has more than {MAX_VALUES} values");
-        return Err(ApiError::new(Kind::TooLarge, message));
+        return Err(ApiError::new(ApiErrorKind::TooLarge, message));
     }
     serde_json::from_slice(bytes)
         .map_err(|error| ApiError::invalid(format!("the body is not valid JSON: {error}")))
@@ -140,12 +140,12 @@ pub(crate) async fn receive(request: Request, app: &App) -> Result<Bytes, ApiErr
     let limit = app.options().max_body_bytes;
     let body = tokio::time::timeout(TIMEOUT, to_bytes(request.into_body(), limit));
     let bytes = body.await.map_err(|_| {
-        ApiError::new(Kind::Timeout, format!("the body did not arrive in {TIMEOUT:?}"))
+        ApiError::new(ApiErrorKind::Timeout, format!("the body did not arrive in {TIMEOUT:?}"))
     })?;
     bytes.map_err(|error| {
         if is_length_limit(&error) {
             let message = format!("the body is larger than {limit} bytes");
-            return ApiError::new(Kind::TooLarge, message);
+            return ApiError::new(ApiErrorKind::TooLarge, message);
         }
         ApiError::invalid(format!("the body cannot be read: {error}"))
     })
@@ -242,7 +242,7 @@ mod tests {
         let body = |count: usize| format!("{{\"zzz\":[0{}]}}", ",0".repeat(count));
         assert!(Fields::parse(body(MAX_VALUES - 10).as_bytes()).is_ok());
         let error = Fields::parse(body(MAX_VALUES).as_bytes()).err().unwrap();
-        assert_eq!(error.kind, Kind::TooLarge);
+        assert_eq!(error.kind, ApiErrorKind::TooLarge);
         // Text counts as one value.
         let text = format!("{{\"a\":\"{}\\\"\"}}", ",[{:".repeat(MAX_VALUES));
         assert!(Fields::parse(text.as_bytes()).is_ok());
@@ -252,7 +252,7 @@ mod tests {
     fn only_objects_are_bodies() {
         assert!(Fields::parse(b"").unwrap().read::<Outer>().is_ok());
         for bad in [&b"[]"[..], b"{", b"{\"a\":\xff}", b"nul", &[b'['; 1000]] {
-            assert_eq!(Fields::parse(bad).err().unwrap().kind, Kind::InvalidRequest);
+            assert_eq!(Fields::parse(bad).err().unwrap().kind, ApiErrorKind::InvalidRequest);
         }
     }
 }

@@ -18,7 +18,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use crate::entry::{ModelEntry, ModelKind, Origin};
-use crate::error::{ApiError, Error, Kind};
+use crate::error::{ApiError, ApiErrorKind, Error};
 use crate::generator::Generator;
 use crate::keep_alive::KeepAlive;
 use crate::metrics::Metrics;
@@ -27,13 +27,13 @@ use rocmforge::{Model, ModelDetails};
 
 use self::adapters::SlotAdapters;
 pub(crate) use self::adapters::{MAX_ADAPTERS, NamedAdapter};
-pub(crate) use self::shared::{Embedder, Lease, Leased, LoadHook, LoadedService, Status};
-use self::shared::{Inner, Loaded, Shared, Slot, State, Waiter};
+use self::shared::{CatalogState, Inner, Loaded, ModelSlot, State, Waiter};
+pub(crate) use self::shared::{Embedder, Lease, Leased, LoadHook, LoadStatus, LoadedService};
 
 /// The models of the server.
 #[derive(Debug)]
 pub(crate) struct Catalog {
-    shared: Arc<Shared>,
+    shared: Arc<CatalogState>,
 }
 
 /// A model as APIs list it.
@@ -42,7 +42,7 @@ pub(crate) struct Listed {
     pub(crate) settings: Arc<ModelSettings>,
     pub(crate) kind: ModelKind,
     pub(crate) details: Arc<ModelDetails>,
-    pub(crate) status: Status,
+    pub(crate) status: LoadStatus,
     /// The adapters that clients have loaded.
     pub(crate) adapters: Vec<NamedAdapter>,
     /// Set for a model that was loaded before.
@@ -63,7 +63,7 @@ impl Listed {
     /// The loaded model, if it is loaded and generates text.
     pub(crate) fn generator(&self) -> Option<Arc<Generator>> {
         match &self.status {
-            Status::Loaded { service: LoadedService::Generate(generator), .. } => {
+            LoadStatus::Loaded { service: LoadedService::Generate(generator), .. } => {
                 Some(Arc::clone(generator))
             }
             _ => None,
@@ -80,7 +80,7 @@ impl Catalog {
         grows: bool,
         on_load: Option<LoadHook>,
     ) -> Result<Self, Error> {
-        let (mut slots, mut states) = (Vec::<Arc<Slot>>::new(), Vec::new());
+        let (mut slots, mut states) = (Vec::<Arc<ModelSlot>>::new(), Vec::new());
         let mut preloads = Vec::new();
         for entry in entries {
             if entry.is_preloaded && matches!(entry.origin, Origin::Loader(_)) {
@@ -101,7 +101,7 @@ impl Catalog {
         let mut inner = Inner::new(states);
         inner.queue.extend(&preloads);
         inner.preloads = preloads;
-        let shared = Arc::new(Shared::new(slots, budget_bytes, keep_alive, on_load, inner));
+        let shared = Arc::new(CatalogState::new(slots, budget_bytes, keep_alive, on_load, inner));
         if !is_static {
             let loader = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("rf-models".into());
@@ -139,7 +139,7 @@ impl Catalog {
             receiver
         };
         let ended = |_: oneshot::error::RecvError| {
-            ApiError::new(Kind::Unavailable, "the server is shutting down")
+            ApiError::new(ApiErrorKind::Unavailable, "the server is shutting down")
         };
         receiver.await.map_err(ended)?
     }
@@ -157,7 +157,7 @@ impl Catalog {
             return Ok(Leased::new(&self.shared, index, loaded, keep_alive));
         }
         let message = format!("the model `{}` is not loaded", self.shared.slot(index).id());
-        Err(ApiError::new(Kind::Unavailable, message))
+        Err(ApiError::new(ApiErrorKind::Unavailable, message))
     }
 
     /// The names of a model of this kind, that by which it is served first.
@@ -196,7 +196,7 @@ impl Catalog {
         let slot = self.shared.slot(index);
         if slot.loader.is_none() {
             let message = format!("the model `{}` cannot be loaded again", slot.id());
-            return Err(ApiError::new(Kind::NotSupported, message));
+            return Err(ApiError::new(ApiErrorKind::NotSupported, message));
         }
         let is_taken = self.shared.named(Some(adapter), |_| true).is_some();
         let mut wanted = slot.adapters.wanted();
@@ -218,7 +218,7 @@ impl Catalog {
                 busy => {
                     *state = busy;
                     let message = format!("the model `{}` is being loaded", slot.id());
-                    return Err(ApiError::new(Kind::Unavailable, message));
+                    return Err(ApiError::new(ApiErrorKind::Unavailable, message));
                 }
             }
             slot.adapters.change(wanted);
@@ -228,7 +228,7 @@ impl Catalog {
         if let Some(failure) = slot.adapters.take_failure() {
             return Err(ApiError::invalid(format!("the adapter cannot be used: {failure}")));
         }
-        let ended = |_| ApiError::new(Kind::Unavailable, "the server is shutting down");
+        let ended = |_| ApiError::new(ApiErrorKind::Unavailable, "the server is shutting down");
         answer.map_err(ended)?.map(drop)
     }
 
@@ -276,7 +276,7 @@ impl Catalog {
         slots.retain(|slot| slot.is_there());
         let new: HashMap<String, Arc<ModelSettings>> =
             settings.into_iter().map(|(id, settings)| (id, Arc::new(settings))).collect();
-        let of = |slot: &Slot| new.get(&slot.id).map_or_else(|| slot.settings(), Arc::clone);
+        let of = |slot: &ModelSlot| new.get(&slot.id).map_or_else(|| slot.settings(), Arc::clone);
         check_names(slots.iter().map(|slot| (slot.id.as_str(), of(slot))))?;
         for slot in &slots {
             let settings = of(slot);
@@ -344,7 +344,7 @@ impl Catalog {
         Ok(())
     }
 
-    fn slot(&self, name: Option<&str>) -> Result<Arc<Slot>, ApiError> {
+    fn slot(&self, name: Option<&str>) -> Result<Arc<ModelSlot>, ApiError> {
         let index = self.shared.named(name, |_| true).ok_or_else(|| self.unknown(name))?;
         Ok(self.shared.slot(index))
     }
@@ -371,7 +371,7 @@ impl Catalog {
 }
 
 /// The place of a model, and the model if it is loaded already.
-fn slot_of(entry: ModelEntry, on_load: Option<LoadHook>) -> (Slot, Option<Model>) {
+fn slot_of(entry: ModelEntry, on_load: Option<LoadHook>) -> (ModelSlot, Option<Model>) {
     let ModelEntry { id, kind, details, origin, settings, is_preloaded: _ } = entry;
     let (loader, model) = match origin {
         Origin::Loader(loader) => (Some(loader), None),
@@ -380,7 +380,8 @@ fn slot_of(entry: ModelEntry, on_load: Option<LoadHook>) -> (Slot, Option<Model>
     let (settings, details) = (RwLock::new(Arc::new(settings)), Arc::new(details));
     let (metrics, is_removed) = (OnceLock::new(), AtomicBool::new(false));
     let adapters = SlotAdapters::default();
-    let slot = Slot { id, settings, kind, details, loader, adapters, on_load, metrics, is_removed };
+    let slot =
+        ModelSlot { id, settings, kind, details, loader, adapters, on_load, metrics, is_removed };
     (slot, model)
 }
 

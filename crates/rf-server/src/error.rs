@@ -73,7 +73,7 @@ pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The kind of a request's error, which determines status and type in every API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ApiErrorKind {
     InvalidRequest,
     ContextExceeded,
     Authentication,
@@ -89,7 +89,7 @@ pub(crate) enum Kind {
     Internal,
 }
 
-impl Kind {
+impl ApiErrorKind {
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::InvalidRequest | Self::ContextExceeded => StatusCode::BAD_REQUEST,
@@ -177,7 +177,7 @@ impl Api {
 /// Why a request failed.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiError {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ApiErrorKind,
     pub(crate) message: String,
     /// The field, such as `messages[0].content`.
     pub(crate) param: Option<String>,
@@ -189,7 +189,7 @@ pub(crate) struct ApiError {
 }
 
 impl ApiError {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: ApiErrorKind, message: impl Into<String>) -> Self {
         let (param, code) = (None, kind.openai_code());
         Self { kind, message: message.into(), param, code, tokens: None, retry_after: None }
     }
@@ -218,7 +218,7 @@ impl ApiError {
              tokens; use a shorter prompt, or a larger context and KV cache"
         );
         let tokens = Some((prompt_tokens, most_tokens));
-        Self { tokens, ..Self::new(Kind::ContextExceeded, message) }
+        Self { tokens, ..Self::new(ApiErrorKind::ContextExceeded, message) }
     }
 
     /// Sets the time after which the client may try again.
@@ -229,7 +229,7 @@ impl ApiError {
 
     /// A request that cannot be answered as it is.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(Kind::InvalidRequest, message)
+        Self::new(ApiErrorKind::InvalidRequest, message)
     }
 
     /// A field with a wrong value. The message says what is wrong with it.
@@ -246,7 +246,7 @@ impl ApiError {
     }
 
     /// The error with another kind.
-    pub(crate) fn of_kind(self, kind: Kind) -> Self {
+    pub(crate) fn of_kind(self, kind: ApiErrorKind) -> Self {
         Self { kind, ..self }
     }
 
@@ -259,7 +259,7 @@ impl ApiError {
         let known = known.join(", ");
         let name: String = name.chars().take(100).flat_map(char::escape_debug).collect();
         let message = format!("the model `{name}` does not exist: this server has {known}");
-        let mut error = Self::new(Kind::NotFound, message);
+        let mut error = Self::new(ApiErrorKind::NotFound, message);
         error.param = Some("model".to_owned());
         error.code = Some("model_not_found");
         error
@@ -267,13 +267,13 @@ impl ApiError {
 
     /// A model that the key of the request may not use.
     pub(crate) fn may_not_use(id: &str) -> Self {
-        Self::new(Kind::Forbidden, format!("this API key may not use the model `{id}`"))
+        Self::new(ApiErrorKind::Forbidden, format!("this API key may not use the model `{id}`"))
     }
 
     /// A model that could not be loaded.
     pub(crate) fn load_failed(id: &str, failure: &str) -> Self {
         let message = format!("the model `{id}` could not be loaded: {failure}");
-        let mut error = Self::new(Kind::Unavailable, message);
+        let mut error = Self::new(ApiErrorKind::Unavailable, message);
         error.code = Some("model_load_failed");
         error
     }
@@ -281,7 +281,7 @@ impl ApiError {
     /// A fault of the server. The cause is for its log.
     pub(crate) fn internal(cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(%cause, "a request failed");
-        Self::new(Kind::Internal, "the server failed to answer; its log has the cause")
+        Self::new(ApiErrorKind::Internal, "the server failed to answer; its log has the cause")
     }
 
     /// What a log may tell of it: its kind and the name of the field. The message may quote the
@@ -322,13 +322,13 @@ impl ApiError {
         let mut response = (self.kind.status(), Json(self.body(api))).into_response();
         let headers = response.headers_mut();
         match self.kind {
-            Kind::QueueFull | Kind::Unavailable => {
+            ApiErrorKind::QueueFull | ApiErrorKind::Unavailable => {
                 headers.insert(
                     RETRY_AFTER,
                     HeaderValue::from(self.retry_after.unwrap_or(RETRY_AFTER_SECONDS)),
                 );
             }
-            Kind::Authentication => {
+            ApiErrorKind::Authentication => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             _ => {}

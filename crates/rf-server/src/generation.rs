@@ -10,12 +10,12 @@ use rocmforge::engine::{MixedPrompt, StopReason};
 use rocmforge::messages::Delta;
 use rocmforge::{Answers, Error};
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 use crate::grammar::{Structure, compiling};
 use crate::keys::SequencePermit;
 use crate::metrics::{Rejection, RequestMeter};
 use crate::prompt::RenderedChat;
-use crate::record::Record;
+use crate::record::RequestRecord;
 use crate::request_id::RequestId;
 use crate::sampling::Params;
 use crate::state::ServedModel;
@@ -75,7 +75,7 @@ impl Job {
 
     fn into_job(self, model: &ServedModel) -> rocmforge::Job {
         let Self { request: mut job, token_rules, .. } = self;
-        let trace = Record::current().and_then(|record| record.trace().cloned());
+        let trace = RequestRecord::current().and_then(|record| record.trace().cloned());
         let metrics = Arc::clone(model.metrics());
         let mut meter = RequestMeter::new(metrics, &job, model.adapter_name(), trace);
         job.observer = Some(Box::new(move |event| meter.event(event)));
@@ -103,7 +103,7 @@ pub(crate) struct Generation {
     request_id: RequestId,
     /// True if calls after the first one are left out.
     single_call: bool,
-    record: Option<Arc<Record>>,
+    record: Option<Arc<RequestRecord>>,
     has_failed: bool,
     _permit: Option<SequencePermit>,
     /// It stays loaded until the end.
@@ -119,7 +119,7 @@ impl Generation {
     ) -> Result<Self, ApiError> {
         let single_call = jobs.iter().any(|job| job.single_call);
         let metrics = model.metrics();
-        let record = Record::current();
+        let record = RequestRecord::current();
         let count = jobs.iter().map(|job| job.request.num_choices).sum();
         let priority = jobs.first().map_or(0, |job| job.request.priority);
         let permit = match &record {
@@ -165,7 +165,7 @@ impl Generation {
         match &update {
             Poll::Pending => {
                 ready!(self.cut.as_mut().poll(cx));
-                self.fail(Kind::Unavailable);
+                self.fail(ApiErrorKind::Unavailable);
                 self.end();
                 return Poll::Ready(Some(Update::Failed(Error::ShuttingDown)));
             }
@@ -191,7 +191,7 @@ impl Generation {
         Ok(answers)
     }
 
-    fn fail(&mut self, kind: Kind) {
+    fn fail(&mut self, kind: ApiErrorKind) {
         self.has_failed = true;
         if let Some(record) = &self.record {
             record.fail(Some(kind));
@@ -231,19 +231,23 @@ impl From<Error> for ApiError {
             return Self::prompt_too_long(*prompt_tokens, *most_tokens);
         }
         match kind_of(&error) {
-            Kind::Internal => Self::internal(&error),
-            Kind::Unavailable => Self::new(Kind::Unavailable, "the server is shutting down"),
+            ApiErrorKind::Internal => Self::internal(&error),
+            ApiErrorKind::Unavailable => {
+                Self::new(ApiErrorKind::Unavailable, "the server is shutting down")
+            }
             kind => Self::new(kind, error.to_string()),
         }
     }
 }
 
-fn kind_of(error: &Error) -> Kind {
+fn kind_of(error: &Error) -> ApiErrorKind {
     match error {
-        Error::Submit(SubmitError::QueueFull { .. }) | Error::QueueFull { .. } => Kind::QueueFull,
-        Error::Submit(SubmitError::ShuttingDown) | Error::ShuttingDown => Kind::Unavailable,
-        Error::Submit(SubmitError::PromptTooLong { .. }) => Kind::ContextExceeded,
-        Error::TooSlow { .. } => Kind::Timeout,
+        Error::Submit(SubmitError::QueueFull { .. }) | Error::QueueFull { .. } => {
+            ApiErrorKind::QueueFull
+        }
+        Error::Submit(SubmitError::ShuttingDown) | Error::ShuttingDown => ApiErrorKind::Unavailable,
+        Error::Submit(SubmitError::PromptTooLong { .. }) => ApiErrorKind::ContextExceeded,
+        Error::TooSlow { .. } => ApiErrorKind::Timeout,
         Error::Submit(_)
         | Error::Image(_)
         | Error::Sound(_)
@@ -254,8 +258,8 @@ fn kind_of(error: &Error) -> Kind {
         | Error::Vision(rocmforge::VisionError::TooManyPatches { .. })
         // Biases and constraints of the request may rule out every token.
         | Error::Request(RequestError::Sampling(_) | RequestError::Constraint(_)) => {
-            Kind::InvalidRequest
+            ApiErrorKind::InvalidRequest
         }
-        _ => Kind::Internal,
+        _ => ApiErrorKind::Internal,
     }
 }

@@ -9,7 +9,7 @@ use rocmforge::engine::scheduler::Handle;
 use rocmforge::grammar::GrammarCompiler;
 
 use crate::catalog::NamedAdapter;
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 use crate::longest_token::{LongestToken, TextLimit};
 use crate::metrics::Metrics;
 
@@ -29,7 +29,7 @@ pub(crate) struct Generator {
 
 /// The load of a model.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
+pub(crate) struct GeneratorLoad {
     pub(crate) running: usize,
     pub(crate) waiting: usize,
     /// Tokens of the pages that sequences hold.
@@ -106,7 +106,7 @@ impl Generator {
     /// The compiler of grammars for the model's vocabulary.
     pub(crate) fn compiler(&self) -> Result<Arc<GrammarCompiler>, ApiError> {
         let compiler = self.model.grammar_compiler();
-        compiler.map_err(|error| ApiError::new(Kind::NotSupported, error.to_string()))
+        compiler.map_err(|error| ApiError::new(ApiErrorKind::NotSupported, error.to_string()))
     }
 
     /// The longest prompt that may fit into the context.
@@ -132,11 +132,11 @@ impl Generator {
         self.handle.kv_tokens() / self.num_pages().max(1)
     }
 
-    pub(crate) fn load(&self) -> Load {
+    pub(crate) fn load(&self) -> GeneratorLoad {
         let stats = self.handle.stats();
         let total_pages = stats.kv_pages_total.max(1);
         let uptime = self.started.elapsed().as_secs_f64().max(1.0);
-        Load {
+        GeneratorLoad {
             running: stats.running,
             waiting: stats.waiting,
             used_tokens: stats.kv_pages_used * self.page_tokens(),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 
 /// Half of the cores may compile grammars. A compilation cannot be stopped, so it holds its permit
 /// until its end, even if nobody waits for it any more.
@@ -30,7 +30,7 @@ where
     // The semaphore is never closed.
     let Ok(Ok(permit)) = permit else {
         let message = "the server compiles the grammars of other requests: try again";
-        return Err(ApiError::new(Kind::Unavailable, message));
+        return Err(ApiError::new(ApiErrorKind::Unavailable, message));
     };
     let compiled = tokio::task::spawn_blocking(move || {
         let _permit = permit;
@@ -224,7 +224,9 @@ fn demands_call(prompt: Option<&Prompt>) -> bool {
 /// Why a grammar was not compiled.
 fn refusal(field: &str, error: &rocmforge::grammar::Error) -> ApiError {
     match error {
-        rocmforge::grammar::Error::Thread(_) => ApiError::new(Kind::Unavailable, error.to_string()),
+        rocmforge::grammar::Error::Thread(_) => {
+            ApiError::new(ApiErrorKind::Unavailable, error.to_string())
+        }
         _ => ApiError::field(field, error),
     }
 }

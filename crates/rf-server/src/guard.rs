@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderName, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 use crate::options::ServerOptions;
 use crate::state::App;
 
@@ -50,7 +50,7 @@ fn check(
     if !named.into_iter().chain(header(HOST).map(without_port)).all(is_address) {
         let message = "this server answers under localhost and IP addresses only: add other names \
                        with --allowed-host, or require a key";
-        return Err(ApiError::new(Kind::Forbidden, message));
+        return Err(ApiError::new(ApiErrorKind::Forbidden, message));
     }
     let origin = header(ORIGIN);
     let is_allowed = |origin: &str| match origin.split_once("://") {
@@ -62,12 +62,12 @@ fn check(
     if origin.is_some_and(|origin| !is_allowed(origin) && !has_cors(origin)) {
         let message =
             "web pages of this origin may not use the server: allow it with --cors-origin";
-        return Err(ApiError::new(Kind::Forbidden, message));
+        return Err(ApiError::new(ApiErrorKind::Forbidden, message));
     }
     let is_page = origin.is_some() || headers.contains_key(FETCH_SITE);
     if is_page && *method == Method::POST && !header(CONTENT_TYPE).is_some_and(is_json) {
         let message = "requests of web pages need `content-type: application/json`";
-        return Err(ApiError::new(Kind::MediaType, message));
+        return Err(ApiError::new(ApiErrorKind::MediaType, message));
     }
     Ok(())
 }

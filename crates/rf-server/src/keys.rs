@@ -10,17 +10,17 @@ use subtle::{Choice, ConstantTimeEq};
 
 pub(crate) use self::client::{Client, RequestPermit, SequencePermit};
 pub use self::file::KeyFileError;
-use self::key::{Key, digest};
+use self::key::{ApiKey, digest};
 
 /// Keys that open the server; without any, it is open to everyone.
 #[derive(Clone, Default)]
-pub struct ApiKeys(Vec<Key>);
+pub struct ApiKeys(Vec<ApiKey>);
 
 impl ApiKeys {
     /// Keys without limits, named by their number. Empty ones are left out.
     pub fn new(keys: impl IntoIterator<Item = String>) -> Self {
         let keys = keys.into_iter().filter(|key| !key.is_empty()).enumerate();
-        let key = |(index, key): (usize, String)| Key {
+        let key = |(index, key): (usize, String)| ApiKey {
             digest: digest(key.as_bytes()),
             client: Arc::new(Client::unlimited(format!("key-{}", index + 1))),
         };
@@ -65,7 +65,7 @@ impl ApiKeys {
     /// Takes the counts of running requests over from keys of the same name.
     pub(crate) fn continue_from(&mut self, earlier: &Self) {
         for key in &mut self.0 {
-            let same = |other: &&Key| other.client.name() == key.client.name();
+            let same = |other: &&ApiKey| other.client.name() == key.client.name();
             if let Some(other) = earlier.0.iter().find(same) {
                 key.client = Arc::new(key.client.continuing(&other.client));
             }

@@ -43,8 +43,6 @@ mod catalog;
 mod entry;
 mod error;
 mod fields;
-#[cfg(test)]
-mod fuzzed;
 #[doc(hidden)]
 pub mod fuzzing;
 mod generation;

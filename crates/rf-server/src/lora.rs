@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::body::Fields;
 use crate::catalog::{MAX_ADAPTERS, NamedAdapter};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 use crate::state::App;
 
 /// The adapter to load.
@@ -80,7 +80,7 @@ pub(crate) async fn unload(
     let name = required("lora_name", fields.read::<UnloadFields>()?.lora_name)?;
     if !app.catalog().is_adapter(&name) {
         let message = format!("there is no adapter `{name}` to unload");
-        return Err(ApiError::new(Kind::NotFound, message));
+        return Err(ApiError::new(ApiErrorKind::NotFound, message));
     }
     let remove = |adapters: &mut Vec<NamedAdapter>, _| {
         adapters.retain(|adapter| adapter.name != name);
@@ -112,7 +112,7 @@ fn check_name(name: &str) -> Result<(), ApiError> {
 fn adapter_folder(app: &App) -> Result<&Path, ApiError> {
     let Some(folder) = &app.options().adapter_folder else {
         let message = "this server loads no adapters: start it with --lora-dir";
-        return Err(ApiError::new(Kind::Forbidden, message));
+        return Err(ApiError::new(ApiErrorKind::Forbidden, message));
     };
     app.check_may_manage()?;
     Ok(folder)
@@ -121,8 +121,12 @@ fn adapter_folder(app: &App) -> Result<&Path, ApiError> {
 /// The adapter file that a path means, which must be below the folder. A path outside is refused as
 /// if there were none, so that nobody learns which files exist.
 fn resolve(folder: &Path, path: &str) -> Result<PathBuf, ApiError> {
-    let missing =
-        || ApiError::new(Kind::NotFound, "there is no file `lora_path` in the folder of adapters");
+    let missing = || {
+        ApiError::new(
+            ApiErrorKind::NotFound,
+            "there is no file `lora_path` in the folder of adapters",
+        )
+    };
     let folder = folder.canonicalize().map_err(|_| missing())?;
     // Links are followed first.
     let file = folder.join(path).canonicalize().map_err(|_| missing())?;
@@ -158,15 +162,15 @@ mod tests {
         for path in
             ["../secret.gguf", &outside, "missing.gguf", "/etc/passwd", "a/../../secret.gguf"]
         {
-            assert_eq!(refused(path), Kind::NotFound, "{path}");
+            assert_eq!(refused(path), ApiErrorKind::NotFound, "{path}");
         }
         #[cfg(unix)]
         {
             std::os::unix::fs::symlink(&outside, folder.join("link.gguf")).unwrap();
-            assert_eq!(refused("link.gguf"), Kind::NotFound);
+            assert_eq!(refused("link.gguf"), ApiErrorKind::NotFound);
         }
-        assert_eq!(refused("no-adapter.gguf"), Kind::InvalidRequest);
-        assert_eq!(refused("."), Kind::InvalidRequest);
+        assert_eq!(refused("no-adapter.gguf"), ApiErrorKind::InvalidRequest);
+        assert_eq!(refused("."), ApiErrorKind::InvalidRequest);
     }
 
     #[test]

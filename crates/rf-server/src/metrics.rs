@@ -20,7 +20,7 @@ pub(crate) use exposition::{dropped, write};
 use histogram::Histogram;
 pub(crate) use http::HttpMetrics;
 
-use crate::error::Kind;
+use crate::error::ApiErrorKind;
 use crate::traces::{PromptPhases, RequestTrace};
 
 /// Counters and distributions of one model.
@@ -142,11 +142,11 @@ impl Rejection {
     ];
 
     /// The reason of an error of the scheduler.
-    pub(crate) fn of(kind: Kind) -> Self {
+    pub(crate) fn of(kind: ApiErrorKind) -> Self {
         match kind {
-            Kind::QueueFull => Self::QueueFull,
-            Kind::ContextExceeded => Self::ContextExceeded,
-            Kind::Unavailable => Self::ShuttingDown,
+            ApiErrorKind::QueueFull => Self::QueueFull,
+            ApiErrorKind::ContextExceeded => Self::ContextExceeded,
+            ApiErrorKind::Unavailable => Self::ShuttingDown,
             _ => Self::InvalidRequest,
         }
     }

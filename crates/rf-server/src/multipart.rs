@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 
 use crate::body::{Fields, receive, route};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 use crate::state::App;
 
 /// The most parts of a form.
@@ -71,7 +71,7 @@ impl FromRequest<Arc<App>> for Form {
         let Some(boundary) = content_type.and_then(boundary) else {
             let message = "expected a form with a file: `content-type: multipart/form-data` with \
                            its boundary";
-            return Err(ApiError::new(Kind::MediaType, message));
+            return Err(ApiError::new(ApiErrorKind::MediaType, message));
         };
         let route = route(&request);
         let form = Self::parse(&receive(request, app).await?, &boundary)?;

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use self::line::{Form, Line, LineToken, Totals, line};
+use self::line::{Line, LineForm, LineToken, Totals, line};
 use crate::api::is_cut_off;
 use crate::api::logprobs::{WithAlternatives, with_alternatives};
 use crate::attachments::{Attachment, IllustratedConversation, from_base64};
@@ -110,9 +110,9 @@ pub(crate) async fn chat(
     let ChatFields { messages, tools: functions } = fields.read()?;
     let messages = messages.unwrap_or_default();
     if messages.is_empty() {
-        return Request::load(&app, &fields, Form::Chat).await;
+        return Request::load(&app, &fields, LineForm::Chat).await;
     }
-    let request = Request::read(&app, &fields, Form::Chat).await?;
+    let request = Request::read(&app, &fields, LineForm::Chat).await?;
     let mut attachments = Vec::new();
     let message = |(index, message): (usize, InputMessage)| {
         let path = format!("messages[{index}].images");
@@ -154,9 +154,9 @@ pub(crate) async fn generate(
     let marks = marks(generate.images, "images", &mut attachments)?;
     let prompt = generate.prompt.unwrap_or_default();
     if prompt.is_empty() {
-        return Request::load(&app, &fields, Form::Text).await;
+        return Request::load(&app, &fields, LineForm::Text).await;
     }
-    let request = Request::read(&app, &fields, Form::Text).await?;
+    let request = Request::read(&app, &fields, LineForm::Text).await?;
     let reasoning_effort = request.effort();
     let params = request.params.clone();
     let limit = request.model.prompt_limit();
@@ -212,14 +212,14 @@ struct Request {
     stream: bool,
     think: Option<Think>,
     format: Option<Value>,
-    form: Form,
+    form: LineForm,
     arrival: Instant,
     /// How long the request waited for its model.
     load_ns: u64,
 }
 
 impl Request {
-    async fn read(app: &App, fields: &Fields, form: Form) -> Result<Self, ApiError> {
+    async fn read(app: &App, fields: &Fields, form: LineForm) -> Result<Self, ApiError> {
         let arrival = Instant::now();
         let mut common: CommonFields = fields.read()?;
         let model = app.model_for(common.model.as_deref(), common.keep_alive).await?;
@@ -261,7 +261,7 @@ impl Request {
 
     /// Answers a request without a prompt: it loads the model, or unloads it if that is to stay for
     /// no time.
-    async fn load(app: &App, fields: &Fields, form: Form) -> Result<Response, ApiError> {
+    async fn load(app: &App, fields: &Fields, form: LineForm) -> Result<Response, ApiError> {
         let CommonFields { model: name, keep_alive, .. } = fields.read()?;
         let unloads = keep_alive == Some(KeepAlive::from(Duration::ZERO));
         let (line, reason) = if unloads {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::http::{Method, StatusCode};
 use rocmforge::Usage;
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 use crate::keys::{Client, RequestPermit, SequencePermit};
 use crate::metrics::HttpMetrics;
 use crate::request_id::RequestId;
@@ -16,12 +16,12 @@ use crate::traces::{RequestEnd, RequestTrace};
 
 tokio::task_local! {
     /// The request that the task serves.
-    static CURRENT: Arc<Record>;
+    static CURRENT: Arc<RequestRecord>;
 }
 
 /// A request that is served. It ends when its response has been written, or its client is gone.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct RequestRecord {
     id: RequestId,
     method: Method,
     path: String,
@@ -56,7 +56,7 @@ const CLIENT_GONE: StatusCode = match StatusCode::from_u16(499) {
     Err(_) => StatusCode::BAD_REQUEST,
 };
 
-impl Record {
+impl RequestRecord {
     pub(crate) fn new(
         id: RequestId,
         method: Method,
@@ -142,7 +142,7 @@ impl Record {
         let Some(client) = self.client() else { return Ok(None) };
         if priority != 0 && !client.sets_priority() {
             let message = "this API key may not set a priority";
-            return Err(ApiError::new(Kind::Forbidden, message));
+            return Err(ApiError::new(ApiErrorKind::Forbidden, message));
         }
         client.begin_sequences(count).map(Some)
     }
@@ -176,10 +176,10 @@ impl Record {
 
     /// Notes that a generation failed, or that its client left it. A stream has begun its response
     /// by then.
-    pub(crate) fn fail(&self, kind: Option<Kind>) {
+    pub(crate) fn fail(&self, kind: Option<ApiErrorKind>) {
         let mut state = self.state();
         if state.error.is_none() {
-            state.error = Some(kind.map_or("client gone", Kind::openai_type).to_owned());
+            state.error = Some(kind.map_or("client gone", ApiErrorKind::openai_type).to_owned());
             if let Some(kind) = kind {
                 state.status = Some(kind.status());
             }
@@ -230,7 +230,7 @@ impl Record {
 
 /// Ends the record of a request when it is dropped.
 #[derive(Debug)]
-pub(crate) struct RecordGuard(pub(crate) Arc<Record>);
+pub(crate) struct RecordGuard(pub(crate) Arc<RequestRecord>);
 
 impl Drop for RecordGuard {
     fn drop(&mut self) {

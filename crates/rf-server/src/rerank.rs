@@ -17,7 +17,7 @@ use crate::error::{ApiError, check_count};
 use crate::fields::TextOr;
 use crate::keep_alive::KeepAlive;
 use crate::prompt::on_blocking_pool;
-use crate::record::Record;
+use crate::record::RequestRecord;
 use crate::request_id::unique;
 use crate::state::{App, ServedEmbedder, now};
 
@@ -252,7 +252,7 @@ impl ScoredPairs {
         });
         let (texts, pairs) = tokenized.await?;
         let prompt_tokens = texts.iter().map(Vec::len).sum();
-        Record::spend_prompt(prompt_tokens);
+        RequestRecord::spend_prompt(prompt_tokens);
         let scores = model.model().embed_ids_async(texts).await?;
         // Of several labels, the first one is that of relevance.
         let first = |scores: &Vec<f32>| scores.first().copied().unwrap_or_default();

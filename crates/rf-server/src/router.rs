@@ -22,7 +22,7 @@ use crate::adapters::AdapterScale;
 use crate::api::conversation::ConversationFields;
 use crate::api::embeddings::EmbeddingFields;
 use crate::auth::require_key;
-use crate::error::{ApiError, Error, Kind};
+use crate::error::{ApiError, ApiErrorKind, Error};
 use crate::grammar::GrammarFields;
 use crate::guard::refuse_foreign_pages;
 use crate::known_fields::{KnownFields, set_known};
@@ -139,7 +139,7 @@ fn openai_routes() -> Vec<Route> {
         .takes::<embeddings::FormatFields>()
         .takes::<EmbeddingFields>();
     let response = Operation::json::<responses::head::ResponseJson<'_>>("Answers a conversation")
-        .streams::<responses::stream::Event<'_>>(EVENTS)
+        .streams::<responses::stream::ResponseEvent<'_>>(EVENTS)
         .takes::<responses::ResponsesFields>()
         .takes::<SamplingFields>()
         .takes::<GrammarFields>();
@@ -156,7 +156,7 @@ fn openai_routes() -> Vec<Route> {
         .takes::<completions::CompletionFields>()
         .takes::<SamplingFields>();
     let transcription = Operation::json::<Transcription>("Writes what is said in a sound")
-        .streams::<transcriptions::Event>(EVENTS)
+        .streams::<transcriptions::TranscriptionEvent>(EVENTS)
         .takes::<TranscriptionFields>()
         .takes::<SamplingFields>()
         .takes_file("file");
@@ -191,7 +191,7 @@ fn anthropic_routes() -> Vec<Route> {
     use anthropic::{TokenCount, count_tokens, input, messages, output, stream};
 
     let message = Operation::json::<output::MessageJson<'_>>("Answers a conversation")
-        .streams::<stream::Event<'_>>(EVENTS)
+        .streams::<stream::MessageEvent<'_>>(EVENTS)
         .takes::<input::MessagesFields>()
         .takes::<SamplingFields>();
     let count = Operation::json::<TokenCount>("Counts the tokens of a conversation")
@@ -372,7 +372,7 @@ struct Health {
 /// so while it drains.
 async fn health(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiError> {
     if app.is_hung() {
-        return Err(ApiError::new(Kind::Unavailable, "a device does not answer any more"));
+        return Err(ApiError::new(ApiErrorKind::Unavailable, "a device does not answer any more"));
     }
     Ok(Json(Health { status: "ok" }))
 }
@@ -383,7 +383,7 @@ async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiError> {
         return Err(draining());
     }
     if app.is_hung() || !app.catalog().is_ready() {
-        return Err(ApiError::new(Kind::Unavailable, "no model can be loaded"));
+        return Err(ApiError::new(ApiErrorKind::Unavailable, "no model can be loaded"));
     }
     Ok(Json(Health { status: "ok" }))
 }
@@ -428,16 +428,16 @@ async fn prometheus(State(app): State<Arc<App>>) -> Response {
 
 async fn not_found(request: Request) -> ApiError {
     let message = format!("there is no {} {}", request.method(), request.uri().path());
-    ApiError::new(Kind::NotFound, message)
+    ApiError::new(ApiErrorKind::NotFound, message)
 }
 
 async fn method_not_allowed(request: Request) -> ApiError {
     let message = format!("{} is not allowed on {}", request.method(), request.uri().path());
-    ApiError::new(Kind::MethodNotAllowed, message)
+    ApiError::new(ApiErrorKind::MethodNotAllowed, message)
 }
 
 fn draining() -> ApiError {
-    ApiError::new(Kind::Unavailable, "the server is shutting down")
+    ApiError::new(ApiErrorKind::Unavailable, "the server is shutting down")
 }
 
 /// Requests that are running when the server stops come to their end; new ones do not begin.

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::catalog::{Catalog, Embedder, Lease, Leased, Listed, LoadHook, LoadedService};
 use crate::entry::{ModelEntry, ModelKind};
-use crate::error::{ApiError, Error, Kind};
+use crate::error::{ApiError, ApiErrorKind, Error};
 use crate::generator::Generator;
 use crate::image_urls::ImageUrls;
 use crate::keep_alive::KeepAlive;
@@ -24,7 +24,7 @@ use crate::managed_models::ModelManager;
 use crate::metrics::HttpMetrics;
 use crate::openai::responses::store::ResponseStore;
 use crate::options::ServerOptions;
-use crate::record::Record;
+use crate::record::RequestRecord;
 use crate::settings::ModelSettings;
 use crate::tls::Tls;
 use crate::traces::Tracer;
@@ -370,7 +370,7 @@ impl App {
     pub(crate) fn manager(&self) -> Result<Arc<dyn ModelManager>, ApiError> {
         let Some(manager) = &self.options.manager else {
             let message = "this server does not manage models: docs/server.md says which do";
-            return Err(ApiError::new(Kind::Forbidden, message));
+            return Err(ApiError::new(ApiErrorKind::Forbidden, message));
         };
         self.check_may_manage()?;
         Ok(manager.get())
@@ -378,8 +378,8 @@ impl App {
 
     /// Checks that the request that the task serves may manage models.
     pub(crate) fn check_may_manage(&self) -> Result<(), ApiError> {
-        let refused = |message: &str| Err(ApiError::new(Kind::Forbidden, message));
-        let record = Record::current();
+        let refused = |message: &str| Err(ApiError::new(ApiErrorKind::Forbidden, message));
+        let record = RequestRecord::current();
         match record.as_ref().and_then(|record| record.client()) {
             Some(client) if client.manages_models() => Ok(()),
             Some(_) => refused("this API key may not manage models"),
@@ -391,7 +391,7 @@ impl App {
     /// The models that the request may use which the task serves.
     pub(crate) fn visible_models(&self) -> Vec<Listed> {
         let mut models = self.catalog.list();
-        if let Some(record) = Record::current() {
+        if let Some(record) = RequestRecord::current() {
             models.retain(|model| record.may_use(&model.names()));
         }
         models
@@ -409,7 +409,7 @@ impl App {
 
     /// Notes the model of the request that the task serves, if its key may use it.
     pub(crate) fn note_model(&self, name: Option<&str>, kind: ModelKind) -> Result<(), ApiError> {
-        match Record::current() {
+        match RequestRecord::current() {
             Some(record) => record.set_model(&self.catalog.names(name, kind)?),
             None => Ok(()),
         }

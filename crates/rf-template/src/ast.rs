@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::value::Value;
 
 /// Statements one after another.
-pub(crate) type Block = Vec<Node>;
+pub(crate) type Statements = Vec<Node>;
 
 /// A statement and its line.
 #[derive(Debug)]
@@ -19,16 +19,16 @@ pub(crate) enum Statement {
     Text(String),
     Print(Expr),
     /// The branches with their conditions, and the block of `else`.
-    If(Vec<(Expr, Block)>, Block),
+    If(Vec<(Expr, Statements)>, Statements),
     For(Box<For>),
     Set(AssignmentTarget, Expr),
-    SetBlock(AssignmentTarget, Vec<Call>, Block),
+    SetBlock(AssignmentTarget, Vec<Call>, Statements),
     /// Defines the macro with this index.
     Macro(usize),
     /// Prints a call whose `caller` is the call block with this index.
     CallBlock(Expr, usize),
-    Filter(Vec<Call>, Block),
-    With(Vec<(AssignmentTarget, Expr)>, Block),
+    Filter(Vec<Call>, Statements),
+    With(Vec<(AssignmentTarget, Expr)>, Statements),
     Break,
     Continue,
     Do(Expr),
@@ -39,8 +39,8 @@ pub(crate) struct For {
     pub(crate) target: AssignmentTarget,
     pub(crate) items: Expr,
     pub(crate) condition: Option<Expr>,
-    pub(crate) body: Block,
-    pub(crate) otherwise: Block,
+    pub(crate) body: Statements,
+    pub(crate) otherwise: Statements,
 }
 
 /// The target of `set` and `for`.
@@ -63,7 +63,7 @@ pub(crate) struct Macro {
     pub(crate) has_varargs: bool,
     /// True if the body reads `kwargs`: named arguments without a parameter.
     pub(crate) has_kwargs: bool,
-    pub(crate) body: Block,
+    pub(crate) body: Statements,
 }
 
 /// A name with arguments: a filter, a test, a function or a method.
@@ -77,12 +77,12 @@ pub(crate) struct Call {
 /// An expression and its height, which is limited: evaluating and dropping recurse.
 #[derive(Debug)]
 pub(crate) struct Expr {
-    pub(crate) kind: Box<Kind>,
+    pub(crate) kind: Box<NodeKind>,
     pub(crate) height: u16,
 }
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Constant(Value),
     Name(Arc<str>),
     List(Vec<Expr>),

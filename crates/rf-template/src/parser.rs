@@ -4,7 +4,7 @@ mod expression;
 
 use std::sync::Arc;
 
-use crate::ast::{AssignmentTarget, Block, Call, For, Macro, Node, Parameters, Statement};
+use crate::ast::{AssignmentTarget, Call, For, Macro, Node, Parameters, Statement, Statements};
 use crate::error::Error;
 use crate::lexer::{self, Token};
 
@@ -16,7 +16,7 @@ pub(crate) const MAX_HEIGHT: u16 = 120;
 /// A parsed template.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    pub(crate) body: Block,
+    pub(crate) body: Statements,
     pub(crate) macros: Vec<Macro>,
     pub(crate) callers: Vec<Macro>,
 }
@@ -127,8 +127,8 @@ impl Parser {
 
     /// Statements up to a tag with one of the names `ends`, and that name, whose tag is still open.
     /// The name is empty at the end of the template.
-    fn block(&mut self, ends: &[&str]) -> Result<(Block, String), Error> {
-        let mut block = Block::new();
+    fn block(&mut self, ends: &[&str]) -> Result<(Statements, String), Error> {
+        let mut block = Statements::new();
         loop {
             let line = self.line();
             let statement = match self.token() {
@@ -165,13 +165,13 @@ impl Parser {
     }
 
     /// A block up to the tag `end`, the rest of the tag included.
-    fn body(&mut self, end: &str) -> Result<Block, Error> {
+    fn body(&mut self, end: &str) -> Result<Statements, Error> {
         self.end_tag()?;
         let (body, _) = self.block(&[end])?;
         Ok(body)
     }
 
-    fn closed_body(&mut self, end: &str) -> Result<Block, Error> {
+    fn closed_body(&mut self, end: &str) -> Result<Statements, Error> {
         let body = self.body(end)?;
         // `endmacro` and others may repeat the name.
         if matches!(self.token(), Token::Name(_)) {
@@ -252,7 +252,7 @@ impl Parser {
             let otherwise = match end.as_str() {
                 "elif" => continue,
                 "else" => self.body("endif")?,
-                _ => Block::new(),
+                _ => Statements::new(),
             };
             self.end_tag()?;
             return Ok(Statement::If(branches, otherwise));
@@ -274,7 +274,7 @@ impl Parser {
         let block = self.block(&["else", "endfor"]);
         self.loops -= 1;
         let (body, end) = block?;
-        let otherwise = if end == "else" { self.body("endfor")? } else { Block::new() };
+        let otherwise = if end == "else" { self.body("endfor")? } else { Statements::new() };
         self.end_tag()?;
         Ok(Statement::For(Box::new(For { target, items, condition, body, otherwise })))
     }

@@ -12,7 +12,7 @@ mod texts;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::ast::{AssignmentTarget, Block, Call, Expr, For, Node, Statement};
+use crate::ast::{AssignmentTarget, Call, Expr, For, Node, Statement, Statements};
 use crate::error::Error;
 use crate::meter::{Meter, Text};
 use crate::parser::Tree;
@@ -24,16 +24,16 @@ use crate::value::{List, Value};
 const MAX_DEPTH: u16 = 400;
 
 /// Writes the current time in a format of `strftime`, or returns `None` for a bad format.
-pub(crate) type Clock<'c> = &'c dyn Fn(&str) -> Option<String>;
+pub(crate) type TimeFormatter<'c> = &'c dyn Fn(&str) -> Option<String>;
 
 /// Runs `tree` with the variables `context`.
 pub(crate) fn run(
     tree: &Tree,
     context: HashMap<Arc<str>, Value>,
     meter: &Meter,
-    clock: Clock<'_>,
+    clock: TimeFormatter<'_>,
 ) -> Result<String, Error> {
-    let mut run = Run {
+    let mut run = TemplateRun {
         tree,
         meter,
         clock,
@@ -49,10 +49,10 @@ pub(crate) fn run(
     Ok(run.output.finish())
 }
 
-pub(crate) struct Run<'t> {
+pub(crate) struct TemplateRun<'t> {
     tree: &'t Tree,
     meter: &'t Meter,
-    clock: Clock<'t>,
+    clock: TimeFormatter<'t>,
     frames: Vec<Frame>,
     /// The index of the innermost frame.
     frame: usize,
@@ -87,8 +87,8 @@ enum Flow {
     Continue,
 }
 
-impl<'t> Run<'t> {
-    fn block(&mut self, block: &'t Block) -> Result<Flow, Error> {
+impl<'t> TemplateRun<'t> {
+    fn block(&mut self, block: &'t Statements) -> Result<Flow, Error> {
         for node in block {
             let flow = self.deeper(|run| run.statement(node)).map_err(|e| e.on_line(node.line))?;
             if flow != Flow::Next {
@@ -156,8 +156,8 @@ impl<'t> Run<'t> {
 
     fn conditional(
         &mut self,
-        branches: &'t [(Expr, Block)],
-        otherwise: &'t Block,
+        branches: &'t [(Expr, Statements)],
+        otherwise: &'t Statements,
     ) -> Result<Flow, Error> {
         for (condition, body) in branches {
             if self.value(condition)?.is_true() {
@@ -228,7 +228,7 @@ impl<'t> Run<'t> {
     }
 
     /// The output of a block as text.
-    fn captured(&mut self, body: &'t Block) -> Result<String, Error> {
+    fn captured(&mut self, body: &'t Statements) -> Result<String, Error> {
         let outer = std::mem::replace(&mut self.output, Text::new(self.meter));
         let result = self.block(body);
         let inner = std::mem::replace(&mut self.output, outer);

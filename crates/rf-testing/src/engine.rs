@@ -15,6 +15,11 @@ pub fn tiny() -> Model {
     Model::open(crate::tiny_model()).unwrap()
 }
 
+/// The model of [`demo_model`](crate::demo_model): Q8_0, the embedding is the output's matrix too.
+pub fn demo() -> Model {
+    Model::open(crate::demo_model()).unwrap()
+}
+
 /// A model of `golden/arch`.
 pub fn golden(name: &str) -> Model {
     Model::open(crate::golden_model(name)).unwrap()

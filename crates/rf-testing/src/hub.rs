@@ -39,14 +39,14 @@ pub struct Behaviour {
 
 /// A request that came in.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ReceivedRequest {
     /// The path with the query.
     pub path: String,
     /// The headers, by their names in lower case.
     pub headers: HashMap<String, String>,
 }
 
-impl Request {
+impl ReceivedRequest {
     fn read(stream: &TcpStream) -> Option<Self> {
         let mut lines = BufReader::new(stream).lines();
         let path = lines.next()?.ok()?.split(' ').nth(1)?.to_owned();
@@ -68,7 +68,7 @@ impl Request {
 #[derive(Debug, Default)]
 struct Shared {
     behaviour: Mutex<Behaviour>,
-    requests: Mutex<Vec<Request>>,
+    requests: Mutex<Vec<ReceivedRequest>>,
     stops: AtomicBool,
 }
 
@@ -112,7 +112,7 @@ impl StandIn {
     }
 
     /// Returns the requests since the last call.
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         std::mem::take(&mut *self.shared.requests.lock().unwrap())
     }
 }
@@ -132,7 +132,7 @@ pub fn sha256(bytes: &[u8]) -> String {
 }
 
 fn answer(shared: &Shared, address: SocketAddr, mut stream: TcpStream) -> std::io::Result<()> {
-    let Some(request) = Request::read(&stream) else { return Ok(()) };
+    let Some(request) = ReceivedRequest::read(&stream) else { return Ok(()) };
     shared.requests.lock().unwrap().push(request.clone());
     let mut behaviour = shared.behaviour.lock().unwrap();
     let path = request.path.split('?').next().unwrap();
@@ -185,7 +185,7 @@ fn listing(behaviour: &Behaviour) -> serde_json::Value {
 
 fn storage(
     behaviour: &mut Behaviour,
-    request: &Request,
+    request: &ReceivedRequest,
     digest: &str,
     stream: &mut TcpStream,
 ) -> std::io::Result<()> {

@@ -48,6 +48,9 @@ pub use examples::output_of_example;
 pub use folders::{demo_model, golden_folder, shared, tiny_model};
 pub use golden::{GoldenModel, golden_model, golden_models, golden_models_in};
 pub use random::{Lcg, SplitMix64, prompt};
+/// Several backends as one, for tests of the crates below `rf-device`.
+#[cfg(feature = "engine")]
+pub use rf_device::HybridBackend;
 pub use skip::skipped;
 pub use transcript::transcript;
 pub use unpacked::{packed_bytes, packed_text, plain_or_unpacked};

@@ -7,6 +7,7 @@ mod fixtures;
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput};
+use rf_testing::SplitMix64;
 use rf_tokenizer::{EncodeOptions, Tokenizer, VocabConfig};
 
 fn vocabularies() -> Vec<(&'static str, VocabConfig)> {
@@ -22,16 +23,14 @@ fn vocabularies() -> Vec<(&'static str, VocabConfig)> {
 /// 100 KiB of mixed text: prose with few repeats, code, numbers, two other scripts.
 fn text() -> String {
     let mut text = String::new();
-    let mut seed = 1_u32;
+    let mut random = SplitMix64::new(1);
     while text.len() < 100 << 10 {
         for prompt in fixtures::demo_prompts() {
             text.push_str(&prompt.text);
         }
         for _ in 0..200 {
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let word =
-                ["quantise", "Über", "rows[i] +=", "的模型", "слово", "0x"][seed as usize >> 8 & 3];
-            text.extend([" ", word, &(seed >> 12).to_string(), "\n"]);
+            let word = ["quantise", "Über", "rows[i] +=", "的模型", "слово", "0x"][random.below(6)];
+            text.extend([" ", word, &random.below(1 << 20).to_string(), "\n"]);
         }
     }
     text

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 
 use hashbrown::HashMap;
 
-use crate::pre_tokenizer::{Form, PreTokenizer};
+use crate::pre_tokenizer::{ByteForm, PreTokenizer};
 use crate::vocab::Vocab;
 use crate::{byte_map, spm};
 
@@ -71,7 +71,7 @@ impl Bpe {
     }
 
     /// The representation of bytes in the vocabulary.
-    pub(crate) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> ByteForm {
         self.pre_tokenizer.flags.form
     }
 
@@ -97,14 +97,14 @@ impl Bpe {
 
     fn encode_piece(&self, vocab: &Vocab, piece: &[u8], scratch: &mut Scratch, ids: &mut Vec<u32>) {
         let flags = self.pre_tokenizer.flags;
-        let whole =
-            flags.ignore_merges || (flags.form == Form::Gemma && piece.iter().all(|&b| b == b'\n'));
+        let whole = flags.ignore_merges
+            || (flags.form == ByteForm::Gemma && piece.iter().all(|&b| b == b'\n'));
         if whole && let Some(id) = self.whole_piece(vocab, piece, &mut scratch.text) {
             ids.push(id);
             return;
         }
         scratch.symbols.clear();
-        if flags.form == Form::StandIns {
+        if flags.form == ByteForm::StandIns {
             scratch.symbols.extend((0..piece.len()).map(|start| Symbol {
                 id: self.bytes[usize::from(piece[start])],
                 start,
@@ -131,7 +131,7 @@ impl Bpe {
 
     /// The id of a piece that is a token as a whole.
     fn whole_piece(&self, vocab: &Vocab, piece: &[u8], text: &mut String) -> Option<u32> {
-        if self.form() != Form::StandIns {
+        if self.form() != ByteForm::StandIns {
             return vocab.id_of(piece);
         }
         // Each byte becomes a character of at least one byte.
@@ -158,7 +158,7 @@ impl Bpe {
 
     /// Encodes a byte that is part of no merge. A byte without a token is dropped.
     fn byte_token(&self, vocab: &Vocab, byte: u8) -> Option<u32> {
-        if self.form() != Form::StandIns {
+        if self.form() != ByteForm::StandIns {
             return spm::byte_token(vocab, byte);
         }
         Some(self.bytes[usize::from(byte)]).filter(|&id| id < vocab.len())

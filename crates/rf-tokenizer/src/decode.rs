@@ -1,7 +1,7 @@
 //! Converts token ids to text, at once or as a stream.
 
-use crate::pre_tokenizer::Form;
-use crate::tokenizer::Model;
+use crate::pre_tokenizer::ByteForm;
+use crate::tokenizer::TokenizerModel;
 use crate::vocab::Attr;
 use crate::{Error, Tokenizer, byte_map};
 
@@ -100,7 +100,7 @@ impl Tokenizer {
             bytes.extend(byte_of_token(text));
         } else if attr.any(Attr::NORMAL) {
             match &self.model {
-                Model::Bpe(bpe) if bpe.form() == Form::StandIns => {
+                TokenizerModel::Bpe(bpe) if bpe.form() == ByteForm::StandIns => {
                     append_stand_ins(text, bytes);
                 }
                 _ => append_unescaped(text, bytes),

@@ -16,14 +16,14 @@ use std::ops::Range;
 
 use regex::bytes::Regex;
 
-pub(crate) use self::patterns::{Flags, Form};
-use self::patterns::{Step, Tail};
+pub(crate) use self::patterns::{ByteForm, Flags};
+use self::patterns::{CompiledStep, Tail};
 use crate::Error;
 
 /// A compiled named pre-tokenizer.
 #[derive(Debug)]
 pub(crate) struct PreTokenizer {
-    steps: Vec<Step>,
+    steps: Vec<CompiledStep>,
     pub(crate) flags: Flags,
 }
 
@@ -45,8 +45,10 @@ impl PreTokenizer {
             for &end in &ends {
                 let piece = &text[start..end];
                 match step {
-                    Step::Match(regex, tail) => split_piece(regex, *tail, piece, start, &mut next),
-                    Step::Digits(grouping) => grouping.split(piece, start, &mut next),
+                    CompiledStep::Match(regex, tail) => {
+                        split_piece(regex, *tail, piece, start, &mut next);
+                    }
+                    CompiledStep::Digits(grouping) => grouping.split(piece, start, &mut next),
                 }
                 if next.last().is_none_or(|&last| last < end) {
                     next.push(end);

@@ -3,7 +3,7 @@
 use crate::bpe::Bpe;
 use crate::charsmap::Charsmap;
 use crate::partition::{Fragment, SpecialMatcher};
-use crate::pre_tokenizer::{Flags, Form, PreTokenizer};
+use crate::pre_tokenizer::{ByteForm, Flags, PreTokenizer};
 use crate::special::{self, DefaultIds, SpecialIds};
 use crate::unigram::Unigram;
 use crate::vocab::Vocab;
@@ -14,7 +14,7 @@ use crate::{Error, VocabConfig, spm};
 #[derive(Debug)]
 pub struct Tokenizer {
     pub(crate) vocab: Vocab,
-    pub(crate) model: Model,
+    pub(crate) model: TokenizerModel,
     special: SpecialIds,
     matcher: SpecialMatcher,
     /// The ids that `add_special` adds.
@@ -28,7 +28,7 @@ pub struct Tokenizer {
 
 /// The tokenizer family.
 #[derive(Debug)]
-pub(crate) enum Model {
+pub(crate) enum TokenizerModel {
     Bpe(Box<Bpe>),
     Spm,
     WordPiece(Box<WordPiece>),
@@ -98,7 +98,7 @@ impl Tokenizer {
         // A file that says nothing and has no such token gets none.
         let adds_bos = family.adds_bos() && special.bos.is_some();
         let add_bos = config.add_bos_token.unwrap_or(adds_bos)
-            || flags.is_some_and(|flags| flags.form == Form::Gemma)
+            || flags.is_some_and(|flags| flags.form == ByteForm::Gemma)
             || matches!(family, Family::WordPiece);
         let add_eos = config.add_eos_token.unwrap_or(matches!(family, Family::Unigram));
         let key = ("tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id");
@@ -168,16 +168,16 @@ impl Tokenizer {
 
     fn encode_fragment(&self, text: &[u8], after_special: bool, ids: &mut Vec<u32>) {
         match &self.model {
-            Model::Bpe(bpe) if bpe.form().escapes_spaces() => {
+            TokenizerModel::Bpe(bpe) if bpe.form().escapes_spaces() => {
                 bpe.encode(&self.vocab, &escape_spaces(text, false), ids);
             }
-            Model::Bpe(bpe) => bpe.encode(&self.vocab, text, ids),
-            Model::Spm => {
+            TokenizerModel::Bpe(bpe) => bpe.encode(&self.vocab, text, ids),
+            TokenizerModel::Spm => {
                 let escaped = escape_spaces(text, self.add_space_prefix && after_special);
                 spm::encode(&self.vocab, self.special.unk, &escaped, ids);
             }
-            Model::WordPiece(model) => model.encode(self.special.unk, text, ids),
-            Model::Unigram(model) => {
+            TokenizerModel::WordPiece(model) => model.encode(self.special.unk, text, ids),
+            TokenizerModel::Unigram(model) => {
                 model.encode(&self.vocab, self.special.unk, text, self.add_space_prefix, ids);
             }
         }
@@ -383,21 +383,21 @@ impl Family {
         }
     }
 
-    fn model(self, config: &VocabConfig, vocab: &Vocab) -> Result<Model, Error> {
+    fn model(self, config: &VocabConfig, vocab: &Vocab) -> Result<TokenizerModel, Error> {
         Ok(match self {
             Self::Bpe(pre_tokenizer) => {
-                Model::Bpe(Box::new(Bpe::new(vocab, &config.merges, pre_tokenizer)))
+                TokenizerModel::Bpe(Box::new(Bpe::new(vocab, &config.merges, pre_tokenizer)))
             }
-            Self::Spm => Model::Spm,
+            Self::Spm => TokenizerModel::Spm,
             Self::WordPiece => {
                 let lowercase = config.lowercase.unwrap_or(true);
                 let strip_accents = config.strip_accents.unwrap_or(lowercase);
-                Model::WordPiece(Box::new(WordPiece::new(vocab, lowercase, strip_accents)))
+                TokenizerModel::WordPiece(Box::new(WordPiece::new(vocab, lowercase, strip_accents)))
             }
             Self::Unigram => {
                 let charsmap = Charsmap::parse(&config.precompiled_charsmap)?;
                 let merge_spaces = config.remove_extra_whitespaces.unwrap_or(false);
-                Model::Unigram(Box::new(Unigram::new(vocab, charsmap, merge_spaces)))
+                TokenizerModel::Unigram(Box::new(Unigram::new(vocab, charsmap, merge_spaces)))
             }
         })
     }

@@ -5,16 +5,16 @@ use std::ops::Range;
 use rf_graph::layer::{AttentionSpec, DenseSpec, LayerSpec, Mixer, NormKind, layer};
 use rf_graph::{Activation, Function, Graph, ValueId, Weight};
 
-use crate::config::Settings;
+use crate::config::ProjectorSettings;
 use crate::error::Error;
 use crate::modality::Transformer;
 use crate::network::Stage;
-use crate::weights::Weights;
+use crate::weights::ProjectorWeights;
 
 /// The graph of a projector under construction. `S` are the settings of its kind of input.
-pub(crate) struct Builder<'a, S = Settings> {
+pub(crate) struct Builder<'a, S = ProjectorSettings> {
     pub(crate) settings: &'a S,
-    pub(crate) weights: Weights<'a>,
+    pub(crate) weights: ProjectorWeights<'a>,
     stages: usize,
     last: Option<ValueId>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Rows {
 }
 
 impl<'a, S> Builder<'a, S> {
-    pub(crate) fn new(settings: &'a S, weights: Weights<'a>) -> Self {
+    pub(crate) fn new(settings: &'a S, weights: ProjectorWeights<'a>) -> Self {
         Self { settings, weights, stages: 0, last: None }
     }
 

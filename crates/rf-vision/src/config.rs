@@ -43,7 +43,7 @@ pub(crate) const LFM2_TILE: usize = 512;
 
 /// What sizes, tiles and layers follow from.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct ProjectorSettings {
     pub(crate) tile_text: TileText,
     /// Side of the model's picture in pixels.
     pub(crate) image_size: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Settings {
 /// The largest side in pixels that a file may state: sizes are squared and multiplied by widths.
 const MAX_SIDE: usize = 1 << 12;
 
-impl Settings {
+impl ProjectorSettings {
     /// Reads the settings of a type of projector, which says where the merged patches are stated,
     /// the limits on tokens and the text around tiles.
     pub(crate) fn read(

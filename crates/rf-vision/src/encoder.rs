@@ -4,7 +4,7 @@ use rf_graph::{Backend, Executor, MemoryUse, Progress};
 
 use crate::chunk::{Chunk, chunks};
 use crate::error::Error;
-use crate::network::{Runner, load};
+use crate::network::{StageRunner, load};
 use crate::projector::Projector;
 use crate::rgb::Rgb;
 
@@ -51,7 +51,7 @@ impl Encoder {
         let pieces = self.projector.pieces(picture.size(), index)?;
         let pictures = self.projector.resized(picture)?;
         let (network, width) = (self.projector.network(), self.projector.width());
-        let mut run = Runner { executor: &mut *self.executor };
+        let mut run = StageRunner { executor: &mut *self.executor };
         chunks(pieces, pictures, width, |picture| network.encode(picture, &mut run))
     }
 }

@@ -16,10 +16,10 @@ mod rope;
 mod segments;
 mod tower;
 
-use crate::kind::Kind;
+use crate::kind::ProjectorKind;
 
 /// Every supported type.
-pub(crate) static ALL: &[&Kind] = &[
+pub(crate) static ALL: &[&ProjectorKind] = &[
     &qwen3vl::QWEN3VL,
     &qwen25vl::QWEN25VL,
     &gemma4v::GEMMA4V,

@@ -1,21 +1,21 @@
 //! A type of projector as data: sizes, tiles, text around its rows, and its network.
 
 use crate::build::Builder;
-use crate::config::{Merge, Settings, TileText, TokenLimits};
+use crate::config::{Merge, ProjectorSettings, TileText, TokenLimits};
 use crate::error::Error;
 use crate::network::Network;
-use crate::plan::Plan;
-use crate::resample::Kernel;
+use crate::plan::TilePlan;
+use crate::resample::Interpolation;
 
 /// A type of projector.
-pub(crate) struct Kind {
+pub(crate) struct ProjectorKind {
     /// The type in files.
     pub(crate) name: &'static str,
     pub(crate) merge: Merge,
     /// The default limits on tokens; `None` if they do not apply.
     pub(crate) limits: Option<TokenLimits>,
-    pub(crate) plan: fn(&Settings, [usize; 2]) -> Plan,
-    pub(crate) kernel: Kernel,
+    pub(crate) plan: fn(&ProjectorSettings, [usize; 2]) -> TilePlan,
+    pub(crate) kernel: Interpolation,
     /// Text before and after the picture.
     pub(crate) around: [&'static str; 2],
     pub(crate) tile_text: TileText,
@@ -38,7 +38,7 @@ pub(crate) enum RowRule {
     WithBreaks,
 }
 
-impl Kind {
+impl ProjectorKind {
     /// Causal attention whatever the width.
     pub(crate) fn causal(_width: usize) -> bool {
         false

@@ -1,16 +1,16 @@
 //! The parts of a picture in the prompt: the text around the rows of each tile.
 
 use crate::chunk::{Grid, Piece, RowGroup};
-use crate::config::{Settings, TileText};
-use crate::kind::Kind;
-use crate::plan::Plan;
+use crate::config::{ProjectorSettings, TileText};
+use crate::kind::ProjectorKind;
+use crate::plan::TilePlan;
 
 /// The pieces of a picture, `index` being its number in the prompt from 0 and `width` that of its
 /// rows.
 pub(crate) fn pieces(
-    kind: &Kind,
-    settings: &Settings,
-    plan: &Plan,
+    kind: &ProjectorKind,
+    settings: &ProjectorSettings,
+    plan: &TilePlan,
     width: usize,
     index: usize,
 ) -> Vec<Piece> {
@@ -67,8 +67,8 @@ pub(crate) fn pieces(
 }
 
 struct Pieces<'a> {
-    kind: &'a Kind,
-    settings: &'a Settings,
+    kind: &'a ProjectorKind,
+    settings: &'a ProjectorSettings,
     width: usize,
     list: Vec<Piece>,
 }
@@ -83,7 +83,7 @@ impl Pieces<'_> {
     }
 
     /// Calls `each` for every tile with its place and the size of the grid.
-    fn tiles(&mut self, plan: &Plan, mut each: impl FnMut(&mut Self, [usize; 2], [usize; 2])) {
+    fn tiles(&mut self, plan: &TilePlan, mut each: impl FnMut(&mut Self, [usize; 2], [usize; 2])) {
         let Some(tiles) = &plan.tiles else { return };
         let [columns, rows] = tiles.grid;
         for y in 0..rows {
@@ -93,13 +93,13 @@ impl Pieces<'_> {
         }
     }
 
-    fn tile(&mut self, plan: &Plan) {
+    fn tile(&mut self, plan: &TilePlan) {
         if let Some(tiles) = &plan.tiles {
             self.rows(tiles.size);
         }
     }
 
-    fn overview(&mut self, plan: &Plan) {
+    fn overview(&mut self, plan: &TilePlan) {
         if let Some(overview) = &plan.overview {
             self.rows(overview.size);
         }

@@ -5,12 +5,12 @@
 //! which pieces of text and rows a picture becomes, from the size of the picture alone. An
 //! [`Encoder`] has its weights on a backend and computes the rows.
 //!
-//! Start reading at [`Projector`]; `encoders/` has one file per type. A type is a `Kind`: its rule
-//! for sizes and tiles (`sizing`), the text around its rows (`layout`), and its network. A network
-//! is a few stages of one `rf_graph` program, between which it rearranges rows on the host, so that
-//! backends need no ops of their own for pictures. The convolution of patches is a matmul. A window
-//! of attention is a span of a batch. Layers run one after the other and share one layer of the
-//! cache.
+//! Start reading at [`Projector`]; `encoders/` has one file per type. A type is a `ProjectorKind`:
+//! its rule for sizes and tiles (`sizing`), the text around its rows (`layout`), and its network. A
+//! network is a few stages of one `rf_graph` program, between which it rearranges rows on the host,
+//! so that backends need no ops of their own for pictures. The convolution of patches is a matmul.
+//! A window of attention is a span of a batch. Layers run one after the other and share one layer
+//! of the cache.
 //!
 //! [`decode_sound`], [`SoundProjector`] and [`SoundEncoder`] are the same for sounds (`sound`).
 //!

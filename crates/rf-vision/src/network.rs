@@ -14,7 +14,7 @@ pub(crate) const PAGE_TOKENS: usize = 16;
 /// The network of a projector.
 pub(crate) trait Network: Send + Sync {
     /// The embeddings of a picture that has its final size.
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error>;
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error>;
 
     /// Elements of a row of embeddings.
     fn width(&self) -> usize;
@@ -36,13 +36,13 @@ pub(crate) struct Stage {
 
 /// Rows that see each other in attention.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub(crate) struct AttentionGroup {
     rows: usize,
     /// The position of each row; empty without RoPE.
     positions: Vec<Position>,
 }
 
-impl Group {
+impl AttentionGroup {
     /// One group of all rows.
     pub(crate) fn all(rows: usize) -> Vec<Self> {
         vec![Self { rows, positions: Vec::new() }]
@@ -76,11 +76,11 @@ pub(crate) fn load(
 }
 
 /// Runs stages.
-pub(crate) struct Runner<'a> {
+pub(crate) struct StageRunner<'a> {
     pub(crate) executor: &'a mut dyn Executor,
 }
 
-impl Runner<'_> {
+impl StageRunner<'_> {
     /// Runs a stage on rows that do not see each other.
     pub(crate) fn rows(
         &mut self,
@@ -88,7 +88,7 @@ impl Runner<'_> {
         inputs: &[&[f32]],
         rows: usize,
     ) -> Result<Vec<f32>, Error> {
-        self.groups(stage, inputs, &Group::all(rows))
+        self.groups(stage, inputs, &AttentionGroup::all(rows))
     }
 
     /// Runs a stage. Each input has as many rows as all groups together.
@@ -96,10 +96,10 @@ impl Runner<'_> {
         &mut self,
         stage: Stage,
         inputs: &[&[f32]],
-        groups: &[Group],
+        groups: &[AttentionGroup],
     ) -> Result<Vec<f32>, Error> {
         let rows = groups.iter().map(|group| group.rows).sum();
-        let pages = |group: &Group| group.rows.div_ceil(PAGE_TOKENS);
+        let pages = |group: &AttentionGroup| group.rows.div_ceil(PAGE_TOKENS);
         let num_pages = groups.iter().map(pages).sum::<usize>();
         let all_pages: Vec<PageId> = (0..num_pages as u32).map(PageId::new).collect();
         let (mut next_row, mut next_page) = (0, 0);

@@ -1,11 +1,11 @@
 //! How a picture is resized and cut, which depends on its size alone.
 
-use crate::resample::{Kernel, resize};
+use crate::resample::{Interpolation, resize};
 use crate::rgb::Rgb;
 
 /// The parts of a picture that are encoded one by one. Sizes are `[width, height]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct TilePlan {
     /// Tiles of equal size of a resized picture, row by row.
     pub(crate) tiles: Option<Tiles>,
     /// The whole picture.
@@ -39,14 +39,14 @@ pub(crate) enum Fit {
     Stretch,
 }
 
-impl Plan {
+impl TilePlan {
     /// The whole picture, resized.
     pub(crate) fn whole(size: [usize; 2], fit: Fit) -> Self {
         Self { tiles: None, overview: Some(Overview { size, fit, of_tiles: false }) }
     }
 
     /// The tiles, row by row, and the overview of a picture.
-    pub(crate) fn apply(&self, picture: &Rgb, kernel: Kernel) -> (Vec<Rgb>, Option<Rgb>) {
+    pub(crate) fn apply(&self, picture: &Rgb, kernel: Interpolation) -> (Vec<Rgb>, Option<Rgb>) {
         let mut refined = None;
         let mut tiles = Vec::new();
         if let Some(Tiles { grid: [columns, rows], size, fit, through }) = self.tiles {
@@ -66,7 +66,7 @@ impl Plan {
 }
 
 impl Fit {
-    fn resize(self, picture: &Rgb, size: [usize; 2], kernel: Kernel) -> Rgb {
+    fn resize(self, picture: &Rgb, size: [usize; 2], kernel: Interpolation) -> Rgb {
         if self == Self::Stretch {
             return resize(picture, size, kernel);
         }

@@ -8,22 +8,22 @@ use rf_graph::{Graph, KvLayout, KvType, Program, Weight};
 
 use crate::build::Builder;
 use crate::chunk::Piece;
-use crate::config::{Settings, TileText, TokenLimits};
+use crate::config::{ProjectorSettings, TileText, TokenLimits};
 use crate::error::Error;
-use crate::kind::Kind;
+use crate::kind::ProjectorKind;
 use crate::modality::Modality;
 use crate::network::{Network, PAGE_TOKENS};
-use crate::plan::Plan;
+use crate::plan::TilePlan;
 use crate::rgb::Rgb;
-use crate::weights::Weights;
+use crate::weights::ProjectorWeights;
 use crate::{encoders, layout};
 
 /// A projector (`mmproj`) file: the vision encoder that belongs to a text model. Its weights stay
 /// in the file until an [`Encoder`](crate::Encoder) loads them.
 #[derive(Clone)]
 pub struct Projector {
-    kind: &'static Kind,
-    settings: Settings,
+    kind: &'static ProjectorKind,
+    settings: ProjectorSettings,
     network: Arc<dyn Network>,
     graph: Graph,
     weights: Vec<Weight>,
@@ -44,8 +44,9 @@ impl Projector {
             let supported = encoders::ALL.iter().map(|kind| kind.name).collect();
             return Err(Error::UnsupportedProjector { name, supported });
         };
-        let settings = Settings::read(kind.merge, kind.limits, kind.tile_text, gguf.metadata())?;
-        let mut builder = Builder::new(&settings, Weights::new(gguf, Modality::Vision));
+        let settings =
+            ProjectorSettings::read(kind.merge, kind.limits, kind.tile_text, gguf.metadata())?;
+        let mut builder = Builder::new(&settings, ProjectorWeights::new(gguf, Modality::Vision));
         let network = Arc::from((kind.build)(&mut builder)?);
         let (graph, weights) = builder.finish(kind.name)?;
         let mut projector = Self { kind, width: 0, settings, network, graph, weights };
@@ -144,7 +145,7 @@ impl Projector {
     }
 
     /// How a picture is resized and cut.
-    fn plan(&self, size: [usize; 2]) -> Result<Plan, Error> {
+    fn plan(&self, size: [usize; 2]) -> Result<TilePlan, Error> {
         let plan = (self.kind.plan)(&self.settings, size);
         let tiles = plan.tiles.as_ref().map(|tiles| tiles.size);
         let overview = plan.overview.as_ref().map(|overview| overview.size);
@@ -173,7 +174,10 @@ mod tests {
     use super::*;
 
     /// The settings of a projector of which only sizes matter.
-    fn settings(projector: &str, keys: &serde_json::Value) -> Option<(&'static Kind, Settings)> {
+    fn settings(
+        projector: &str,
+        keys: &serde_json::Value,
+    ) -> Option<(&'static ProjectorKind, ProjectorSettings)> {
         let kind = *encoders::ALL.iter().find(|kind| kind.name == projector)?;
         let mut writer = GgufWriter::new();
         for key in ["embedding_length", "feed_forward_length", "attention.head_count"] {
@@ -191,7 +195,8 @@ mod tests {
         let mut bytes = Vec::new();
         writer.write_to(&mut bytes, |_, _| unreachable!("no tensors")).unwrap();
         let gguf = Gguf::from_bytes(bytes).unwrap();
-        let settings = Settings::read(kind.merge, kind.limits, kind.tile_text, gguf.metadata());
+        let settings =
+            ProjectorSettings::read(kind.merge, kind.limits, kind.tile_text, gguf.metadata());
         Some((kind, settings.unwrap()))
     }
 

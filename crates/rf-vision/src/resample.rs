@@ -6,13 +6,13 @@ use crate::rgb::Rgb;
 
 /// The interpolation between pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kernel {
+pub(crate) enum Interpolation {
     Bilinear,
     Bicubic,
     Lanczos,
 }
 
-impl Kernel {
+impl Interpolation {
     /// The distance from which on the kernel is zero.
     fn radius(self) -> f64 {
         match self {
@@ -47,7 +47,7 @@ fn sinc(x: f64) -> f64 {
 }
 
 /// Resizes a picture: first its rows, then its columns. A side that stays is not filtered.
-pub(crate) fn resize(picture: &Rgb, [width, height]: [usize; 2], kernel: Kernel) -> Rgb {
+pub(crate) fn resize(picture: &Rgb, [width, height]: [usize; 2], kernel: Interpolation) -> Rgb {
     let mut picture = picture.clone();
     if width != picture.width() {
         let axis = Axis::new(picture.width(), width, kernel);
@@ -80,7 +80,7 @@ struct Taps {
 }
 
 impl Axis {
-    fn new(input: usize, output: usize, kernel: Kernel) -> Self {
+    fn new(input: usize, output: usize, kernel: Interpolation) -> Self {
         let scale = input as f64 / output as f64;
         let filter_scale = scale.max(1.0);
         let support = kernel.radius() * filter_scale;
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_picture_of_one_colour_keeps_it() {
         let picture = Rgb::new(7, 5, [9, 130, 255].repeat(35)).unwrap();
-        for kernel in [Kernel::Bilinear, Kernel::Bicubic, Kernel::Lanczos] {
+        for kernel in [Interpolation::Bilinear, Interpolation::Bicubic, Interpolation::Lanczos] {
             for size in [[3, 2], [7, 11], [20, 5], [40, 1]] {
                 let resized = resize(&picture, size, kernel);
                 assert_eq!(resized.size(), size);
@@ -152,6 +152,6 @@ mod tests {
     #[test]
     fn the_same_size_is_a_copy() {
         let picture = Rgb::new(2, 2, (0..12).collect()).unwrap();
-        assert_eq!(resize(&picture, [2, 2], Kernel::Lanczos), picture);
+        assert_eq!(resize(&picture, [2, 2], Interpolation::Lanczos), picture);
     }
 }

@@ -1,11 +1,11 @@
 //! Rearrangement of rows on the host. Rows lie on a grid `[columns, rows]`, row by row.
 
-use crate::config::Settings;
+use crate::config::ProjectorSettings;
 use crate::rgb::Rgb;
 
 /// The normalised pixels of each patch, row by row over the grid: `[patches, 3 · side²]`, in a row
 /// first all red values, then green, then blue.
-pub(crate) fn patches(settings: &Settings, picture: &Rgb) -> Vec<f32> {
+pub(crate) fn patches(settings: &ProjectorSettings, picture: &Rgb) -> Vec<f32> {
     let side = settings.patch_size;
     let [columns, rows] = settings.patches(picture.size());
     let width = settings.patch_width();

@@ -1,15 +1,15 @@
 //! The rules by which projectors choose sizes and tiles. Arithmetic is f32 where the reference
 //! rounds it so.
 
-use crate::config::{LFM2_TILE, Settings};
-use crate::plan::{Fit, Overview, Plan, Tiles};
+use crate::config::{LFM2_TILE, ProjectorSettings};
+use crate::plan::{Fit, Overview, TilePlan, Tiles};
 
 /// Sides that are multiples of the merged patch, within the limits on tokens, padded.
-pub(crate) fn smart(settings: &Settings, size: [usize; 2]) -> Plan {
-    Plan::whole(smart_size(settings, size), Fit::Pad)
+pub(crate) fn smart(settings: &ProjectorSettings, size: [usize; 2]) -> TilePlan {
+    TilePlan::whole(smart_size(settings, size), Fit::Pad)
 }
 
-fn smart_size(settings: &Settings, size: [usize; 2]) -> [usize; 2] {
+fn smart_size(settings: &ProjectorSettings, size: [usize; 2]) -> [usize; 2] {
     smart_resize(size, settings.unit(), settings.min_pixels(), settings.max_pixels())
 }
 
@@ -32,12 +32,12 @@ fn smart_resize([w, h]: [usize; 2], align: usize, min: usize, max: usize) -> [us
 }
 
 /// A square of the model's size, padded.
-pub(crate) fn square(settings: &Settings, _size: [usize; 2]) -> Plan {
-    Plan::whole([settings.image_size; 2], Fit::Pad)
+pub(crate) fn square(settings: &ProjectorSettings, _size: [usize; 2]) -> TilePlan {
+    TilePlan::whole([settings.image_size; 2], Fit::Pad)
 }
 
 /// The grid of merged patches whose aspect ratio is nearest to that of the picture (Muse).
-pub(crate) fn nearest_grid(settings: &Settings, size: [usize; 2]) -> Plan {
+pub(crate) fn nearest_grid(settings: &ProjectorSettings, size: [usize; 2]) -> TilePlan {
     let unit = settings.unit();
     let [w, h] = size.map(|n| n as f64);
     let (mut a, mut b) = (h / unit as f64, w / unit as f64);
@@ -66,13 +66,13 @@ pub(crate) fn nearest_grid(settings: &Settings, size: [usize; 2]) -> Plan {
     // A picture so narrow that no such grid has a row: one row or column of the most patches.
     let thin = |n: f64| (n.round() as usize).clamp(1, max);
     let [x, y] = best.map_or_else(|| [thin(b), thin(a)], |(_, grid)| grid);
-    Plan::whole([x * unit, y * unit], Fit::Stretch)
+    TilePlan::whole([x * unit, y * unit], Fit::Stretch)
 }
 
 /// One picture, or tiles of 512² if it is large (LFM2).
-pub(crate) fn tiles_of_512(settings: &Settings, size: [usize; 2]) -> Plan {
+pub(crate) fn tiles_of_512(settings: &ProjectorSettings, size: [usize; 2]) -> TilePlan {
     let overview = smart_size(settings, size);
-    let mut plan = Plan::whole(overview, Fit::Stretch);
+    let mut plan = TilePlan::whole(overview, Fit::Stretch);
     let unit = settings.unit() as f64;
     let rounded =
         |n: usize| ((n as f64 / unit).round_ties_even() * unit).max(settings.patch_size as f64);
@@ -100,7 +100,7 @@ pub(crate) fn tiles_of_512(settings: &Settings, size: [usize; 2]) -> Plan {
 }
 
 /// Square tiles, as many per side as keep most pixels, and an overview unless the picture is small.
-pub(crate) fn tile_counts(settings: &Settings, size: [usize; 2]) -> Plan {
+pub(crate) fn tile_counts(settings: &ProjectorSettings, size: [usize; 2]) -> TilePlan {
     let [min, max] = settings.tiles;
     let candidates = (min..=max).flat_map(|a| {
         let first = min.div_ceil(a).max(min);
@@ -110,18 +110,18 @@ pub(crate) fn tile_counts(settings: &Settings, size: [usize; 2]) -> Plan {
 }
 
 /// As [`tile_counts`], with up to three tiles per side, and at least two tiles (Llama 4).
-pub(crate) fn up_to_three_tiles(settings: &Settings, size: [usize; 2]) -> Plan {
+pub(crate) fn up_to_three_tiles(settings: &ProjectorSettings, size: [usize; 2]) -> TilePlan {
     let candidates = (1..=3).flat_map(|x| (1..=3).map(move |y| [x, y]));
     best_tiles(settings, size, candidates.filter(|grid| *grid != [1, 1]))
 }
 
 fn best_tiles(
-    settings: &Settings,
+    settings: &ProjectorSettings,
     size: [usize; 2],
     candidates: impl Iterator<Item = [usize; 2]>,
-) -> Plan {
+) -> TilePlan {
     let side = settings.image_size;
-    let mut plan = Plan::whole([side; 2], Fit::Stretch);
+    let mut plan = TilePlan::whole([side; 2], Fit::Stretch);
     if size.iter().all(|n| *n <= side) {
         return plan;
     }
@@ -143,14 +143,14 @@ fn best_tiles(
 }
 
 /// An overview of about the model's size, and up to nine slices of a larger picture (`MiniCPM`).
-pub(crate) fn slices(settings: &Settings, size: [usize; 2]) -> Plan {
+pub(crate) fn slices(settings: &ProjectorSettings, size: [usize; 2]) -> TilePlan {
     const MOST: usize = 9;
     let area = settings.image_size * settings.image_size;
     let pixels = size[0] * size[1];
     if pixels <= area {
-        return Plan::whole(slice_size(settings, size, true), Fit::Stretch);
+        return TilePlan::whole(slice_size(settings, size, true), Fit::Stretch);
     }
-    let mut plan = Plan::whole(slice_size(settings, size, false), Fit::Stretch);
+    let mut plan = TilePlan::whole(slice_size(settings, size, false), Fit::Stretch);
     let count = (pixels as f32 / area as f32).ceil().min(MOST as f32) as usize;
     let ratio = (size[0] as f32 / size[1] as f32).ln();
     let mut best = [1, 1];
@@ -175,7 +175,7 @@ pub(crate) fn slices(settings: &Settings, size: [usize; 2]) -> Plan {
 
 /// Sides that are multiples of the merged patch, with about the model's number of pixels; smaller
 /// pictures are enlarged only if `up`.
-fn slice_size(settings: &Settings, [w, h]: [usize; 2], up: bool) -> [usize; 2] {
+fn slice_size(settings: &ProjectorSettings, [w, h]: [usize; 2], up: bool) -> [usize; 2] {
     let side = settings.image_size;
     let mut size = [w, h];
     if w * h > side * side || up {
@@ -188,7 +188,7 @@ fn slice_size(settings: &Settings, [w, h]: [usize; 2], up: bool) -> [usize; 2] {
 }
 
 /// Tiles of a picture whose longer side has a fixed length, and an overview (Idefics 3).
-pub(crate) fn longest_side(settings: &Settings, size: [usize; 2]) -> Plan {
+pub(crate) fn longest_side(settings: &ProjectorSettings, size: [usize; 2]) -> TilePlan {
     let side = settings.image_size;
     let (through, refined) = match settings.longest_side {
         Some(longest) => {
@@ -202,7 +202,7 @@ pub(crate) fn longest_side(settings: &Settings, size: [usize; 2]) -> Plan {
         }
         None => (None, smart_resize(size, side, 0, usize::MAX)),
     };
-    Plan {
+    TilePlan {
         tiles: Some(Tiles {
             grid: refined.map(|n| n / side),
             size: [side; 2],

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use rf_gguf::{Gguf, Metadata, TensorData, TensorInfo};
-use rf_graph::layer::{Clamps, LayerSpec, LayerWeights, Role, Shape};
+use rf_graph::layer::{Clamps, LayerSpec, LayerWeights, Role, RoleShape};
 use rf_graph::{DType, GraphBuilder, Weight, WeightBytes, WeightId};
 
 use crate::error::Error;
 use crate::modality::Modality;
 
 /// The weights of a projector, and the graph that they are registered in.
-pub(crate) struct Weights<'a> {
+pub(crate) struct ProjectorWeights<'a> {
     gguf: &'a Gguf,
     modality: Modality,
     pub(crate) graph: GraphBuilder,
@@ -36,7 +36,7 @@ impl WeightBytes for Mapped {
     }
 }
 
-impl<'a> Weights<'a> {
+impl<'a> ProjectorWeights<'a> {
     pub(crate) fn new(gguf: &'a Gguf, modality: Modality) -> Self {
         Self {
             gguf,
@@ -265,7 +265,7 @@ impl<'a> Weights<'a> {
     }
 }
 
-impl LayerWeights for Weights<'_> {
+impl LayerWeights for ProjectorWeights<'_> {
     type Error = Error;
 
     fn graph(&mut self) -> &mut GraphBuilder {
@@ -276,7 +276,7 @@ impl LayerWeights for Weights<'_> {
         let Some((stem, first, all)) = self.place(spec, role) else { return Ok(None) };
         let name = format!("{stem}.weight");
         match role.shape(spec) {
-            Shape::Vector(len) => {
+            RoleShape::Vector(len) => {
                 if !self.has(&name) && is_optional(role) {
                     return Ok(None);
                 }
@@ -290,12 +290,12 @@ impl LayerWeights for Weights<'_> {
                     _ => self.vector(&name, len).map(Some),
                 }
             }
-            Shape::Matrix([rows, columns]) => {
+            RoleShape::Matrix([rows, columns]) => {
                 let part = (first, rows, all);
                 let weight = self.rows(spec, role, &name, part, columns)?;
                 Ok(Some(self.graph.weight(weight)))
             }
-            Shape::Experts(_) => unreachable!("an encoder has no experts"),
+            RoleShape::Experts(_) => unreachable!("an encoder has no experts"),
         }
     }
 
@@ -306,7 +306,7 @@ impl LayerWeights for Weights<'_> {
             return Ok(None);
         }
         match role.shape(spec) {
-            Shape::Vector(len) => self.vector(&name, len).map(Some),
+            RoleShape::Vector(len) => self.vector(&name, len).map(Some),
             shape => {
                 let rows = shape.rows();
                 // A bias has an element for each row of the matrix.

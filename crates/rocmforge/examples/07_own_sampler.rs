@@ -3,7 +3,7 @@
 #![expect(clippy::print_stdout, reason = "an example")]
 
 use rocmforge::device::Placement;
-use rocmforge::engine::{DecodeOptions, Feed, Outputs, StreamDecoder};
+use rocmforge::engine::{DecodeOptions, Outputs, SequenceInput, StreamDecoder};
 use rocmforge::{Error, Loader, Purpose, Source};
 
 fn main() -> Result<(), Error> {
@@ -17,7 +17,7 @@ fn main() -> Result<(), Error> {
     let mut ids = model.text_ids("Once upon a time");
     let mut decoder = StreamDecoder::new(DecodeOptions::default());
     for step in 0..40 {
-        let feed = Feed { session: &mut session, ids: &ids, outputs: Outputs::Last };
+        let feed = SequenceInput { session: &mut session, ids: &ids, outputs: Outputs::Last };
         let logits = engine.forward(&mut [feed])?;
         // The most probable token, but every fourth time the second one.
         let mut best: Vec<u32> = (0..).take(logits.len()).collect();

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use rf_engine::MixedPrompt;
 
 pub use self::encoders::MediaEncoders;
-use self::encoders::Part;
+use self::encoders::MediaPart;
 pub use self::file::{Media, MediaKind};
 pub use self::projectors::Projectors;
 pub(crate) use self::projectors::{ProjectorFile, rows_of_a_batch};
@@ -76,8 +76,8 @@ pub fn mixed_prompt(
         let encoders = encoders.ok_or_else(|| Error::no_encoder(file.kind()))?;
         for part in encoders.parts(file, images)?.iter() {
             match part {
-                Part::Text(text) => prompt.push_tokens(&model.piece_ids(text)),
-                Part::Rows(rows) => prompt.push_media(Arc::clone(rows)),
+                MediaPart::Text(text) => prompt.push_tokens(&model.piece_ids(text)),
+                MediaPart::Rows(rows) => prompt.push_media(Arc::clone(rows)),
             }
         }
         images += usize::from(file.kind() == MediaKind::Image);

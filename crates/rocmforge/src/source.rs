@@ -45,11 +45,13 @@ impl Source {
         let hub = Hub::from_env()?;
         let folder = hub.cache().to_owned();
         let path = hub.fetch(name, &mut |event| match event {
-            rf_hub::Event::Progress { done_bytes, total_bytes } => {
+            rf_hub::FetchEvent::Progress { done_bytes, total_bytes } => {
                 observe(LoadEvent::Download { name, folder: &folder, done_bytes, total_bytes });
             }
-            rf_hub::Event::Unreachable(error) => observe(LoadEvent::HubUnreachable { name, error }),
-            rf_hub::Event::Retry { file, reason } => {
+            rf_hub::FetchEvent::Unreachable(error) => {
+                observe(LoadEvent::HubUnreachable { name, error });
+            }
+            rf_hub::FetchEvent::Retry { file, reason } => {
                 observe(LoadEvent::DownloadRetry { file, reason });
             }
             _ => {}

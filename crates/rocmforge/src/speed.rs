@@ -14,7 +14,7 @@ use rf_device::{Backend as _, Outlook, Placement, StepWork};
 use rf_engine::SyntheticFeeder;
 use rf_quant::DType;
 
-use self::synthetic::Shape;
+use self::synthetic::ModelShape;
 use crate::drafts::Drafts;
 use crate::error::Error;
 use crate::loader::{Loader, OpenModel};
@@ -81,10 +81,10 @@ impl DecodeSpeed {
         if free.into_iter().flatten().any(|bytes| bytes < ROOM * weight_bytes) {
             return Ok(None);
         }
-        let time = |shape: Shape| Sample::of(placement, dtype, shape);
-        let Some(small) = time(Shape::SMALL)? else { return Ok(None) };
+        let time = |shape: ModelShape| Sample::of(placement, dtype, shape);
+        let Some(small) = time(ModelShape::SMALL)? else { return Ok(None) };
         let [wide, other] =
-            [Shape::WIDE, Shape::OTHER].map(|shape| shape.filled(dtype, weight_bytes));
+            [ModelShape::WIDE, ModelShape::OTHER].map(|shape| shape.filled(dtype, weight_bytes));
         let bytes_per_s = small.work.cost.bytes as f64 / small.seconds;
         if weight_bytes as f64 / bytes_per_s > LONGEST_STEP.as_secs_f64() {
             return Ok(None);
@@ -143,7 +143,7 @@ impl Expectation {
 
 impl Sample {
     /// `None` if the model is not on one device, or a step takes too long.
-    fn of(placement: &Placement, dtype: DType, shape: Shape) -> Result<Option<Self>, Error> {
+    fn of(placement: &Placement, dtype: DType, shape: ModelShape) -> Result<Option<Self>, Error> {
         /// Steps before those that count: a GPU checks its new graphs.
         const WARM_UP: usize = 24;
         const STEPS: usize = 24;

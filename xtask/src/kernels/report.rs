@@ -25,7 +25,7 @@ const ALL_RDNA: [&str; 4] = ["gfx1030", "gfx1100", "gfx11-generic", "gfx1201"];
 const UNOPTIMISED: &str = "gfx9-generic";
 
 /// The kernels of all objects.
-pub(super) struct Report<'a> {
+pub(super) struct KernelReport<'a> {
     catalogue: &'a Catalogue,
     sizes: &'a Sizes,
     compiled: Vec<Compiled>,
@@ -39,7 +39,7 @@ struct Compiled {
     waves: u32,
 }
 
-impl<'a> Report<'a> {
+impl<'a> KernelReport<'a> {
     /// Reads the code objects. PTX contains no resources.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use rf_profile::baseline::Metrics;
 
 use super::plot::palette::{ACCENT, INK, RULE};
 use super::plot::{self, Area, Drawn, Mark};
-use super::units::{Value, percent};
+use super::units::{FormattedValue, percent};
 use crate::Error;
 use crate::results::Measured;
 
@@ -109,7 +109,7 @@ fn samples(rounds: &[Vec<f64>]) -> Vec<(f64, f64)> {
 /// The text alternative of a plot.
 fn describe(metrics: &Metrics) -> String {
     let text = |name: &str, value: Option<f64>| {
-        value.map(|value| format!("{name} {}", Value::new(value, &metrics.unit).joined()))
+        value.map(|value| format!("{name} {}", FormattedValue::new(value, &metrics.unit).joined()))
     };
     let values = [
         text("minimum", metrics.min),

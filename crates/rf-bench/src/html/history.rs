@@ -7,7 +7,7 @@ use rf_profile::baseline::{DEFAULT_THRESHOLD, Metrics, Verdict};
 
 use super::plot::palette::{ACCENT, MUTED};
 use super::plot::{self, Area, Drawn, Mark, Plot};
-use super::units::{Value, change, percent, seconds_per};
+use super::units::{FormattedValue, change, percent, seconds_per};
 use crate::Error;
 use crate::results::{Measured, Report, Run};
 
@@ -19,15 +19,15 @@ const MARGIN: u32 = 18;
 const MIN_RANGE: f64 = 0.1;
 
 /// The history of all benchmarks in a run.
-pub(super) struct History {
+pub(super) struct RunHistory {
     /// The number of runs with the dates of the first and the last one, if there is a history.
     pub(super) span: Option<(usize, String, String)>,
     pub(super) threshold: String,
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<SuiteHistory>,
 }
 
 /// The benchmarks of a suite.
-pub(super) struct Group {
+pub(super) struct SuiteHistory {
     pub(super) suite: &'static str,
     pub(super) rows: Vec<HistoryRow>,
 }
@@ -36,13 +36,13 @@ pub(super) struct Group {
 pub(super) struct HistoryRow {
     pub(super) name: String,
     pub(super) plot: Plot,
-    pub(super) now: Value,
-    pub(super) since_previous: Step,
-    pub(super) since_first: Step,
+    pub(super) now: FormattedValue,
+    pub(super) since_previous: RunChange,
+    pub(super) since_first: RunChange,
 }
 
 /// The change between two runs.
-pub(super) struct Step {
+pub(super) struct RunChange {
     pub(super) change: String,
     pub(super) verdict: &'static str,
     pub(super) class: &'static str,
@@ -62,7 +62,7 @@ struct Entry<'a> {
     verdict: Verdict,
 }
 
-pub(super) fn history(report: &Report<'_>) -> Result<History, Error> {
+pub(super) fn history(report: &Report<'_>) -> Result<RunHistory, Error> {
     let records = records(report);
     let mut groups = Vec::new();
     for suite in report.run.suites() {
@@ -71,7 +71,7 @@ pub(super) fn history(report: &Report<'_>) -> Result<History, Error> {
             rows.extend(row(measured, &entries(&records, measured))?);
         }
         if !rows.is_empty() {
-            groups.push(Group { suite: suite.name(), rows });
+            groups.push(SuiteHistory { suite: suite.name(), rows });
         }
     }
     let day = |record: &Record<'_>| record.run.timestamp.to_string().chars().take(10).collect();
@@ -79,7 +79,7 @@ pub(super) fn history(report: &Report<'_>) -> Result<History, Error> {
         [first, .., last] if !groups.is_empty() => Some((records.len(), day(first), day(last))),
         _ => None,
     };
-    Ok(History { span, threshold: percent(DEFAULT_THRESHOLD), groups })
+    Ok(RunHistory { span, threshold: percent(DEFAULT_THRESHOLD), groups })
 }
 
 /// The records in order, and then the current run unless it is the last record.
@@ -123,13 +123,13 @@ fn row(measured: &Measured, entries: &[Entry<'_>]) -> Result<Option<HistoryRow>,
     Ok(Some(HistoryRow {
         name: measured.name.clone(),
         plot: plot::draw(SIZE, |area| draw(area, entries, unit))?,
-        now: Value::new(now.value, unit),
+        now: FormattedValue::new(now.value, unit),
         since_previous: step(previous, now),
         since_first: step(first, now),
     }))
 }
 
-fn step(from: &Entry<'_>, now: &Entry<'_>) -> Step {
+fn step(from: &Entry<'_>, now: &Entry<'_>) -> RunChange {
     let fraction = if from.value == 0.0 { 0.0 } else { now.value / from.value - 1.0 };
     let (verdict, class) = match from.verdict {
         Verdict::Improved => ("improved", "v-Improved"),
@@ -139,7 +139,7 @@ fn step(from: &Entry<'_>, now: &Entry<'_>) -> Step {
         Verdict::New => ("other model", "muted"),
         Verdict::HardwareMismatch | Verdict::Missing => ("other hardware", "muted"),
     };
-    Step { change: change(fraction), verdict, class }
+    RunChange { change: change(fraction), verdict, class }
 }
 
 /// Draws medians at equal distances: the days between runs mean nothing for the code.
@@ -163,7 +163,7 @@ fn draw(area: &Area<'_>, entries: &[Entry<'_>], unit: &str) -> Drawn<Vec<Mark>> 
         }
     }))?;
     let marks = points.iter().zip(entries).map(|(at, entry)| {
-        let value = Value::new(entry.value, unit).joined();
+        let value = FormattedValue::new(entry.value, unit).joined();
         let title = format!("{value} · {} · {}", entry.run.timestamp, entry.run.build.revision);
         Mark::new(chart.backend_coord(at), SIZE, title)
     });

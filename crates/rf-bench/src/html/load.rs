@@ -10,9 +10,11 @@ use rf_profile::baseline::{DeviceKind, Hardware};
 
 use super::plot::palette::{ACCENT, ATTENTION, MUTED, RULE};
 use super::plot::{self, Area, Drawn, text_style};
-use super::units::{DASH, Value};
+use super::units::{DASH, FormattedValue};
 use crate::Error;
-use crate::serve::{Load, Request, Run, ServeComparison, ServerOptions, Values, shared_prefix};
+use crate::serve::{
+    Load, LoadRun, RequestTimes, ServeComparison, ServerOptions, SideResults, shared_prefix,
+};
 
 const SIZE: (u32, u32) = (560, 260);
 
@@ -20,7 +22,7 @@ const SIZE: (u32, u32) = (560, 260);
 const MOST_POINTS: usize = 400;
 
 /// Times of a request in seconds.
-type Times = fn(&Request) -> &[f64];
+type Times = fn(&RequestTimes) -> &[f64];
 
 /// The data of `templates/load.html`.
 #[derive(Template)]
@@ -89,7 +91,7 @@ fn section(number: usize, comparison: &ServeComparison) -> Result<LoadSection, E
         ("Time between tokens", |request| &request.gaps_s),
         ("Time of a request", |request| slice::from_ref(&request.total_s)),
     ];
-    let sorted = |runs: &[Run], times: Times| {
+    let sorted = |runs: &[LoadRun], times: Times| {
         let requests = runs.iter().flat_map(|run| &run.requests);
         let mut times: Vec<f64> = requests.flat_map(times).copied().collect();
         times.sort_by(f64::total_cmp);
@@ -125,10 +127,14 @@ fn describe(load: &Load, runs: usize) -> String {
 }
 
 impl Side {
-    fn of(name: &'static str, class: &'static str, runs: &[Run]) -> Option<Self> {
-        let Values { throughput, first, gaps } = Values::of(runs)?;
+    fn of(name: &'static str, class: &'static str, runs: &[LoadRun]) -> Option<Self> {
+        let SideResults { throughput, first, gaps } = SideResults::of(runs)?;
         let time = |seconds: &f64| {
-            if *seconds > 0.0 { Value::new(*seconds, "s").joined() } else { DASH.to_owned() }
+            if *seconds > 0.0 {
+                FormattedValue::new(*seconds, "s").joined()
+            } else {
+                DASH.to_owned()
+            }
         };
         Some(Self {
             name,
@@ -185,7 +191,7 @@ mod tests {
 
     const HOSTILE: &str = "</script><img src=x onerror=\"alert(1)\">&'";
 
-    fn page(theirs: Vec<Run>) -> String {
+    fn page(theirs: Vec<LoadRun>) -> String {
         let load = Load {
             arrivals: Arrivals::Concurrency(2),
             requests: 3,
@@ -195,14 +201,17 @@ mod tests {
         };
         let options = ServerOptions::new(2, false, &[load]);
         let hardware = Hardware { cpu: HOSTILE.to_owned(), ..Hardware::default() };
-        let comparison =
-            ServeComparison { load, ours: vec![Run::sample(2.0), Run::sample(2.0)], theirs };
+        let comparison = ServeComparison {
+            load,
+            ours: vec![LoadRun::sample(2.0), LoadRun::sample(2.0)],
+            theirs,
+        };
         render_loads(&[comparison], HOSTILE, &options, &hardware).unwrap()
     }
 
     #[test]
     fn a_page_has_the_results_and_plots_of_every_load() {
-        let page = page(vec![Run::sample(1.0)]);
+        let page = page(vec![LoadRun::sample(1.0)]);
         for part in [
             "<h2>2 clients</h2>",
             "2 runs of 3 requests: prompts of 6 shared and 4 tokens, answers of 4",

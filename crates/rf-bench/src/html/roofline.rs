@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use plotters::prelude::{ChartBuilder, Circle, Color, IntoLogRange, PathElement, RGBColor, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use rf_profile::roofline::{Limits, Roofline};
+use rf_profile::roofline::{MachineLimits, Roofline};
 
 use super::plot::palette::{
     ATTENTION, DEQUANT, INFERENCE, INK, LAUNCH, MATMUL, MEMORY, MUTED, RULE,
@@ -59,7 +59,7 @@ fn points(run: &Run) -> Vec<Point<'_>> {
 }
 
 /// The ranges of both axes, which include the ridge points.
-fn axes(limits: &Limits, points: &[Point<'_>]) -> Option<(Range<f64>, Range<f64>)> {
+fn axes(limits: &MachineLimits, points: &[Point<'_>]) -> Option<(Range<f64>, Range<f64>)> {
     let bandwidth = limits.bandwidth_bytes_per_s?;
     let speeds = || limits.operations_per_s().map(|(_, speed)| speed);
     let intensities = points.iter().map(|point| point.intensity);
@@ -84,7 +84,7 @@ fn padded(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
 
 fn draw(
     area: &Area<'_>,
-    limits: &Limits,
+    limits: &MachineLimits,
     points: &[Point<'_>],
     x: Range<f64>,
     y: Range<f64>,
@@ -153,7 +153,7 @@ struct Roof {
     ends: [(f64, f64); 2],
 }
 
-fn roofs(limits: &Limits, x: &Range<f64>, y: &Range<f64>) -> Vec<Roof> {
+fn roofs(limits: &MachineLimits, x: &Range<f64>, y: &Range<f64>) -> Vec<Roof> {
     let Some(bandwidth) = limits.bandwidth_bytes_per_s else { return Vec::new() };
     let top = limits.operations_per_s().map(|(_, speed)| speed).fold(0.0, f64::max);
     let top = if top > 0.0 { top } else { y.end };

@@ -2,14 +2,14 @@
 
 use rf_profile::baseline::Verdict;
 
-use super::units::{Value, rate};
+use super::units::{FormattedValue, rate};
 use crate::Suite;
 use crate::results::{GpuWatch, Measured, Report, Run, TargetOutcome};
 
 /// A value of the summary.
 pub(super) struct Card {
     pub(super) label: &'static str,
-    pub(super) value: Value,
+    pub(super) value: FormattedValue,
     /// The class for colours, or nothing.
     pub(super) class: &'static str,
 }
@@ -31,13 +31,13 @@ pub(super) fn cards(report: &Report<'_>) -> Vec<Card> {
     let run = report.run;
     let card = |label, value| Card { label, value, class: "" };
     let mut cards =
-        vec![card("measured", Value::text(run.results.len().to_string(), "benchmarks"))];
+        vec![card("measured", FormattedValue::text(run.results.len().to_string(), "benchmarks"))];
     if let Some(comparison) = report.comparison {
         let regressions = comparison.count(Verdict::Regression);
         let improved = comparison.count(Verdict::Improved);
         let inconclusive = comparison.count(Verdict::Inconclusive);
         let others = format!("regressions, {improved} improved, {inconclusive} inconclusive");
-        let value = Value::text(regressions.to_string(), others);
+        let value = FormattedValue::text(regressions.to_string(), others);
         let class = match (regressions, improved) {
             (1.., _) => "bad",
             (_, 1..) => "good",
@@ -49,12 +49,14 @@ pub(super) fn cards(report: &Report<'_>) -> Vec<Card> {
         let outcomes = || report.targets.iter().map(|target| &target.outcome);
         let failed = outcomes().filter(|o| matches!(o, TargetOutcome::Fail(_))).count();
         let passed = outcomes().filter(|o| matches!(o, TargetOutcome::Pass(_))).count();
-        let value = Value::text(failed.to_string(), format!("failed, {passed} passed"));
+        let value = FormattedValue::text(failed.to_string(), format!("failed, {passed} passed"));
         cards.push(Card { label: "targets", value, class: if failed > 0 { "bad" } else { "" } });
     }
     for (label, measured) in headlines(run) {
         let value = measured.metrics.value();
-        cards.extend(value.map(|value| card(label, Value::new(value, &measured.metrics.unit))));
+        cards.extend(
+            value.map(|value| card(label, FormattedValue::new(value, &measured.metrics.unit))),
+        );
     }
     let bandwidth = run.limits.bandwidth_bytes_per_s;
     cards.extend(bandwidth.map(|limit| card("memory bandwidth limit", rate(limit, "B"))));
@@ -91,7 +93,7 @@ pub(super) fn environment(run: &Run) -> Vec<(String, String)> {
     };
     let memory = match hardware.memory_bytes {
         0 => String::new(),
-        bytes => Value::new(bytes as f64, "bytes").joined(),
+        bytes => FormattedValue::new(bytes as f64, "bytes").joined(),
     };
     let model = run.model.as_ref().map(|model| format!("{} ({})", model.name, model.hash));
     let facts = [
@@ -113,7 +115,8 @@ pub(super) fn environment(run: &Run) -> Vec<(String, String)> {
 
 /// The state of a GPU during the run.
 fn gpu_state(gpu: &GpuWatch) -> (String, String) {
-    let peak = |bytes| format!("peak memory {}", Value::new(bytes as f64, "bytes").joined());
+    let peak =
+        |bytes| format!("peak memory {}", FormattedValue::new(bytes as f64, "bytes").joined());
     let values = [
         gpu.busy_percent.map(|busy| format!("{busy:.0} % busy")),
         gpu.peak_vram_bytes.map(peak),

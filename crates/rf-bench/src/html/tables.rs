@@ -5,7 +5,7 @@ use rf_profile::baseline::{BaselineComparison, Verdict};
 use rf_profile::roofline::{Bound, Roofline};
 
 use super::distribution::{Distribution, Scale};
-use super::units::{DASH, Value, change, percent, rate};
+use super::units::{DASH, FormattedValue, change, percent, rate};
 use crate::results::{Measured, PhaseTime, Run};
 use crate::{Error, Suite};
 
@@ -29,12 +29,12 @@ pub(super) struct SuiteRow {
     pub(super) name: String,
     pub(super) notes: String,
     pub(super) phases: Vec<Phase>,
-    pub(super) median: Value,
-    pub(super) p95: Value,
+    pub(super) median: FormattedValue,
+    pub(super) p95: FormattedValue,
     pub(super) noise: String,
     pub(super) samples: String,
     pub(super) throughput: String,
-    pub(super) roofline: Option<Bar>,
+    pub(super) roofline: Option<RooflineBar>,
     pub(super) distribution: Option<Distribution>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Phase {
 }
 
 /// The fraction of the roofline as a bar.
-pub(super) struct Bar {
+pub(super) struct RooflineBar {
     pub(super) bound: &'static str,
     pub(super) fraction: String,
     pub(super) width: String,
@@ -72,8 +72,8 @@ pub(super) struct ComparisonRow<'a> {
     pub(super) name: &'a str,
     pub(super) note: &'a str,
     pub(super) badge: Badge,
-    pub(super) baseline: Value,
-    pub(super) current: Value,
+    pub(super) baseline: FormattedValue,
+    pub(super) current: FormattedValue,
     pub(super) change: String,
     pub(super) required: String,
 }
@@ -113,8 +113,8 @@ fn suite_row(measured: &Measured, shared: &[Note<'_>], scale: &Scale) -> Result<
         name: measured.name.clone(),
         notes: in_a_line(measured.metadata.iter().filter(|note| !shared.contains(note))),
         phases: phases(&measured.phases),
-        median: Value::of(metrics.value(), &metrics.unit),
-        p95: Value::of(metrics.p95, &metrics.unit),
+        median: FormattedValue::of(metrics.value(), &metrics.unit),
+        p95: FormattedValue::of(metrics.p95, &metrics.unit),
         noise: metrics.noise.map_or(DASH.to_owned(), |noise| format!("± {}", percent(noise))),
         samples: metrics.iterations.map_or(DASH.to_owned(), |count| count.to_string()),
         throughput: throughput.unwrap_or_default(),
@@ -147,7 +147,7 @@ fn phases(phases: &[PhaseTime]) -> Vec<Phase> {
     }
     let phase = |(index, phase): (usize, &PhaseTime)| Phase {
         name: phase.name.clone(),
-        time: Value::new(phase.ms, "ms").joined(),
+        time: FormattedValue::new(phase.ms, "ms").joined(),
         fraction: percent(phase.ms / total),
         width: format!("{:.2}", 100.0 * phase.ms / total),
         shade: index.min(SHADES - 1),
@@ -155,9 +155,9 @@ fn phases(phases: &[PhaseTime]) -> Vec<Phase> {
     phases.iter().enumerate().map(phase).collect()
 }
 
-fn bar(roofline: Roofline) -> Bar {
+fn bar(roofline: Roofline) -> RooflineBar {
     let width = format!("{:.1}", 100.0 * roofline.share.clamp(0.0, 1.0));
-    Bar { bound: roofline.bound.as_str(), fraction: percent(roofline.share), width }
+    RooflineBar { bound: roofline.bound.as_str(), fraction: percent(roofline.share), width }
 }
 
 /// The tables of a comparison: significant changes first.
@@ -198,8 +198,8 @@ fn comparison_row(row: &rf_profile::baseline::BenchmarkComparison) -> Comparison
         name: &row.name,
         note: &row.note,
         badge: badge(row.verdict),
-        baseline: Value::of(row.baseline, &row.unit),
-        current: Value::of(row.current, &row.unit),
+        baseline: FormattedValue::of(row.baseline, &row.unit),
+        current: FormattedValue::of(row.current, &row.unit),
         change: fraction.map_or(DASH.to_owned(), change),
         required: row.allowed.map_or(DASH.to_owned(), percent),
     }

@@ -2,12 +2,12 @@
 
 /// A formatted number and its unit, for two table columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Value {
+pub(super) struct FormattedValue {
     pub(super) number: String,
     pub(super) unit: String,
 }
 
-impl Value {
+impl FormattedValue {
     /// Formats a metric. Times and sizes get the unit that suits them: `12.34` and `ms`.
     pub(super) fn new(value: f64, unit: &str) -> Self {
         let (value, unit) = match (seconds_per(unit), unit) {
@@ -37,9 +37,9 @@ impl Value {
 pub(super) const DASH: &str = "–";
 
 /// A rate with a suitable prefix: `18.42 GB/s`.
-pub(super) fn rate(per_s: f64, unit: &str) -> Value {
+pub(super) fn rate(per_s: f64, unit: &str) -> FormattedValue {
     let (value, prefix) = scaled(per_s, 1000.0, &["", "k", "M", "G", "T", "P"]);
-    Value::text(digits(value), format!("{prefix}{unit}/s"))
+    FormattedValue::text(digits(value), format!("{prefix}{unit}/s"))
 }
 
 /// A fraction in percent: `8.3 %`.
@@ -106,13 +106,13 @@ mod tests {
 
     #[test]
     fn values_have_a_suitable_unit() {
-        assert_eq!(Value::new(0.01234, "ms"), Value::text("12.34", "µs"));
-        assert_eq!(Value::new(1234.5, "ms").joined(), "1.234 s");
-        assert_eq!(Value::new(54.321, "tokens/s").joined(), "54.32 tokens/s");
-        assert_eq!(Value::new(3.0 * 1024.0 * 1024.0, "bytes").joined(), "3.000 MiB");
+        assert_eq!(FormattedValue::new(0.01234, "ms"), FormattedValue::text("12.34", "µs"));
+        assert_eq!(FormattedValue::new(1234.5, "ms").joined(), "1.234 s");
+        assert_eq!(FormattedValue::new(54.321, "tokens/s").joined(), "54.32 tokens/s");
+        assert_eq!(FormattedValue::new(3.0 * 1024.0 * 1024.0, "bytes").joined(), "3.000 MiB");
         assert_eq!(rate(18.42e9, "B").joined(), "18.42 GB/s");
         assert_eq!((percent(0.0123), percent(0.98)), ("1.2 %".to_owned(), "98 %".to_owned()));
         assert_eq!((change(-0.5), change(0.031)), ("−50 %".to_owned(), "+3.1 %".to_owned()));
-        assert_eq!(Value::new(f64::NAN, "ms").joined(), "– ns");
+        assert_eq!(FormattedValue::new(f64::NAN, "ms").joined(), "– ns");
     }
 }

@@ -8,12 +8,12 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use super::protocol::{Request, Response, Settings, Slice, VERSION};
+use super::protocol::{Response, Slice, VERSION, WorkerRequest, WorkerSettings};
 use crate::{Error, Interrupt};
 
 /// A running worker. Dropping it ends the process.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(super) struct WorkerProcess {
     program: PathBuf,
     child: Child,
     requests: ChildStdin,
@@ -25,11 +25,11 @@ pub(super) struct Worker {
 /// Interval at which a worker that has not answered yet is abandoned after an urgent interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-impl Worker {
+impl WorkerProcess {
     /// Starts a worker and opens its target; the worker and the description of its backend.
     pub(super) fn start(
         program: &Path,
-        settings: &Settings,
+        settings: &WorkerSettings,
         interrupt: &Interrupt,
     ) -> Result<(Self, String), Error> {
         let starting = |source| Error::io(format_args!("start '{}'", program.display()), source);
@@ -52,7 +52,7 @@ impl Worker {
             responses: lines(responses),
             interrupt: interrupt.clone(),
         };
-        match worker.request(&Request::Hello(settings.clone())) {
+        match worker.request(&WorkerRequest::Hello(settings.clone())) {
             Ok(Response::Ready { version: VERSION, backend }) => Ok((worker, backend)),
             Ok(Response::Ready { version, .. }) => Err(failure(
                 program,
@@ -72,7 +72,7 @@ impl Worker {
 
     /// Prepares a workload: the time of a run, or the reason why the worker does not support it.
     pub(super) fn prepare(&mut self, name: &str) -> Result<Result<Duration, String>, Error> {
-        match self.request(&Request::Prepare { name: name.to_owned() })? {
+        match self.request(&WorkerRequest::Prepare { name: name.to_owned() })? {
             Response::Prepared { run_ns } => Ok(Ok(Duration::from_nanos(run_ns))),
             Response::Unsupported { reason } => Ok(Err(reason)),
             other => Err(self.unexpected(other).of(name)),
@@ -81,13 +81,13 @@ impl Worker {
 
     /// Runs a slice.
     pub(super) fn slice(&mut self, time: Duration) -> Result<Slice, Error> {
-        match self.request(&Request::Slice { ms: time.as_millis() as u64 })? {
+        match self.request(&WorkerRequest::Slice { ms: time.as_millis() as u64 })? {
             Response::Times(slice) if !slice.samples_ns.is_empty() => Ok(slice),
             other => Err(self.unexpected(other)),
         }
     }
 
-    fn request(&mut self, request: &Request) -> Result<Response, Error> {
+    fn request(&mut self, request: &WorkerRequest) -> Result<Response, Error> {
         let text = serde_json::to_string(request).unwrap_or_default();
         let written = writeln!(self.requests, "{text}").and_then(|()| self.requests.flush());
         let ended = || failure(&self.program, "the process ended");
@@ -114,7 +114,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         // Both fail only where the process has ended already.
         drop(self.child.kill());

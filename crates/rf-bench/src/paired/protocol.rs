@@ -1,7 +1,7 @@
 //! The protocol between a paired comparison and its workers: one JSON object per line.
 //!
-//! The comparison writes a [`Request`] to the worker's stdin and reads one [`Response`] from its
-//! stdout. The first request is [`Request::Hello`]. End of input ends the worker.
+//! The comparison writes a [`WorkerRequest`] to the worker's stdin and reads one [`Response`] from
+//! its stdout. The first request is [`WorkerRequest::Hello`]. End of input ends the worker.
 
 use std::path::PathBuf;
 
@@ -13,9 +13,9 @@ pub const VERSION: u64 = 1;
 /// A command to a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Request {
+pub enum WorkerRequest {
     /// Opens the target.
-    Hello(Settings),
+    Hello(WorkerSettings),
     /// Prepares a workload instead of the current one.
     Prepare {
         /// The name of the workload.
@@ -30,7 +30,7 @@ pub enum Request {
 
 /// The backend and the settings of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct WorkerSettings {
     /// The version of the protocol.
     pub version: u64,
     /// The GPU computes if true, otherwise the CPU.
@@ -47,24 +47,25 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// The answer to [`Request::Hello`].
+    /// The answer to [`WorkerRequest::Hello`].
     Ready {
         /// The version of the protocol.
         version: u64,
         /// The backend: `avx512-vnni, 2 threads`.
         backend: String,
     },
-    /// The answer to [`Request::Prepare`]: the workload has run at least twice.
+    /// The answer to [`WorkerRequest::Prepare`]: the workload has run at least twice.
     Prepared {
         /// The time of the last run.
         run_ns: u64,
     },
-    /// The answer to [`Request::Prepare`]: the target or this build does not support the workload.
+    /// The answer to [`WorkerRequest::Prepare`]: the target or this build does not support the
+    /// workload.
     Unsupported {
         /// The reason.
         reason: String,
     },
-    /// The answer to [`Request::Slice`].
+    /// The answer to [`WorkerRequest::Slice`].
     Times(Slice),
     /// The request failed.
     Failed {

@@ -7,11 +7,11 @@ use rf_profile::baseline::Verdict;
 use rf_profile::stats::Summary;
 use serde::Serialize;
 
-use super::process::Worker;
-use super::protocol::{Settings, Slice, VERSION};
-use super::statistics::{self, Block, Estimate, Pass};
+use super::process::WorkerProcess;
+use super::protocol::{Slice, VERSION, WorkerSettings};
+use super::statistics::{self, Estimate, PairedBlock, Pass};
 use crate::contention::HIGH_CONTENTION;
-use crate::{Error, Interrupt, Progress};
+use crate::{Error, Interrupt, MeasurementProgress};
 
 /// Duration of a slice.
 const SLICE: Duration = Duration::from_millis(2);
@@ -35,13 +35,13 @@ pub struct Side {
 
 /// The two sides of a comparison.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct PairedPlan {
     /// The side that is compared against.
     pub base: Side,
     /// This build.
     pub head: Side,
     /// The target of both sides.
-    pub settings: Settings,
+    pub settings: WorkerSettings,
     /// Names of the workloads.
     pub workloads: Vec<String>,
     /// Change that counts: 0.025 is 2.5 %.
@@ -106,9 +106,9 @@ struct Entry {
 /// [`Error::Worker`] where a side cannot be started, fails, or does not have this version of the
 /// protocol. [`Error::Interrupted`] after an urgent interrupt: the workers are killed.
 pub fn compare(
-    plan: &Plan,
+    plan: &PairedPlan,
     interrupt: &Interrupt,
-    progress: &mut dyn FnMut(Progress<'_>),
+    progress: &mut dyn FnMut(MeasurementProgress<'_>),
 ) -> Result<PairedComparison, Error> {
     let start = Instant::now();
     let mut sides = (plan.base.clone(), plan.head.clone());
@@ -133,7 +133,7 @@ pub fn compare(
                 break;
             }
             let name = &plan.workloads[place];
-            progress(Progress { stage: &stage, done, total: places.len(), step: name });
+            progress(MeasurementProgress { stage: &stage, done, total: places.len(), step: name });
             let entry = &mut entries[place];
             measure(&mut base, &mut head, name, entry, interrupt).map_err(|e| e.of(name))?;
             entry.judge(plan);
@@ -153,14 +153,14 @@ pub fn compare(
 
 /// Starts the workers of a pass, alternating which side starts first.
 fn start_pair(
-    plan: &Plan,
+    plan: &PairedPlan,
     sides: &mut (Side, Side),
     pass: usize,
     interrupt: &Interrupt,
-) -> Result<(Worker, Worker), Error> {
-    let settings = Settings { version: VERSION, ..plan.settings.clone() };
+) -> Result<(WorkerProcess, WorkerProcess), Error> {
+    let settings = WorkerSettings { version: VERSION, ..plan.settings.clone() };
     let start = |side: &mut Side| {
-        let (worker, backend) = Worker::start(&side.program, &settings, interrupt)?;
+        let (worker, backend) = WorkerProcess::start(&side.program, &settings, interrupt)?;
         side.backend = backend;
         Ok::<_, Error>(worker)
     };
@@ -175,8 +175,8 @@ fn start_pair(
 
 /// Measures a workload in one pass. An interrupted pass is discarded.
 fn measure(
-    base: &mut Worker,
-    head: &mut Worker,
+    base: &mut WorkerProcess,
+    head: &mut WorkerProcess,
     name: &str,
     entry: &mut Entry,
     interrupt: &Interrupt,
@@ -202,17 +202,17 @@ fn measure(
         if interrupt.is_requested() {
             return Ok(());
         }
-        let mut slice = |worker: &mut Worker| {
+        let mut slice = |worker: &mut WorkerProcess| {
             let slice = worker.slice(SLICE)?;
             entry.contention.push(slice.contention);
             Ok::<_, Error>(fastest(&slice))
         };
         let block = if (i + entry.passes.len()).is_multiple_of(2) {
             let (a, b, c, d) = (slice(base)?, slice(head)?, slice(head)?, slice(base)?);
-            Block { base: [a, d], head: [b, c] }
+            PairedBlock { base: [a, d], head: [b, c] }
         } else {
             let (a, b, c, d) = (slice(head)?, slice(base)?, slice(base)?, slice(head)?);
-            Block { base: [b, c], head: [a, d] }
+            PairedBlock { base: [b, c], head: [a, d] }
         };
         pass.blocks.push(block);
     }
@@ -229,7 +229,7 @@ impl Entry {
         self.verdict.is_none() && self.unsupported.is_none()
     }
 
-    fn judge(&mut self, plan: &Plan) {
+    fn judge(&mut self, plan: &PairedPlan) {
         self.estimate = statistics::estimate(&self.passes, plan.workloads.len());
         let passes = self.passes.len();
         self.verdict = self

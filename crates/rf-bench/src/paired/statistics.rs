@@ -22,7 +22,7 @@ const Z: f64 = 1.96;
 
 /// Four alternating slices: two of each side, in nanoseconds per run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Block {
+pub struct PairedBlock {
     /// The side that is compared against. Each slice is adjacent to the slice of `head` with the
     /// same index.
     pub base: [f64; 2],
@@ -34,7 +34,7 @@ pub struct Block {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pass {
     /// Blocks, in order.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<PairedBlock>,
 }
 
 /// The ratio of a workload, head over base: 1.05 is 5 % slower.
@@ -110,7 +110,7 @@ pub(crate) fn verdict(estimate: &Estimate, passes: usize, threshold: f64) -> Opt
 impl Pass {
     /// The logarithm of head over base for each pair of adjacent slices.
     fn log_ratios(&self) -> Vec<f64> {
-        let pairs = self.blocks.iter().flat_map(|Block { base, head }| base.iter().zip(head));
+        let pairs = self.blocks.iter().flat_map(|PairedBlock { base, head }| base.iter().zip(head));
         pairs.map(|(base, head)| (head / base).ln()).filter(|ratio| ratio.is_finite()).collect()
     }
 }
@@ -173,7 +173,7 @@ mod tests {
             let mut blocks = Vec::new();
             for _ in 0..40 {
                 let [a, b, c, d] = [base, head, head, base].map(&mut slice);
-                blocks.push(Block { base: [a, d], head: [b, c] });
+                blocks.push(PairedBlock { base: [a, d], head: [b, c] });
             }
             Pass { blocks }
         }

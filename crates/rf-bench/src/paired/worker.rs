@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rocmforge::device::Isa;
 
-use super::protocol::{Request, Response, Settings, Slice, VERSION};
+use super::protocol::{Response, Slice, VERSION, WorkerRequest, WorkerSettings};
 use crate::contention::ContentionTimer;
 use crate::model::ModelFile;
 use crate::model_metric::ModelMetric;
@@ -54,10 +54,10 @@ struct Worker {
 
 fn answer(
     worker: &mut Option<Worker>,
-    request: Request,
+    request: WorkerRequest,
     decorate: &dyn Fn(Target) -> Target,
 ) -> Result<Response, Error> {
-    if let Request::Hello(settings) = request {
+    if let WorkerRequest::Hello(settings) = request {
         let opened = Worker::open(settings, decorate)?;
         let backend = opened.target.backend().description();
         *worker = Some(opened);
@@ -67,19 +67,21 @@ fn answer(
         return Ok(Response::Failed { reason: "the first request is not hello".to_owned() });
     };
     match request {
-        Request::Prepare { name } => match worker.prepare(&name) {
+        WorkerRequest::Prepare { name } => match worker.prepare(&name) {
             Err(error @ (Error::Unsupported(_) | Error::OutOfMemory { .. })) => {
                 Ok(Response::Unsupported { reason: error.to_string() })
             }
             prepared => Ok(Response::Prepared { run_ns: prepared?.as_nanos() as u64 }),
         },
-        Request::Slice { ms } => Ok(Response::Times(worker.slice(Duration::from_millis(ms))?)),
-        Request::Hello(_) => Ok(Response::Failed { reason: "a second hello".to_owned() }),
+        WorkerRequest::Slice { ms } => {
+            Ok(Response::Times(worker.slice(Duration::from_millis(ms))?))
+        }
+        WorkerRequest::Hello(_) => Ok(Response::Failed { reason: "a second hello".to_owned() }),
     }
 }
 
 impl Worker {
-    fn open(settings: Settings, decorate: &dyn Fn(Target) -> Target) -> Result<Self, Error> {
+    fn open(settings: WorkerSettings, decorate: &dyn Fn(Target) -> Target) -> Result<Self, Error> {
         if settings.version != VERSION {
             return Err(Error::Unsupported(format!(
                 "this build has version {VERSION} of the worker protocol, not {}",

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use ureq::Agent;
 
-use super::request::{Request, Usage};
+use super::request::{RequestTimes, Usage};
 use crate::Error;
 
 /// A client of one server. Clones share its connections.
@@ -73,7 +73,7 @@ impl Client {
         prompt: &[u32],
         generated_tokens: usize,
         due: Instant,
-    ) -> Result<Request, Error> {
+    ) -> Result<RequestTimes, Error> {
         let request = self.stream(prompt, generated_tokens, due);
         let request = request.map_err(|reason| Error::Server { url: self.url.clone(), reason })?;
         if (request.prompt_tokens, request.generated_tokens) == (prompt.len(), generated_tokens) {
@@ -93,7 +93,7 @@ impl Client {
         prompt: &[u32],
         generated_tokens: usize,
         due: Instant,
-    ) -> Result<Request, String> {
+    ) -> Result<RequestTimes, String> {
         let mut body = json!({
             "model": self.model, "prompt": prompt, "max_tokens": generated_tokens,
             "ignore_eos": true, "temperature": 0, "stream": true,
@@ -128,6 +128,6 @@ impl Client {
             usage = chunk.usage.or(usage);
         }
         let usage = usage.ok_or("the stream ended without a usage")?;
-        Ok(Request::new(&events, due.elapsed(), usage))
+        Ok(RequestTimes::new(&events, due.elapsed(), usage))
     }
 }

@@ -10,25 +10,25 @@ use serde::Serialize;
 
 use super::client::Client;
 use super::load::{Arrivals, Load};
-use super::request::Request;
+use super::request::RequestTimes;
 use super::server::{Programs, Server, ServerOptions};
 use crate::model::ModelFile;
-use crate::{Error, Interrupt, Progress};
+use crate::{Error, Interrupt, MeasurementProgress};
 
 /// A run of a load on one server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Run {
+pub struct LoadRun {
     /// Time from the first request to the last token in seconds.
     pub wall_s: f64,
     /// The requests in the order in which they were sent.
-    pub requests: Vec<Request>,
+    pub requests: Vec<RequestTimes>,
 }
 
 #[cfg(test)]
-impl Run {
+impl LoadRun {
     /// Three requests of a server of this speed: 12 tokens in two seconds at speed 1.
     pub(crate) fn sample(speed: f64) -> Self {
-        let request = |first_token_s: f64| Request {
+        let request = |first_token_s: f64| RequestTimes {
             first_token_s: first_token_s / speed,
             gaps_s: vec![0.02 / speed; 3],
             total_s: 1.0 / speed,
@@ -46,12 +46,12 @@ pub struct ServeComparison {
     /// The load.
     pub load: Load,
     /// Runs of this engine.
-    pub ours: Vec<Run>,
+    pub ours: Vec<LoadRun>,
     /// Runs of the peer; empty without one.
-    pub theirs: Vec<Run>,
+    pub theirs: Vec<LoadRun>,
 }
 
-impl Run {
+impl LoadRun {
     /// Generated tokens per second.
     pub fn tokens_per_s(&self) -> f64 {
         let tokens: usize = self.requests.iter().map(|request| request.generated_tokens).sum();
@@ -61,26 +61,26 @@ impl Run {
 
 impl ServeComparison {
     /// The median throughput of runs in generated tokens per second.
-    pub(super) fn throughput(runs: &[Run]) -> Option<f64> {
-        let values: Vec<f64> = runs.iter().map(Run::tokens_per_s).collect();
+    pub(super) fn throughput(runs: &[LoadRun]) -> Option<f64> {
+        let values: Vec<f64> = runs.iter().map(LoadRun::tokens_per_s).collect();
         Summary::of(&values).map(|summary| summary.median)
     }
 
     /// The times to the first token of all requests, in seconds.
-    pub(super) fn first_token(runs: &[Run]) -> Option<Summary> {
+    pub(super) fn first_token(runs: &[LoadRun]) -> Option<Summary> {
         let times = runs.iter().flat_map(|run| &run.requests).map(|one| one.first_token_s);
         Summary::of(&times.collect::<Vec<f64>>())
     }
 
     /// The times between tokens of all requests, in seconds.
-    pub(super) fn gaps(runs: &[Run]) -> Option<Summary> {
+    pub(super) fn gaps(runs: &[LoadRun]) -> Option<Summary> {
         let times = runs.iter().flat_map(|run| &run.requests).flat_map(|one| one.gaps_s.clone());
         Summary::of(&times.collect::<Vec<f64>>())
     }
 
     /// Median times to the first token of the first requests of all runs and of the later ones, in
     /// seconds: what a shared beginning saves.
-    pub(super) fn first_and_later(runs: &[Run]) -> Option<(f64, f64)> {
+    pub(super) fn first_and_later(runs: &[LoadRun]) -> Option<(f64, f64)> {
         let median = |times: Vec<f64>| Summary::of(&times).map(|summary| summary.median);
         let first = runs.iter().filter_map(|run| run.requests.first());
         let later = runs.iter().flat_map(|run| run.requests.iter().skip(1));
@@ -102,12 +102,12 @@ pub fn compare(
     loads: &[Load],
     options: &ServerOptions,
     interrupt: &Interrupt,
-    progress: &mut dyn FnMut(Progress<'_>),
+    progress: &mut dyn FnMut(MeasurementProgress<'_>),
 ) -> Result<Vec<ServeComparison>, Error> {
     let vocabulary = vocabulary(model)?;
     let mut show = |done: usize, step: &str| {
         let total = loads.len() * options.repetitions;
-        progress(Progress { stage: "serve", done, total, step });
+        progress(MeasurementProgress { stage: "serve", done, total, step });
     };
     show(0, "loading the model");
     let ours = Server::start_own(&programs.own, &model.path, options, interrupt)?;
@@ -159,16 +159,16 @@ fn vocabulary(model: &ModelFile) -> Result<Vec<u32>, Error> {
 }
 
 /// Runs a load on a server.
-fn run(client: &Client, load: &Load, vocabulary: &[u32], seed: u64) -> Result<Run, Error> {
+fn run(client: &Client, load: &Load, vocabulary: &[u32], seed: u64) -> Result<LoadRun, Error> {
     let prompts = load.prompts(vocabulary, seed);
     let start = Instant::now();
-    let results: Vec<Result<Request, Error>> = match load.arrivals.due(load.requests, seed) {
+    let results: Vec<Result<RequestTimes, Error>> = match load.arrivals.due(load.requests, seed) {
         Some(due) => open_loop(client, load, &prompts, &due, start),
         None => closed_loop(client, load, &prompts),
     };
     let wall_s = start.elapsed().as_secs_f64();
-    let requests: Result<Vec<Request>, Error> = results.into_iter().collect();
-    Ok(Run { wall_s, requests: requests? })
+    let requests: Result<Vec<RequestTimes>, Error> = results.into_iter().collect();
+    Ok(LoadRun { wall_s, requests: requests? })
 }
 
 /// Sends every request when it is due.
@@ -178,7 +178,7 @@ fn open_loop(
     prompts: &[Vec<u32>],
     due: &[Duration],
     start: Instant,
-) -> Vec<Result<Request, Error>> {
+) -> Vec<Result<RequestTimes, Error>> {
     thread::scope(|scope| {
         let send = |(prompt, due): (&'_ Vec<u32>, &Duration)| {
             let due = start + *due;
@@ -192,10 +192,14 @@ fn open_loop(
 }
 
 /// Lets every client send its next request when its last one ended.
-fn closed_loop(client: &Client, load: &Load, prompts: &[Vec<u32>]) -> Vec<Result<Request, Error>> {
+fn closed_loop(
+    client: &Client,
+    load: &Load,
+    prompts: &[Vec<u32>],
+) -> Vec<Result<RequestTimes, Error>> {
     let clients = load.arrivals.slots(load.requests);
     let next = AtomicUsize::new(0);
-    let mut results: Vec<(usize, Result<Request, Error>)> = thread::scope(|scope| {
+    let mut results: Vec<(usize, Result<RequestTimes, Error>)> = thread::scope(|scope| {
         let work = || {
             let mut results = Vec::new();
             loop {

@@ -6,7 +6,7 @@ use rf_profile::baseline::{DeviceKind, Hardware};
 use rf_profile::stats::Summary;
 use serde_json::json;
 
-use super::{Load, Run, ServeComparison, ServerOptions};
+use super::{Load, LoadRun, ServeComparison, ServerOptions};
 use crate::Error;
 use crate::table::csv_lines;
 
@@ -34,8 +34,8 @@ pub fn table(
         "load", "", "tokens", "", "p50", "p95", "p99", "p50", "p95", "p99"
     ));
     for ServeComparison { load, ours, theirs } in comparisons {
-        let mut side = |name: &str, runs: &[Run]| {
-            if let Some(values) = Values::of(runs) {
+        let mut side = |name: &str, runs: &[LoadRun]| {
+            if let Some(values) = SideResults::of(runs) {
                 line(format!(
                     "{:<14} {name:>6}  {:>6}  {:>8.1}  {}  {}",
                     load.arrivals.to_string(),
@@ -52,7 +52,7 @@ pub fn table(
         };
         side("ours", ours);
         side("theirs", theirs);
-        if let Some((ours, theirs)) = Values::of(ours).zip(Values::of(theirs)) {
+        if let Some((ours, theirs)) = SideResults::of(ours).zip(SideResults::of(theirs)) {
             let ratios = |ours: [f64; 3], theirs: [f64; 3], width: usize| {
                 let ratios = ours.iter().zip(theirs).map(|(a, b)| format!("{:>width$.2}", a / b));
                 ratios.collect::<Vec<_>>().join(" ")
@@ -79,7 +79,7 @@ pub fn table(
 }
 
 /// The gain of the shared beginning of prompts.
-pub(crate) fn shared_prefix(load: &Load, runs: &[Run]) -> Option<String> {
+pub(crate) fn shared_prefix(load: &Load, runs: &[LoadRun]) -> Option<String> {
     let (first, later) = ServeComparison::first_and_later(runs)?;
     (load.shared_tokens > 0).then(|| {
         format!(
@@ -101,15 +101,15 @@ fn milliseconds(times_s: &[f64; 3], width: usize) -> String {
 
 /// The results of one side: generated tokens per second, and the 50th, 95th and 99th percentiles in
 /// seconds.
-pub(crate) struct Values {
+pub(crate) struct SideResults {
     pub(crate) throughput: f64,
     pub(crate) first: [f64; 3],
     pub(crate) gaps: [f64; 3],
 }
 
-impl Values {
+impl SideResults {
     /// `None` without a run. Answers of one token have no gaps, which count as 0.
-    pub(crate) fn of(runs: &[Run]) -> Option<Self> {
+    pub(crate) fn of(runs: &[LoadRun]) -> Option<Self> {
         let percentiles = |summary: Summary| [summary.median, summary.p95, summary.p99];
         Some(Self {
             throughput: ServeComparison::throughput(runs)?,
@@ -167,7 +167,9 @@ pub fn csv(comparisons: &[ServeComparison]) -> Result<String, Error> {
     for ServeComparison { load, ours, theirs } in comparisons {
         for (side, runs) in [("ours", ours), ("theirs", theirs)] {
             for (run, one) in runs.chunks(1).enumerate() {
-                let Some(Values { throughput, first, gaps }) = Values::of(one) else { continue };
+                let Some(SideResults { throughput, first, gaps }) = SideResults::of(one) else {
+                    continue;
+                };
                 let [ttft_p50, ttft_p95, ttft_p99] = first.map(|time| format!("{time:.6}"));
                 let [itl_p50, itl_p95, itl_p99] = gaps.map(|time| format!("{time:.6}"));
                 rows.push([
@@ -207,8 +209,8 @@ mod tests {
         };
         ServeComparison {
             load,
-            ours: vec![Run::sample(2.0), Run::sample(2.0)],
-            theirs: vec![Run::sample(1.0), Run::sample(1.0)],
+            ours: vec![LoadRun::sample(2.0), LoadRun::sample(2.0)],
+            theirs: vec![LoadRun::sample(1.0), LoadRun::sample(1.0)],
         }
     }
 

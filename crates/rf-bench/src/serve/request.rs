@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The times of a request, from when it was due.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Request {
+pub struct RequestTimes {
     /// Time to the first token in seconds.
     pub first_token_s: f64,
     /// Times between the events of the stream in seconds.
@@ -34,7 +34,7 @@ struct PromptDetails {
     cached_tokens: Option<usize>,
 }
 
-impl Request {
+impl RequestTimes {
     /// The times of a request whose events arrived at `events` and whose answer ended at `total`,
     /// both from when it was due.
     pub(super) fn new(events: &[Duration], total: Duration, usage: Usage) -> Self {

@@ -2,8 +2,8 @@
 
 use rf_oracle::rf_graph::OpCost;
 use rf_profile::baseline::{Better, CONTENTION, Metrics};
-use rf_profile::monitor::Record;
-use rf_profile::roofline::{Limits, Roofline};
+use rf_profile::monitor::MonitorRecord;
+use rf_profile::roofline::{MachineLimits, Roofline};
 
 use super::samples::Samples;
 use crate::Clock;
@@ -81,7 +81,7 @@ fn closest(rounds: &[Vec<PhaseTime>], median_ms: Option<f64>) -> Vec<PhaseTime> 
 }
 
 /// The place of a median on the roofline; `value` is µs per run, or runs per second.
-fn roofline(limits: &Limits, cost: OpCost, value: f64, better: Better) -> Option<Roofline> {
+fn roofline(limits: &MachineLimits, cost: OpCost, value: f64, better: Better) -> Option<Roofline> {
     let seconds = match better {
         Better::Lower => value / 1e6,
         Better::Higher => 1.0 / value,
@@ -90,10 +90,10 @@ fn roofline(limits: &Limits, cost: OpCost, value: f64, better: Better) -> Option
 }
 
 /// Summarizes the samples of all rounds for each GPU.
-pub(super) fn watches(records: &[Record]) -> Vec<GpuWatch> {
+pub(super) fn watches(records: &[MonitorRecord]) -> Vec<GpuWatch> {
     let Some(first) = records.first() else { return Vec::new() };
     let samples = records.iter().flat_map(|record| record.samples.iter().cloned()).collect();
-    let all = Record { samples, ..first.clone() };
+    let all = MonitorRecord { samples, ..first.clone() };
     let throttling = all.throttling();
     let watch = |gpu: u32| GpuWatch {
         gpu,

@@ -36,7 +36,7 @@ pub(super) struct Sampled {
 
 /// The outcome of a metric in one round.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum MetricOutcome {
     Sampled(Sampled),
     /// The metric is not supported here, with the reason.
     Skipped(String),
@@ -50,7 +50,7 @@ pub(super) fn round(
     metrics: &[ModelMetric],
     sampling: &Sampling,
     interrupt: &Interrupt,
-    done: &mut dyn FnMut(ModelMetric, Outcome, f64),
+    done: &mut dyn FnMut(ModelMetric, MetricOutcome, f64),
 ) -> Result<(), Error> {
     let threads = target.threads().unwrap_or(1);
     if target.is_gpu() && metrics.contains(&ModelMetric::PeakMemory) {
@@ -115,11 +115,11 @@ impl Loaded {
         all: &[ModelMetric],
         sampling: &Sampling,
         interrupt: &Interrupt,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<MetricOutcome, Error> {
         let context = self.feeder.engine.context_tokens();
         if metric.context_tokens() > context {
             let needed = metric.context_tokens();
-            return Ok(Outcome::Skipped(format!(
+            return Ok(MetricOutcome::Skipped(format!(
                 "needs a context of {needed} tokens, and the model has {context}"
             )));
         }
@@ -134,11 +134,11 @@ impl Loaded {
                 self.once(all)?;
                 match self.peak_memory() {
                     Ok(sampled) => sampled,
-                    Err(why) => return Ok(Outcome::Skipped(why)),
+                    Err(why) => return Ok(MetricOutcome::Skipped(why)),
                 }
             }
         };
-        Ok(Outcome::Sampled(sampled))
+        Ok(MetricOutcome::Sampled(sampled))
     }
 
     fn prefill(

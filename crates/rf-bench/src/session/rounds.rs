@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rf_profile::baseline::Hardware;
-use rf_profile::monitor::{self, Monitor, Record};
-use rf_profile::roofline::Limits;
+use rf_profile::monitor::{self, Monitor, MonitorRecord};
+use rf_profile::roofline::MachineLimits;
 
 use super::inference;
 use super::samples::{Round, Samples};
@@ -13,16 +13,16 @@ use super::sampling::Sampling;
 use crate::contention::ContentionTimer;
 use crate::model::IdentifiedModel;
 use crate::model_metric::ModelMetric;
-use crate::plan::{BenchmarkKind, Plan};
+use crate::plan::{BenchmarkKind, BenchmarkPlan};
 use crate::timers::{self, Timer};
-use crate::{Clock, Error, Interrupt, Progress, Target, Workload};
+use crate::{Clock, Error, Interrupt, MeasurementProgress, Target, Workload};
 
 /// Interval between samples of the state of the GPUs.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The benchmarks, the machine and the settings of a measurement in rounds.
 #[derive(Debug)]
-pub struct Session<'a> {
+pub struct MeasurementSession<'a> {
     /// The checkout, whose revision names the build.
     pub root: &'a Path,
     /// The measured target.
@@ -30,9 +30,9 @@ pub struct Session<'a> {
     /// The hardware of the target.
     pub hardware: &'a Hardware,
     /// Roofline limits of the target.
-    pub limits: &'a Limits,
+    pub limits: &'a MachineLimits,
     /// The benchmarks.
-    pub plan: &'a Plan,
+    pub plan: &'a BenchmarkPlan,
     /// The model; needed if the plan has a metric of it.
     pub model: Option<&'a IdentifiedModel>,
     /// True if samples take less time and rounds end after a time budget.
@@ -45,13 +45,13 @@ pub struct Session<'a> {
 
 /// Takes the samples of a session, round by round.
 pub(super) struct Sampler<'a> {
-    session: &'a Session<'a>,
+    session: &'a MeasurementSession<'a>,
     sampling: Sampling,
     interrupt: &'a Interrupt,
     /// Samples by index of the benchmark in the plan.
     pub(super) samples: Vec<Samples>,
     /// State of the GPUs while the model ran.
-    pub(super) watched: Vec<Record>,
+    pub(super) watched: Vec<MonitorRecord>,
     /// Rounds so far.
     pub(super) rounds: usize,
     /// Rounds that the time budget left out.
@@ -59,7 +59,7 @@ pub(super) struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    pub(super) fn new(session: &'a Session<'a>, interrupt: &'a Interrupt) -> Self {
+    pub(super) fn new(session: &'a MeasurementSession<'a>, interrupt: &'a Interrupt) -> Self {
         Self {
             session,
             sampling: Sampling::new(session.quick, session.rounds),
@@ -73,7 +73,10 @@ impl<'a> Sampler<'a> {
 
     /// Measures every benchmark of the plan once per round. After an error or an interrupt the
     /// samples so far are complete.
-    pub(super) fn run(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), Error> {
+    pub(super) fn run(
+        &mut self,
+        progress: &mut dyn FnMut(MeasurementProgress<'_>),
+    ) -> Result<(), Error> {
         let start = Instant::now();
         let rounds = self.sampling.rounds;
         let end = self.sampling.budget.map(|budget| start + budget);
@@ -91,11 +94,16 @@ impl<'a> Sampler<'a> {
 
     /// Measures the benchmarks of a round. The model is first, because memory that other benchmarks
     /// leave in the process would hide its growth.
-    fn round(&mut self, stage: &str, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), Error> {
+    fn round(
+        &mut self,
+        stage: &str,
+        progress: &mut dyn FnMut(MeasurementProgress<'_>),
+    ) -> Result<(), Error> {
         let places = self.places();
         let mut done = 0;
-        let mut show =
-            |done: usize, step: &str| progress(Progress { stage, done, total: places.len(), step });
+        let mut show = |done: usize, step: &str| {
+            progress(MeasurementProgress { stage, done, total: places.len(), step });
+        };
         let metrics: Vec<(usize, ModelMetric)> = places
             .iter()
             .filter_map(|&place| match self.session.plan.benchmarks[place].kind {

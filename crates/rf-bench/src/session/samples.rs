@@ -1,6 +1,6 @@
 //! The samples of a benchmark.
 
-use super::inference::{Outcome, Sampled};
+use super::inference::{MetricOutcome, Sampled};
 use crate::Clock;
 use crate::results::PhaseTime;
 
@@ -27,15 +27,15 @@ pub(super) struct Round {
 
 impl Samples {
     /// Adds the outcome of a metric of the model.
-    pub(super) fn add(&mut self, outcome: Outcome, contention: f64) {
+    pub(super) fn add(&mut self, outcome: MetricOutcome, contention: f64) {
         match outcome {
-            Outcome::Sampled(sampled) => {
+            MetricOutcome::Sampled(sampled) => {
                 let samples = sampled.samples.clone();
                 self.rounds.push(Round { samples, contention });
                 self.phases.push(sampled.phases.clone());
                 self.first.get_or_insert(sampled);
             }
-            Outcome::Skipped(why) => self.skipped = Some(why),
+            MetricOutcome::Skipped(why) => self.skipped = Some(why),
         }
     }
 }

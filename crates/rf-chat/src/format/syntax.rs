@@ -58,9 +58,9 @@ pub struct CallSyntax {
     /// Before the first call.
     pub first: &'static str,
     /// The pieces of one call.
-    pub call: &'static [Piece],
+    pub call: &'static [CallPiece],
     /// Between two calls; `None` if an answer has one call only.
-    pub between: Option<Piece>,
+    pub between: Option<CallPiece>,
     /// After the last call.
     pub last: &'static str,
 }
@@ -68,7 +68,7 @@ pub struct CallSyntax {
 /// A part of the text of a call.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub enum Piece {
+pub enum CallPiece {
     /// This text.
     Text(&'static str),
     /// A line break, or nothing.

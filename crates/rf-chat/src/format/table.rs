@@ -1,9 +1,9 @@
 //! The table of formats: one row for each, in the order in which templates are tested.
 
 use super::kind::ToolFormat;
-use super::syntax::{CallSyntax, IdForm, Opener, Piece, Section, Tags, ToolFormatRow};
+use super::syntax::{CallPiece, CallSyntax, IdForm, Opener, Section, Tags, ToolFormatRow};
 
-use self::Piece::{Arguments, Digit, Keywords, LineBreak, Name, QuotedName, Tagged, Text};
+use self::CallPiece::{Arguments, Digit, Keywords, LineBreak, Name, QuotedName, Tagged, Text};
 
 /// The row of each format, by its number.
 pub(crate) const TABLE: [ToolFormatRow; 17] = [
@@ -241,7 +241,7 @@ const _: () = {
 };
 
 /// The object of [`Opener::Object`].
-const OBJECT: &[Piece] =
+const OBJECT: &[CallPiece] =
     &[Text("{\"name\": "), QuotedName, Text(", \"arguments\": "), Arguments, Text("}")];
 
 /// Calls without anything around all of them.

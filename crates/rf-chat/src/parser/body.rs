@@ -1,8 +1,8 @@
 //! The text of one tool call, after the marker that opens it.
 
-use super::call::{Context, Step};
+use super::call::{CallStep, Context};
 use super::gemma::GemmaCall;
-use super::json_call::{Arguments, JsonCall, NamedCall};
+use super::json_call::{ArgumentsReader, JsonCall, NamedCall};
 use super::python_call::PythonCall;
 use super::section_call::SectionCall;
 use super::tagged_call::TaggedCall;
@@ -41,7 +41,7 @@ pub(super) enum Body {
     Section(SectionCall),
     Python(PythonCall),
     /// The arguments alone; the call has begun.
-    Arguments(Arguments),
+    Arguments(ArgumentsReader),
 }
 
 impl Body {
@@ -59,12 +59,12 @@ impl Body {
     }
 
     /// Reads a character. A call that ends has been reported to the sink, except for its end.
-    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         match self {
             Self::Tag { .. } | Self::Mistral { .. } | Self::Separator { .. }
                 if c.is_whitespace() =>
             {
-                Step::Inside
+                CallStep::Inside
             }
             Self::Tag { names, tags } => match c {
                 '{' => self.become_and_push(Self::Json(JsonCall::new(false)), c, context),
@@ -75,29 +75,29 @@ impl Body {
                 _ if *names && is_name_char(c) => {
                     self.become_and_push(Self::Tagged(TaggedCall::new(&GLM_TAGS)), c, context)
                 }
-                _ => Step::Invalid,
+                _ => CallStep::Invalid,
             },
             Self::Mistral { array } => match c {
                 '{' => self.become_and_push(Self::Json(JsonCall::new(false)), c, context),
                 '[' if !*array => {
                     *array = true;
-                    Step::Inside
+                    CallStep::Inside
                 }
                 _ if is_name_char(c) && !*array => {
                     self.become_and_push(Self::Named(NamedCall::default()), c, context)
                 }
-                _ => Step::Invalid,
+                _ => CallStep::Invalid,
             },
             Self::Separator { read, array, python } => match c {
                 ',' if !*read => {
                     *read = true;
-                    Step::Inside
+                    CallStep::Inside
                 }
                 ';' if !*read && !*array => {
                     *read = true;
-                    Step::Inside
+                    CallStep::Inside
                 }
-                ']' if *array && !*read => Step::Last,
+                ']' if *array && !*read => CallStep::Last,
                 _ if *read && *python => {
                     self.become_and_push(Self::Python(PythonCall::new(false)), c, context)
                 }
@@ -106,7 +106,7 @@ impl Body {
                     let call = JsonCall::new(!*array);
                     self.become_and_push(Self::Json(call), c, context)
                 }
-                _ => Step::Invalid,
+                _ => CallStep::Invalid,
             },
             Self::Json(call) => call.push(c, context),
             Self::Named(call) => call.push(c, context),
@@ -128,7 +128,7 @@ impl Body {
         }
     }
 
-    fn become_and_push(&mut self, body: Self, c: char, context: &mut Context<'_>) -> Step {
+    fn become_and_push(&mut self, body: Self, c: char, context: &mut Context<'_>) -> CallStep {
         *self = body;
         self.push(c, context)
     }

@@ -5,7 +5,7 @@ use crate::tool::Tool;
 
 /// The effect of a character on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum CallStep {
     /// The character is part of the call, which continues.
     Inside,
     /// The character is the last one of the call.

@@ -1,6 +1,6 @@
 //! Gemma's calls: `call:f{key:<|"|>text<|"|>,list:[1,true],object:{key:null}}`.
 
-use super::call::{Context, Step};
+use super::call::{CallStep, Context};
 use super::json::{JsonScanner, Scan, push_json_char};
 use crate::tool::{MAX_NAME_BYTES, is_name};
 
@@ -54,13 +54,13 @@ impl GemmaCall {
         Self { quote, state: State::Prefix, open: Vec::new(), pending: String::new(), comma: false }
     }
 
-    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         match &mut self.state {
             State::Prefix => self.prefix(c),
             State::Name if c == '{' => {
                 let name = self.pending.trim();
                 if !is_name(name) {
-                    return Step::Invalid;
+                    return CallStep::Invalid;
                 }
                 context.start_call(name);
                 self.pending.clear();
@@ -71,7 +71,7 @@ impl GemmaCall {
                 self.limited(!matches!(c, '<' | '\n'))
             }
             State::KeyOrEnd | State::Value { .. } | State::CommaOrEnd if c.is_whitespace() => {
-                Step::Inside
+                CallStep::Inside
             }
             State::KeyOrEnd if c == '}' => self.close(c, context),
             State::KeyOrEnd => {
@@ -94,9 +94,9 @@ impl GemmaCall {
                     context.sink.argument('"');
                     self.go(State::Text)
                 } else if self.quote.starts_with(&self.pending) {
-                    Step::Inside
+                    CallStep::Inside
                 } else {
-                    Step::Invalid
+                    CallStep::Invalid
                 }
             }
             State::Text => {
@@ -112,9 +112,9 @@ impl GemmaCall {
                         context.sink.arguments(&json);
                     }
                     Scan::Inside | Scan::Last => context.sink.argument(c),
-                    Scan::After | Scan::Invalid => return Step::Invalid,
+                    Scan::After | Scan::Invalid => return CallStep::Invalid,
                 }
-                if scan == Scan::Last { self.go(State::CommaOrEnd) } else { Step::Inside }
+                if scan == Scan::Last { self.go(State::CommaOrEnd) } else { CallStep::Inside }
             }
             State::PythonText { is_escaped } => {
                 let is_escaped = *is_escaped;
@@ -127,14 +127,14 @@ impl GemmaCall {
             }
             State::Bare => {
                 self.pending.push(c);
-                Step::Inside
+                CallStep::Inside
             }
             State::CommaOrEnd => match (c, self.open.last()) {
                 (',', Some(is_object)) => {
                     self.comma = true;
                     self.state =
                         if *is_object { State::KeyOrEnd } else { State::Value { or_end: true } };
-                    Step::Inside
+                    CallStep::Inside
                 }
                 ('}', Some(true)) | (']', Some(false)) => self.close(c, context),
                 // Models leave out commas.
@@ -144,7 +144,7 @@ impl GemmaCall {
                         if *is_object { State::KeyOrEnd } else { State::Value { or_end: true } };
                     self.push(c, context)
                 }
-                _ => Step::Invalid,
+                _ => CallStep::Invalid,
             },
         }
     }
@@ -164,33 +164,37 @@ impl GemmaCall {
         self.pending.clear();
     }
 
-    fn go(&mut self, state: State) -> Step {
+    fn go(&mut self, state: State) -> CallStep {
         self.state = state;
-        Step::Inside
+        CallStep::Inside
     }
 
-    fn limited(&self, fits: bool) -> Step {
-        if fits && self.pending.len() <= MAX_NAME_BYTES { Step::Inside } else { Step::Invalid }
+    fn limited(&self, fits: bool) -> CallStep {
+        if fits && self.pending.len() <= MAX_NAME_BYTES {
+            CallStep::Inside
+        } else {
+            CallStep::Invalid
+        }
     }
 
-    fn prefix(&mut self, c: char) -> Step {
+    fn prefix(&mut self, c: char) -> CallStep {
         if self.pending.is_empty() && c.is_whitespace() {
-            return Step::Inside;
+            return CallStep::Inside;
         }
         self.pending.push(c);
         if self.pending == PREFIX {
             self.pending.clear();
             self.go(State::Name)
         } else if PREFIX.starts_with(&self.pending) {
-            Step::Inside
+            CallStep::Inside
         } else {
-            Step::Invalid
+            CallStep::Invalid
         }
     }
 
-    fn begin_container(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    fn begin_container(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         if self.open.len() == MAX_DEPTH {
-            return Step::Invalid;
+            return CallStep::Invalid;
         }
         self.separate(context);
         context.sink.argument(c);
@@ -198,19 +202,19 @@ impl GemmaCall {
         self.go(if c == '{' { State::KeyOrEnd } else { State::Value { or_end: true } })
     }
 
-    fn close(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    fn close(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         self.comma = false;
         context.sink.argument(c);
         self.open.pop();
         if self.open.is_empty() {
             context.sink.complete_arguments();
-            return Step::Last;
+            return CallStep::Last;
         }
         self.go(State::CommaOrEnd)
     }
 
     /// A key ends at the colon, which may be part of it only in quotes.
-    fn key(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    fn key(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         if c != ':' {
             let quoted = self.pending.starts_with(['"', '\'', '<']);
             return self.limited(quoted || !matches!(c, '{' | '}' | '\n'));
@@ -239,7 +243,7 @@ impl GemmaCall {
         }
     }
 
-    fn begin_value(&mut self, c: char, or_end: bool, context: &mut Context<'_>) -> Step {
+    fn begin_value(&mut self, c: char, or_end: bool, context: &mut Context<'_>) -> CallStep {
         match c {
             '{' | '[' => self.begin_container(c, context),
             ']' if or_end => self.close(c, context),
@@ -255,7 +259,7 @@ impl GemmaCall {
                 context.sink.argument('"');
                 self.go(State::PythonText { is_escaped: false })
             }
-            ',' | '}' | ']' | ':' => Step::Invalid,
+            ',' | '}' | ']' | ':' => CallStep::Invalid,
             _ if self.quote.starts_with(c) => {
                 self.pending.push(c);
                 self.go(State::Quote)
@@ -268,11 +272,11 @@ impl GemmaCall {
     }
 
     /// A quote ends the text if a comma or the end of a container follows it.
-    fn python_text(&mut self, c: char, is_escaped: bool, context: &mut Context<'_>) -> Step {
+    fn python_text(&mut self, c: char, is_escaped: bool, context: &mut Context<'_>) -> CallStep {
         if !self.pending.is_empty() {
             if c.is_whitespace() {
                 self.pending.push(c);
-                return Step::Inside;
+                return CallStep::Inside;
             }
             let pending = std::mem::take(&mut self.pending);
             if matches!(c, ',' | '}' | ']') {
@@ -301,7 +305,7 @@ impl GemmaCall {
     }
 
     /// Passes on what cannot be the closing quote.
-    fn text(&mut self, context: &mut Context<'_>) -> Step {
+    fn text(&mut self, context: &mut Context<'_>) -> CallStep {
         loop {
             if self.pending == self.quote {
                 self.pending.clear();
@@ -309,7 +313,7 @@ impl GemmaCall {
                 return self.go(State::CommaOrEnd);
             }
             if self.quote.starts_with(&self.pending) {
-                return Step::Inside;
+                return CallStep::Inside;
             }
             push_text(self.pending.remove(0), context);
         }

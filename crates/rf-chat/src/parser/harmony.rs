@@ -1,8 +1,8 @@
 //! gpt-oss: an answer is a sequence of messages, each with a channel and perhaps a recipient.
 
 use super::body::Body;
-use super::call::{Context, Step};
-use super::json_call::{Arguments, JsonCall};
+use super::call::{CallStep, Context};
+use super::json_call::{ArgumentsReader, JsonCall};
 use super::sink::Channel;
 use crate::tool::is_name;
 
@@ -191,24 +191,24 @@ impl Harmony {
             Some(body) => body.push(c, context),
             None if c == '{' => {
                 context.start_call(name);
-                body.insert(Body::Arguments(Arguments::default())).push(c, context)
+                body.insert(Body::Arguments(ArgumentsReader::default())).push(c, context)
             }
-            None if c.is_whitespace() => Step::Inside,
-            None => Step::Invalid,
+            None if c.is_whitespace() => CallStep::Inside,
+            None => CallStep::Invalid,
         };
         if context.sink.reported_bytes() > reported_bytes {
             self.raw.clear();
-        } else if step != Step::Invalid {
+        } else if step != CallStep::Invalid {
             self.raw.push(c);
         }
         match step {
-            Step::Inside => {}
-            Step::Last => {
+            CallStep::Inside => {}
+            CallStep::Last => {
                 context.sink.end_call();
                 self.last = None;
                 self.state = State::Between;
             }
-            Step::Invalid => {
+            CallStep::Invalid => {
                 context.sink.end_call();
                 let raw = std::mem::take(&mut self.raw);
                 self.begin_text(Channel::Content);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::call::{Context, Step};
+use super::call::{CallStep, Context};
 use super::json::{JsonScanner, Scan, push_json_char};
 use super::sink::Sink;
 use crate::tool::{MAX_NAME_BYTES, is_name, is_name_char};
@@ -32,7 +32,7 @@ enum Object {
     Colon,
     BeforeValue,
     Name(JsonScanner),
-    Arguments(Arguments),
+    Arguments(ArgumentsReader),
     EarlyArguments(JsonScanner),
     /// Arguments as a string that contains JSON, or null.
     OtherArguments(JsonScanner),
@@ -48,7 +48,7 @@ impl JsonCall {
         Self { known_only, ..Self::default() }
     }
 
-    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         let is_space = c.is_ascii_whitespace();
         match &mut self.state {
             Object::Before
@@ -59,7 +59,7 @@ impl JsonCall {
             | Object::NextKey
                 if is_space =>
             {
-                Step::Inside
+                CallStep::Inside
             }
             Object::Before if c == '{' => self.go(Object::KeyOrEnd),
             Object::KeyOrEnd | Object::NextKey if c == '"' => {
@@ -83,7 +83,7 @@ impl JsonCall {
                 scan => self.read_text(scan, c, Object::CommaOrEnd),
             },
             Object::Arguments(arguments) => match arguments.push(c, context.sink) {
-                Step::Last => self.go(Object::CommaOrEnd),
+                CallStep::Last => self.go(Object::CommaOrEnd),
                 step => step,
             },
             Object::EarlyArguments(scanner) => {
@@ -116,61 +116,63 @@ impl JsonCall {
             | Object::KeyOrEnd
             | Object::NextKey
             | Object::Colon
-            | Object::CommaOrEnd => Step::Invalid,
+            | Object::CommaOrEnd => CallStep::Invalid,
         }
     }
 
-    fn go(&mut self, state: Object) -> Step {
+    fn go(&mut self, state: Object) -> CallStep {
         self.state = state;
-        Step::Inside
+        CallStep::Inside
     }
 
     /// Collects a key or name, which is short.
-    fn read_text(&mut self, scan: Scan, c: char, next: Object) -> Step {
+    fn read_text(&mut self, scan: Scan, c: char, next: Object) -> CallStep {
         self.text.push(c);
         match scan {
-            Scan::Inside if self.text.len() <= MAX_NAME_BYTES + 2 => Step::Inside,
+            Scan::Inside if self.text.len() <= MAX_NAME_BYTES + 2 => CallStep::Inside,
             Scan::Last => self.go(next),
-            _ => Step::Invalid,
+            _ => CallStep::Invalid,
         }
     }
 
-    fn skip(&mut self, scan: Scan) -> Step {
+    fn skip(&mut self, scan: Scan) -> CallStep {
         match scan {
-            Scan::Inside => Step::Inside,
+            Scan::Inside => CallStep::Inside,
             Scan::Last => self.go(Object::CommaOrEnd),
-            Scan::After | Scan::Invalid => Step::Invalid,
+            Scan::After | Scan::Invalid => CallStep::Invalid,
         }
     }
 
-    fn begin_value(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    fn begin_value(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         let key: String = serde_json::from_str(&self.text).unwrap_or_default();
         let is_arguments = matches!(key.as_str(), "arguments" | "parameters");
         self.text.clear();
         self.state = match (key.as_str(), c) {
-            ("name", _) if self.name.is_some() => return Step::Invalid,
+            ("name", _) if self.name.is_some() => return CallStep::Invalid,
             ("name", '"') => Object::Name(JsonScanner::default()),
-            ("name", _) => return Step::Invalid,
-            _ if is_arguments && self.has_arguments => return Step::Invalid,
+            ("name", _) => return CallStep::Invalid,
+            _ if is_arguments && self.has_arguments => return CallStep::Invalid,
             (_, '{') if is_arguments && self.name.is_some() => {
                 self.start(context);
-                Object::Arguments(Arguments::default())
+                Object::Arguments(ArgumentsReader::default())
             }
             (_, '{') if is_arguments => Object::EarlyArguments(JsonScanner::default()),
             (_, '"' | 'n') if is_arguments => Object::OtherArguments(JsonScanner::default()),
-            _ if is_arguments => return Step::Invalid,
+            _ if is_arguments => return CallStep::Invalid,
             // An object that begins otherwise is an answer in JSON, not a call.
-            _ if self.known_only && !matches!(key.as_str(), "type" | "id") => return Step::Invalid,
+            _ if self.known_only && !matches!(key.as_str(), "type" | "id") => {
+                return CallStep::Invalid;
+            }
             _ => Object::Skip(JsonScanner::default()),
         };
         self.has_arguments |= is_arguments;
         self.push(c, context)
     }
 
-    fn end_name(&mut self, context: &mut Context<'_>) -> Step {
+    fn end_name(&mut self, context: &mut Context<'_>) -> CallStep {
         let name: String = serde_json::from_str(&self.text).unwrap_or_default();
         if !is_name(&name) || (self.known_only && context.tool(&name).is_none()) {
-            return Step::Invalid;
+            return CallStep::Invalid;
         }
         self.name = Some(name);
         if let Some(early) = self.early.take() {
@@ -179,12 +181,12 @@ impl JsonCall {
         self.go(Object::CommaOrEnd)
     }
 
-    fn end_other_arguments(&mut self, context: &mut Context<'_>) -> Step {
+    fn end_other_arguments(&mut self, context: &mut Context<'_>) -> CallStep {
         let arguments = match serde_json::from_str(&self.text) {
             Ok(Value::Null) => "{}".to_owned(),
             Ok(Value::String(json)) if json.trim().is_empty() => "{}".to_owned(),
             Ok(Value::String(json)) if serde_json::from_str::<JsonObject>(&json).is_ok() => json,
-            _ => return Step::Invalid,
+            _ => return CallStep::Invalid,
         };
         if self.name.is_some() {
             self.start_whole(&arguments, context);
@@ -204,14 +206,14 @@ impl JsonCall {
         context.sink.complete_arguments();
     }
 
-    fn end(&mut self, context: &mut Context<'_>) -> Step {
+    fn end(&mut self, context: &mut Context<'_>) -> CallStep {
         if self.name.is_none() {
-            return Step::Invalid;
+            return CallStep::Invalid;
         }
         if !self.has_arguments {
             self.start_whole("{}", context);
         }
-        Step::Last
+        CallStep::Last
     }
 }
 
@@ -223,37 +225,37 @@ pub(super) struct NamedCall {
     name: String,
     /// The text after `[`, or the white space after the name.
     bracket: Option<String>,
-    arguments: Option<Arguments>,
+    arguments: Option<ArgumentsReader>,
 }
 
 impl NamedCall {
-    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         if let Some(arguments) = &mut self.arguments {
             return arguments.push(c, context.sink);
         }
         match (&mut self.bracket, c) {
             (_, '{') => {
                 context.start_call(&self.name);
-                self.arguments.insert(Arguments::default()).push(c, context.sink)
+                self.arguments.insert(ArgumentsReader::default()).push(c, context.sink)
             }
             (bracket, '[') => {
                 *bracket = Some(String::new());
-                Step::Inside
+                CallStep::Inside
             }
             (Some(text), _) => {
                 text.push(c);
-                if is_bracket(text) { Step::Inside } else { Step::Invalid }
+                if is_bracket(text) { CallStep::Inside } else { CallStep::Invalid }
             }
             (None, _) if is_name_char(c) && self.name.len() < MAX_NAME_BYTES => {
                 self.name.push(c);
-                Step::Inside
+                CallStep::Inside
             }
             // Only a bracket or the arguments may follow.
             (bracket @ None, ' ') => {
                 *bracket = Some(String::new());
-                Step::Inside
+                CallStep::Inside
             }
-            _ => Step::Invalid,
+            _ => CallStep::Invalid,
         }
     }
 }
@@ -272,15 +274,15 @@ fn is_bracket(text: &str) -> bool {
 /// The JSON object of a call that has begun, passed on as it is. Control characters in strings,
 /// which models write but JSON forbids, are escaped.
 #[derive(Debug, Default)]
-pub(super) struct Arguments {
+pub(super) struct ArgumentsReader {
     scanner: JsonScanner,
     begun: bool,
 }
 
-impl Arguments {
-    pub(super) fn push(&mut self, c: char, sink: &mut Sink) -> Step {
+impl ArgumentsReader {
+    pub(super) fn push(&mut self, c: char, sink: &mut Sink) -> CallStep {
         if !self.begun && c != '{' {
-            return if c.is_whitespace() { Step::Inside } else { Step::Invalid };
+            return if c.is_whitespace() { CallStep::Inside } else { CallStep::Invalid };
         }
         self.begun = true;
         let in_text = self.scanner.in_text();
@@ -291,12 +293,12 @@ impl Arguments {
             sink.arguments(&text);
         }
         match scan {
-            Scan::Inside => Step::Inside,
+            Scan::Inside => CallStep::Inside,
             Scan::Last => {
                 sink.complete_arguments();
-                Step::Last
+                CallStep::Last
             }
-            Scan::After | Scan::Invalid => Step::Invalid,
+            Scan::After | Scan::Invalid => CallStep::Invalid,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Answers in which markers open and close reasoning and calls: all forms but gpt-oss's.
 
 use super::body::Body;
-use super::call::{Context, Step};
+use super::call::{CallStep, Context};
 use super::json_call::JsonCall;
 use super::sink::Channel;
 use crate::format::OutputFormat;
@@ -53,14 +53,14 @@ impl Marked {
     pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) {
         if let Some(call) = &mut self.call {
             match call.push(c, context) {
-                Step::Inside => return,
-                Step::Last => {
+                CallStep::Inside => return,
+                CallStep::Last => {
                     let array = call.array;
                     let was_separator = matches!(call.body, Body::Separator { .. });
                     self.end_call(array && !was_separator, context);
                     return;
                 }
-                Step::Invalid => self.abandon_call(context),
+                CallStep::Invalid => self.abandon_call(context),
             }
         }
         self.pending.push(c);
@@ -191,13 +191,13 @@ impl Marked {
 }
 
 impl OpenCall {
-    fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    fn push(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         let reported_bytes = context.sink.reported_bytes();
         let step = self.body.push(c, context);
         self.array |= matches!(self.body, Body::Mistral { array: true } | Body::Python(_));
         if context.sink.reported_bytes() > reported_bytes {
             self.raw.clear();
-        } else if step != Step::Invalid {
+        } else if step != CallStep::Invalid {
             self.raw.push(c);
         }
         step

@@ -1,6 +1,6 @@
 //! Calls as Python writes them: `[f(city="Oslo", days=2), g()]`, of LFM2.
 
-use super::call::{Context, Step};
+use super::call::{CallStep, Context};
 use super::json::push_json_char;
 use crate::tool::{MAX_NAME_BYTES, is_name, is_name_char};
 
@@ -67,10 +67,10 @@ impl PythonCall {
         }
     }
 
-    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         let is_space = c.is_whitespace();
         match self.state {
-            State::Name | State::Key if is_space && self.pending.is_empty() => Step::Inside,
+            State::Name | State::Key if is_space && self.pending.is_empty() => CallStep::Inside,
             State::List
             | State::KeyOrEnd
             | State::Value { .. }
@@ -79,7 +79,7 @@ impl PythonCall {
             | State::After
                 if is_space =>
             {
-                Step::Inside
+                CallStep::Inside
             }
             State::List if c == '[' => self.go(State::Name),
             State::Name if c == '(' && is_name(&self.pending) => {
@@ -104,13 +104,13 @@ impl PythonCall {
             State::Name | State::Key => {
                 self.pending.push(c);
                 let fits = is_name_char(c) && self.pending.len() <= MAX_NAME_BYTES;
-                if fits { Step::Inside } else { Step::Invalid }
+                if fits { CallStep::Inside } else { CallStep::Invalid }
             }
             State::Value { or_end } => self.begin_value(c, or_end, context),
             State::DictionaryKey => match c {
                 '"' | '\'' => self.begin_text(c, true, context),
                 '}' => self.close(c, context),
-                _ => Step::Invalid,
+                _ => CallStep::Invalid,
             },
             State::Text { quote, is_escaped, is_key } => {
                 self.text(c, quote, is_escaped, is_key, context)
@@ -127,10 +127,10 @@ impl PythonCall {
             }
             State::Bare => {
                 self.pending.push(c);
-                Step::Inside
+                CallStep::Inside
             }
             State::After => self.after(c, context),
-            State::List | State::Colon => Step::Invalid,
+            State::List | State::Colon => CallStep::Invalid,
         }
     }
 
@@ -141,18 +141,18 @@ impl PythonCall {
         }
     }
 
-    fn go(&mut self, state: State) -> Step {
+    fn go(&mut self, state: State) -> CallStep {
         self.state = state;
-        Step::Inside
+        CallStep::Inside
     }
 
-    fn end(&mut self, context: &mut Context<'_>) -> Step {
+    fn end(&mut self, context: &mut Context<'_>) -> CallStep {
         context.sink.arguments(if self.count == 0 { "{}" } else { "}" });
         context.sink.complete_arguments();
-        Step::Last
+        CallStep::Last
     }
 
-    fn begin_value(&mut self, c: char, or_end: bool, context: &mut Context<'_>) -> Step {
+    fn begin_value(&mut self, c: char, or_end: bool, context: &mut Context<'_>) -> CallStep {
         match c {
             '"' | '\'' => self.begin_text(c, false, context),
             '[' | '{' if self.open.len() < MAX_DEPTH => {
@@ -169,7 +169,7 @@ impl PythonCall {
                 self.pending.push(c);
                 self.go(State::Bare)
             }
-            _ => Step::Invalid,
+            _ => CallStep::Invalid,
         }
     }
 
@@ -179,7 +179,7 @@ impl PythonCall {
         }
     }
 
-    fn begin_text(&mut self, quote: char, is_key: bool, context: &mut Context<'_>) -> Step {
+    fn begin_text(&mut self, quote: char, is_key: bool, context: &mut Context<'_>) -> CallStep {
         self.separate(context);
         context.sink.argument('"');
         self.go(State::Text { quote, is_escaped: false, is_key })
@@ -192,7 +192,7 @@ impl PythonCall {
         is_escaped: bool,
         is_key: bool,
         context: &mut Context<'_>,
-    ) -> Step {
+    ) -> CallStep {
         if !is_escaped && c == quote {
             context.sink.argument('"');
             return self.go(if is_key { State::Colon } else { State::After });
@@ -220,7 +220,13 @@ impl PythonCall {
         self.go(State::Text { quote, is_escaped: escapes, is_key })
     }
 
-    fn unicode(&mut self, c: char, quote: char, is_key: bool, context: &mut Context<'_>) -> Step {
+    fn unicode(
+        &mut self,
+        c: char,
+        quote: char,
+        is_key: bool,
+        context: &mut Context<'_>,
+    ) -> CallStep {
         let text = State::Text { quote, is_escaped: false, is_key };
         if !c.is_ascii_hexdigit() {
             // Not an escape: it stays what it is.
@@ -232,7 +238,7 @@ impl PythonCall {
         }
         self.pending.push(c);
         if self.pending.len() < 4 {
-            return Step::Inside;
+            return CallStep::Inside;
         }
         let unit = u16::from_str_radix(&self.pending, 16).unwrap_or_default();
         self.pending.clear();
@@ -261,7 +267,7 @@ impl PythonCall {
         context.sink.arguments(&json);
     }
 
-    fn after(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    fn after(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         match (c, self.open.last()) {
             (',', None) => self.go(State::KeyOrEnd),
             (')', None) => self.end(context),
@@ -271,11 +277,11 @@ impl PythonCall {
                 self.go(if *is_dictionary { State::DictionaryKey } else { list })
             }
             ('}', Some(true)) | (']', Some(false)) => self.close(c, context),
-            _ => Step::Invalid,
+            _ => CallStep::Invalid,
         }
     }
 
-    fn close(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    fn close(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         self.open.pop();
         self.comma = false;
         context.sink.argument(c);

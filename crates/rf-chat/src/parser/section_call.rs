@@ -1,7 +1,7 @@
 //! Calls of a name, a separator and a JSON object between control tokens: `DeepSeek` and Kimi.
 
-use super::call::{Context, Step};
-use super::json_call::Arguments;
+use super::call::{CallStep, Context};
+use super::json_call::ArgumentsReader;
 use crate::format::syntax::Section;
 use crate::tool::{MAX_NAME_BYTES, is_name};
 
@@ -21,7 +21,7 @@ enum State {
     Name,
     /// A name, a line break and the fence.
     Fenced,
-    Arguments(Arguments),
+    Arguments(ArgumentsReader),
 }
 
 impl SectionCall {
@@ -31,17 +31,17 @@ impl SectionCall {
         Self { section, state, pending: String::new() }
     }
 
-    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         match &mut self.state {
-            State::Before if self.pending.is_empty() && c.is_whitespace() => Step::Inside,
+            State::Before if self.pending.is_empty() && c.is_whitespace() => CallStep::Inside,
             State::Before => {
                 self.pending.push(c);
                 if self.pending == self.section.open {
                     self.go(State::Name)
                 } else if self.section.open.starts_with(&self.pending) {
-                    Step::Inside
+                    CallStep::Inside
                 } else {
-                    Step::Invalid
+                    CallStep::Invalid
                 }
             }
             State::Name => {
@@ -60,11 +60,11 @@ impl SectionCall {
             State::Fenced if c == '{' => {
                 let (name, fence) = self.pending.split_once('\n').unwrap_or_default();
                 if fence.trim() != self.section.fence {
-                    return Step::Invalid;
+                    return CallStep::Invalid;
                 }
                 let name = name.trim().to_owned();
                 match self.start(&name, context) {
-                    Step::Inside => self.push(c, context),
+                    CallStep::Inside => self.push(c, context),
                     step => step,
                 }
             }
@@ -76,24 +76,24 @@ impl SectionCall {
         }
     }
 
-    fn go(&mut self, state: State) -> Step {
+    fn go(&mut self, state: State) -> CallStep {
         self.pending.clear();
         self.state = state;
-        Step::Inside
+        CallStep::Inside
     }
 
-    fn start(&mut self, name: &str, context: &mut Context<'_>) -> Step {
+    fn start(&mut self, name: &str, context: &mut Context<'_>) -> CallStep {
         if !is_name(name) {
-            return Step::Invalid;
+            return CallStep::Invalid;
         }
         context.start_call(name);
-        self.go(State::Arguments(Arguments::default()))
+        self.go(State::Arguments(ArgumentsReader::default()))
     }
 
     /// Goes on unless the text is too long for a name with what surrounds it.
-    fn limited(&self) -> Step {
+    fn limited(&self) -> CallStep {
         const MAX_BYTES: usize = 2 * MAX_NAME_BYTES;
-        if self.pending.len() <= MAX_BYTES { Step::Inside } else { Step::Invalid }
+        if self.pending.len() <= MAX_BYTES { CallStep::Inside } else { CallStep::Invalid }
     }
 }
 

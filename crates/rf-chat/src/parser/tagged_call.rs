@@ -1,8 +1,8 @@
 //! Calls whose arguments are between tags: those of Qwen3-Coder, GLM, `MiniMax` and
 //! `DeepSeek`.
 
-use super::call::{Context, Step};
-use super::value::Value;
+use super::call::{CallStep, Context};
+use super::value::ValueReader;
 use crate::format::syntax::Tags;
 use crate::tool::{MAX_NAME_BYTES, is_name};
 
@@ -29,7 +29,7 @@ enum State {
         key: String,
     },
     Value {
-        value: Value,
+        value: ValueReader,
         /// True before the first character of the value.
         first: bool,
     },
@@ -46,18 +46,18 @@ impl TaggedCall {
         Self { state: State::NameOpen, ..Self::new(tags) }
     }
 
-    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    pub(super) fn push(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         match &mut self.state {
             State::NameOpen => {
                 self.pending.push(c);
                 if self.pending == self.tags.name_open {
                     self.pending.clear();
                     self.state = State::Name;
-                    Step::Inside
+                    CallStep::Inside
                 } else if self.tags.name_open.starts_with(&self.pending) {
-                    Step::Inside
+                    CallStep::Inside
                 } else {
-                    Step::Invalid
+                    CallStep::Invalid
                 }
             }
             State::Name => self.name(c, context),
@@ -72,25 +72,27 @@ impl TaggedCall {
                     } else {
                         self.state = State::ValueOpen { key };
                     }
-                    Step::Inside
+                    CallStep::Inside
                 } else if self.pending.len() > MAX_NAME_BYTES {
-                    Step::Invalid
+                    CallStep::Invalid
                 } else {
-                    Step::Inside
+                    CallStep::Inside
                 }
             }
-            State::ValueOpen { .. } if self.pending.is_empty() && c.is_whitespace() => Step::Inside,
+            State::ValueOpen { .. } if self.pending.is_empty() && c.is_whitespace() => {
+                CallStep::Inside
+            }
             State::ValueOpen { key } => {
                 self.pending.push(c);
                 if self.pending == self.tags.value_open {
                     let key = std::mem::take(key);
                     self.pending.clear();
                     self.begin_value(&key, None, context);
-                    Step::Inside
+                    CallStep::Inside
                 } else if self.tags.value_open.starts_with(&self.pending) {
-                    Step::Inside
+                    CallStep::Inside
                 } else {
-                    Step::Invalid
+                    CallStep::Invalid
                 }
             }
             State::Value { .. } => self.value(c, context),
@@ -105,20 +107,20 @@ impl TaggedCall {
         }
     }
 
-    fn name(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    fn name(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         let close = self.tags.name_close;
         let is_between = close.is_empty() && (c.is_whitespace() || c == '<');
         if !is_between {
             self.name.push(c);
             if close.is_empty() || !self.name.ends_with(close) {
                 let fits = self.name.len() <= MAX_NAME_BYTES && c != '<';
-                return if fits { Step::Inside } else { Step::Invalid };
+                return if fits { CallStep::Inside } else { CallStep::Invalid };
             }
             self.name.truncate(self.name.len() - close.len());
         }
         self.name.truncate(self.name.trim_end().len());
         if !is_name(&self.name) {
-            return Step::Invalid;
+            return CallStep::Invalid;
         }
         self.state = State::Between;
         if close.is_empty() {
@@ -126,19 +128,19 @@ impl TaggedCall {
             return self.between(c, context);
         }
         context.start_call(&self.name);
-        Step::Inside
+        CallStep::Inside
     }
 
-    fn between(&mut self, c: char, context: &mut Context<'_>) -> Step {
+    fn between(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
         if self.pending.is_empty() && c.is_whitespace() {
-            return Step::Inside;
+            return CallStep::Inside;
         }
         self.pending.push(c);
         let (is_key, is_end) = (self.pending == self.tags.key_open, self.pending == self.tags.end);
         if (is_key || is_end) && !context.sink.in_call() {
             // A word between tags is a call without arguments only if a tool has that name.
             if is_end && context.tool(&self.name).is_none() {
-                return Step::Invalid;
+                return CallStep::Invalid;
             }
             context.start_call(&self.name);
         }
@@ -150,20 +152,20 @@ impl TaggedCall {
         } else if is_end {
             context.sink.arguments(if self.count == 0 { "{}" } else { "}" });
             context.sink.complete_arguments();
-            return Step::Last;
+            return CallStep::Last;
         } else if ![self.tags.key_open, self.tags.end].iter().any(|t| t.starts_with(&self.pending))
         {
-            return Step::Invalid;
+            return CallStep::Invalid;
         }
-        Step::Inside
+        CallStep::Inside
     }
 
     fn begin_value(&mut self, key: &str, is_text: Option<bool>, context: &mut Context<'_>) {
         let schema = context.tool(&self.name).map(|tool| (tool, tool.argument(key)));
         let value = match is_text {
-            None => Value::new(schema),
-            Some(true) => Value::text(),
-            Some(false) => Value::json(schema),
+            None => ValueReader::new(schema),
+            Some(true) => ValueReader::text(),
+            Some(false) => ValueReader::json(schema),
         };
         let separator = if self.count == 0 { "{" } else { ", " };
         self.count += 1;
@@ -173,12 +175,12 @@ impl TaggedCall {
         self.state = State::Value { value, first: true };
     }
 
-    fn value(&mut self, c: char, context: &mut Context<'_>) -> Step {
-        let State::Value { value, first } = &mut self.state else { return Step::Invalid };
+    fn value(&mut self, c: char, context: &mut Context<'_>) -> CallStep {
+        let State::Value { value, first } = &mut self.state else { return CallStep::Invalid };
         if std::mem::take(first) {
             value.begin(context.sink);
             if self.tags.lines && c == '\n' {
-                return Step::Inside;
+                return CallStep::Inside;
             }
         }
         self.pending.push(c);
@@ -189,12 +191,12 @@ impl TaggedCall {
                 self.pending.clear();
                 value.end(context.sink);
                 self.state = State::Between;
-                return Step::Inside;
+                return CallStep::Inside;
             }
             let may_close =
                 close.starts_with(&self.pending) || unbroken.is_some_and(|p| close.starts_with(p));
             if may_close {
-                return Step::Inside;
+                return CallStep::Inside;
             }
             let released = self.pending.remove(0);
             value.push(released, context.sink);

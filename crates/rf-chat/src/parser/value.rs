@@ -12,12 +12,12 @@ const MAX_REFERENCES: usize = 16;
 /// A value being read. Strings are passed on as they come, others are collected, because only
 /// their whole text tells whether they are what the schema says.
 #[derive(Debug)]
-pub(super) struct Value {
+pub(super) struct ValueReader {
     types: Types,
     text: String,
 }
 
-impl Value {
+impl ValueReader {
     /// A value of a tool's argument: the tool, if it is known, and the argument's schema, if the
     /// tool has the argument.
     pub(super) fn new(schema: Option<(&Tool, Option<&Json>)>) -> Self {

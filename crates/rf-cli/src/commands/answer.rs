@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use rocmforge::engine::scheduler::{Constraint, TokenLogprob};
-use rocmforge::engine::{Extras, MixedPrompt, Model, Outcome, Speculation, Timings, Tokenizer};
+use rocmforge::engine::{
+    GenerateExtras, GenerationOutcome, MixedPrompt, Model, Speculation, Timings, Tokenizer,
+};
 use rocmforge::grammar::{Grammar, GrammarCompiler, GrammarConstraint};
 use rocmforge::messages::{
     Answer, AnswerCall, ChatPrompt, Conversation, Message, Prompt, ToolChoice,
@@ -59,9 +61,9 @@ pub(super) fn conversation_prompt(
 pub(super) fn extras(
     constraint: Option<GrammarConstraint>,
     speculation: Option<&mut Speculation>,
-) -> Extras<'_> {
+) -> GenerateExtras<'_> {
     let constraint = constraint.map(|constraint| Box::new(constraint) as Box<dyn Constraint>);
-    Extras::default().with_constraint(constraint).with_speculation(speculation)
+    GenerateExtras::default().with_constraint(constraint).with_speculation(speculation)
 }
 
 /// Stops a generation after Ctrl-C.
@@ -94,7 +96,7 @@ pub(super) fn summary(timings: &Timings, memory_bytes: u64) -> String {
 /// no token id.
 pub(super) fn json(
     (mixed, prompt): (&MixedPrompt, Option<&Prompt>),
-    outcome: &Outcome,
+    outcome: &GenerationOutcome,
     load_time: Duration,
 ) -> serde_json::Value {
     let timings = &outcome.timings;
@@ -136,7 +138,10 @@ pub(super) fn json(
 }
 
 /// The tokens of an answer with their log probabilities, in the form of `OpenAI`'s API.
-pub(super) fn logprobs_json(tokenizer: &Tokenizer, outcome: &Outcome) -> serde_json::Value {
+pub(super) fn logprobs_json(
+    tokenizer: &Tokenizer,
+    outcome: &GenerationOutcome,
+) -> serde_json::Value {
     let token = |id: u32, logprob: f32| {
         let bytes = tokenizer.piece(id).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);

@@ -18,8 +18,8 @@ use rocmforge::hub::ModelName;
 use rocmforge::{Drafts, LoadedModel, Purpose};
 
 use self::numbers::{Numbers, counts, prompt_gen};
-use self::record::{DraftCounts, Printer, Record, RecordFormat, Setup, Test};
-use self::text::Text;
+use self::record::{DraftCounts, Printer, RecordFormat, ResultRow, Setup, Test};
+use self::text::BenchText;
 use crate::args::{self, DeviceArgs};
 use crate::device::{self, Placement};
 use crate::drafts::DraftArgs;
@@ -264,7 +264,7 @@ struct Runner {
     feeder: SyntheticFeeder,
     placement: LayerPlacement,
     /// The text of -f.
-    text: Option<Text>,
+    text: Option<BenchText>,
     /// The path, as llama-bench prints it.
     name: String,
     /// Tokens between two outputs of a prompt.
@@ -308,13 +308,15 @@ impl Runner {
             None => "built-in".to_owned(),
         };
         let feeder = SyntheticFeeder::new(engine, sequences);
-        let text = text.map(|ids| Text { ids, speculation });
+        let text = text.map(|ids| BenchText { ids, speculation });
         Ok(Self { feeder, placement: layers, text, name, n_batch: setup.n_batch })
     }
 
     /// Measures decode after the text: without drafts, and with them if there is a source.
-    fn text_records(&mut self, arguments: &BenchArgs, setup: Setup) -> Result<Vec<Record>> {
-        let Some(Text { ids, mut speculation }) = self.text.take() else { return Ok(Vec::new()) };
+    fn text_records(&mut self, arguments: &BenchArgs, setup: Setup) -> Result<Vec<ResultRow>> {
+        let Some(BenchText { ids, mut speculation }) = self.text.take() else {
+            return Ok(Vec::new());
+        };
         let mut records = Vec::new();
         for n_gen in counts(&arguments.n_gen).into_iter().filter(|n_gen| *n_gen > 0) {
             let test = Test { n_prompt: 0, n_gen, n_depth: ids.len(), n_parallel: 1 };
@@ -334,9 +336,9 @@ impl Runner {
         Ok(records)
     }
 
-    fn record(&self, setup: Setup, test: Test, samples_ns: Vec<u64>) -> Record {
+    fn record(&self, setup: Setup, test: Test, samples_ns: Vec<u64>) -> ResultRow {
         let model = self.feeder.engine.model();
-        Record::new(model, &self.placement, &self.name, setup, test, samples_ns)
+        ResultRow::new(model, &self.placement, &self.name, setup, test, samples_ns)
     }
 
     /// Returns the nanoseconds of each repetition.

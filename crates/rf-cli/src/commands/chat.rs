@@ -16,37 +16,37 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rocmforge::engine::{
-    Engine, GenerateOptions, MixedPrompt, Outcome, Session, Speculation, StopReason,
+    Engine, GenerateOptions, GenerationOutcome, MixedPrompt, Session, Speculation, StopReason,
 };
 use rocmforge::messages::{ChatPrompt, Conversation, Message};
 use rocmforge::{Media, MediaEncoders, MediaKind, OpenModel};
 
 use super::answer::{OutputForm, conversation_prompt, summary};
 use super::display::{Presentation, Question, stream};
-use super::input::{Input, Typed, Words};
+use super::input::{LineEditor, Typed, Words};
 use crate::failure::{bad_input, sentence};
 use crate::interrupt::Watch;
 use crate::terminal::{self, Palette};
 use crate::{media, prefix_cache};
-use history::History;
+use history::ChatHistory;
 use line::{COMMANDS, ChatCommand, Line};
-pub(super) use settings::Settings;
+pub(super) use settings::ChatSettings;
 
 /// A conversation at the terminal, and its settings.
 pub(super) struct Chat {
     pub(super) options: GenerateOptions,
-    pub(super) settings: Settings,
+    pub(super) settings: ChatSettings,
     /// A conversation without messages, which has the tools.
     pub(super) base: Conversation,
     pub(super) presentation: Presentation,
     /// End after the first answer.
     pub(super) single_turn: bool,
-    history: History,
+    history: ChatHistory,
     /// Pictures and sounds of the next message.
     files: Vec<Media>,
     /// The text with which the next line begins.
     draft: String,
-    last: Option<Outcome>,
+    last: Option<GenerationOutcome>,
 }
 
 /// A model that chats.
@@ -60,7 +60,7 @@ pub(super) struct ChatModel {
 }
 
 /// The end of a chat with a model.
-pub(super) enum End {
+pub(super) enum ChatEnd {
     /// The user leaves.
     Left,
     /// The chat goes on with this model.
@@ -116,7 +116,7 @@ pub(super) fn check_chats(model: &rocmforge::engine::Model) -> Result<()> {
 impl Chat {
     pub(super) fn new(
         options: GenerateOptions,
-        settings: Settings,
+        settings: ChatSettings,
         (system, base): (Option<&str>, Conversation),
         presentation: Presentation,
         single_turn: bool,
@@ -127,7 +127,7 @@ impl Chat {
             base,
             presentation,
             single_turn,
-            history: History::new(system),
+            history: ChatHistory::new(system),
             files: Vec::new(),
             draft: String::new(),
             last: None,
@@ -135,21 +135,21 @@ impl Chat {
     }
 
     /// Opens the editor for the lines of a chat.
-    pub(super) fn input() -> Result<Input> {
+    pub(super) fn input() -> Result<LineEditor> {
         let commands = COMMANDS
             .iter()
             .flat_map(|row| row.names.iter().map(|name| (*name, row.takes_path())))
             .collect();
-        Input::open(Words { commands, options: ("/set", Settings::names()) })
+        LineEditor::open(Words { commands, options: ("/set", ChatSettings::names()) })
     }
 
     /// Chats until the user leaves or wants another model.
     pub(super) fn run(
         &mut self,
         model: &mut ChatModel,
-        input: &mut Input,
+        input: &mut LineEditor,
         open: Open<'_>,
-    ) -> Result<End> {
+    ) -> Result<ChatEnd> {
         check_chats(model.engine.model())?;
         self.options.sampler = self.settings.sampler(model.engine.model())?;
         terminal::note(format_args!(
@@ -184,14 +184,14 @@ impl Chat {
             };
             match next {
                 Next::Leave => break,
-                Next::Model(open) => return Ok(End::OtherModel(open)),
+                Next::Model(open) => return Ok(ChatEnd::OtherModel(open)),
                 Next::Input => {}
             }
             if self.single_turn && self.last.is_some() {
                 break;
             }
         }
-        Ok(End::Left)
+        Ok(ChatEnd::Left)
     }
 
     fn obey(
@@ -203,7 +203,7 @@ impl Chat {
     ) -> Result<Next> {
         match command {
             ChatCommand::Help => terminal::note(line::help()),
-            ChatCommand::Set if argument.is_empty() => terminal::note(Settings::list()),
+            ChatCommand::Set if argument.is_empty() => terminal::note(ChatSettings::list()),
             ChatCommand::Set => self.set(model, argument),
             ChatCommand::System => self.set_system(argument),
             ChatCommand::Image => self.attach(model, MediaKind::Image, argument),
@@ -446,7 +446,7 @@ impl Chat {
     }
 
     fn load(&mut self, model: &mut ChatModel, path: &str) {
-        match History::load(Path::new(path)) {
+        match ChatHistory::load(Path::new(path)) {
             Ok(history) => {
                 self.history = history;
                 let count = messages(self.history.len());

@@ -8,7 +8,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use rocmforge::engine::{
-    Engine, GenerateOptions, MixedPrompt, Outcome, PromptProgress, Session, Speculation, StopReason,
+    Engine, GenerateOptions, GenerationOutcome, MixedPrompt, PromptProgress, Session, Speculation,
+    StopReason,
 };
 use rocmforge::grammar::GrammarConstraint;
 use rocmforge::messages::{Answer, Delta, OutputParser, Prompt};
@@ -49,7 +50,7 @@ pub(super) fn stream(
     options: &GenerateOptions,
     presentation: Presentation,
     watch: &Watch,
-) -> Result<(Outcome, Answer)> {
+) -> Result<(GenerationOutcome, Answer)> {
     let mut out = io::stdout().lock();
     let is_answered = presentation.is_answered;
     let mut display = Display::new(question.chat, presentation);

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::adapters::AdapterArgs;
 use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
-use crate::embedding::{self, Input};
+use crate::embedding::{self, EmbeddingInput};
 use crate::failure::bad_input;
 use crate::loading::ModelFile;
 use crate::{loading, sources, terminal};
@@ -116,7 +116,7 @@ pub(crate) fn embed(arguments: &EmbedArgs) -> Result<()> {
             (pooling, pooling.name(), true)
         }
     };
-    let input = Input { ids: &ids, pooling, ctx_size: arguments.ctx_size };
+    let input = EmbeddingInput { ids: &ids, pooling, ctx_size: arguments.ctx_size };
     let loaded = embedding::load(open, &input, &arguments.device, &arguments.compute)?;
     let mut engine = loaded.engine;
     let mut embeddings = if are_pooled {

@@ -14,8 +14,8 @@ use rocmforge::hub::{Hub, ModelName, ShortName};
 use rocmforge::{Drafts, Loader, OpenModel, Source};
 
 use self::heads::Heads;
-use self::machine::Machine;
-use self::report::{Report, Row};
+use self::machine::MeasuredMachine;
+use self::report::{FitReport, Row};
 use crate::args::{ComputeArgs, DeviceArgs};
 use crate::commands::{guide, list};
 use crate::failure::bad_input;
@@ -66,7 +66,7 @@ pub(crate) struct FitArgs {
 pub(crate) fn fit(arguments: &FitArgs) -> Result<()> {
     loading::check_context(arguments.ctx_size)?;
     let options = arguments.device.options(arguments.compute.cpu()?);
-    let mut machine = Machine::open(options, !arguments.no_measure)?;
+    let mut machine = MeasuredMachine::open(options, !arguments.no_measure)?;
     let rows = match arguments.model.as_deref() {
         None => arguments.short_names(&mut machine)?,
         Some(text) if Path::new(text).exists() => {
@@ -83,7 +83,7 @@ pub(crate) fn fit(arguments: &FitArgs) -> Result<()> {
             arguments.quantisations(&mut machine, wanted)?
         }
     };
-    let report = Report::new(machine, rows);
+    let report = FitReport::new(machine, rows);
     let mut out = io::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
@@ -96,7 +96,7 @@ pub(crate) fn fit(arguments: &FitArgs) -> Result<()> {
 impl FitArgs {
     /// All short names that fit: measured where the model is here, by the size of the list where
     /// it is not.
-    fn short_names(&self, machine: &mut Machine) -> Result<Vec<Row>> {
+    fn short_names(&self, machine: &mut MeasuredMachine) -> Result<Vec<Row>> {
         let cached = Hub::from_env()?.cached();
         let free_bytes = machine.free_bytes();
         let mut rows = Vec::new();
@@ -116,7 +116,7 @@ impl FitArgs {
     }
 
     /// The models of a repository, or those that are here if it cannot be reached.
-    fn quantisations(&self, machine: &mut Machine, name: &ModelName) -> Result<Vec<Row>> {
+    fn quantisations(&self, machine: &mut MeasuredMachine, name: &ModelName) -> Result<Vec<Row>> {
         let hub = Hub::from_env()?;
         let cached = hub.cached().into_iter().filter(|model| {
             let quant = |name: &ModelName| name.quant().map(str::to_ascii_uppercase);
@@ -167,7 +167,7 @@ impl FitArgs {
 
     fn row(
         &self,
-        machine: &mut Machine,
+        machine: &mut MeasuredMachine,
         label: String,
         size: Option<u64>,
         open: Result<OpenModel>,

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use self::report::FileReport;
 #[cfg(feature = "gpu")]
 pub(super) use self::report::ModelKeys;
-use self::report::Report;
 pub(super) use self::report::metadata_json;
 use crate::args::{ComputeArgs, ModelArgs};
 use crate::hub::Companions;
@@ -57,7 +57,7 @@ pub(crate) fn info(arguments: &InfoArgs) -> Result<()> {
     let file =
         ModelFile::of(&arguments.model)?.or_path(arguments.file.as_deref(), Companions::None)?;
     let gguf = file.open()?;
-    let report = Report::of(gguf, arguments.ctx_size, &arguments.compute)?;
+    let report = FileReport::of(gguf, arguments.ctx_size, &arguments.compute)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     if arguments.json {
         serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
@@ -69,7 +69,7 @@ pub(crate) fn info(arguments: &InfoArgs) -> Result<()> {
     Ok(())
 }
 
-fn print(out: &mut impl Write, report: &Report, arguments: &InfoArgs) -> io::Result<()> {
+fn print(out: &mut impl Write, report: &FileReport, arguments: &InfoArgs) -> io::Result<()> {
     let palette = Palette::stdout();
     let heading = report.file.as_deref().unwrap_or("built-in demo model");
     let heading = terminal::shown(heading);

@@ -23,7 +23,7 @@ const QUOTES: &str = "\"\"\"";
 
 /// A line editor. Its feature `buffer-redux` keeps what was typed or pasted after a line for the
 /// next one.
-pub(super) struct Input {
+pub(super) struct LineEditor {
     editor: Editor<Helpers, DefaultHistory>,
     history: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Words {
     pub(super) options: (&'static str, Vec<String>),
 }
 
-impl Input {
+impl LineEditor {
     pub(super) fn open(words: Words) -> Result<Self> {
         let config = Config::builder().completion_type(CompletionType::List).build();
         let mut editor = Editor::with_config(config)?;

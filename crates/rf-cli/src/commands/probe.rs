@@ -5,7 +5,7 @@ use std::io;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use rf_profile::roofline::Limits;
+use rf_profile::roofline::MachineLimits;
 use rocmforge::device::probe::{self, Platform, Prober};
 use rocmforge::device::{selftest, tuning};
 
@@ -50,7 +50,7 @@ pub(crate) fn probe(arguments: &ProbeArgs) -> Result<()> {
     };
     let plan = serde_json::from_str(plan)?;
     // The bandwidth that speeds are compared with.
-    let bandwidth = |context: &_| match Limits::measure_device(context) {
+    let bandwidth = |context: &_| match MachineLimits::measure_device(context) {
         Ok(limits) => limits.bandwidth_bytes_per_s,
         Err(error) => {
             terminal::warn(format_args!("the bandwidth of copies is not known: {error}"));

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use rf_profile::baseline::Hardware;
 use rf_profile::tables::{CounterProfile, kernel_table};
 use rf_profile::tools::{
-    InstalledTool, Profile, Request, Runner, Session, Tool, Toolbox, available_tools, perf,
+    InstalledTool, Profile, ProfileRequest, Runner, Session, Tool, Toolbox, available_tools, perf,
 };
 use rf_profile::{Trace, plot, replace_file};
 
@@ -255,19 +255,19 @@ impl ProfileArgs {
         Ok(())
     }
 
-    fn request(&self, gfx: &str) -> Result<Request> {
+    fn request(&self, gfx: &str) -> Result<ProfileRequest> {
         let request = match self.record {
-            RecordedData::Kernels => return Ok(Request::kernels()),
-            RecordedData::Timeline => return Ok(Request::timeline()),
+            RecordedData::Kernels => return Ok(ProfileRequest::kernels()),
+            RecordedData::Timeline => return Ok(ProfileRequest::timeline()),
             _ if gfx.is_empty() => {
                 return Err(bad_input!(
                     "no GPU was found, so the counters are unknown: give its target with --gfx"
                 ));
             }
-            RecordedData::Memory => Request::memory(gfx),
-            RecordedData::DetailedMemory => Request::detailed_memory(gfx),
-            RecordedData::MatmulMemory => Request::matmul_memory(gfx),
-            RecordedData::ComputeUnit => Request::compute_unit(gfx),
+            RecordedData::Memory => ProfileRequest::memory(gfx),
+            RecordedData::DetailedMemory => ProfileRequest::detailed_memory(gfx),
+            RecordedData::MatmulMemory => ProfileRequest::matmul_memory(gfx),
+            RecordedData::ComputeUnit => ProfileRequest::compute_unit(gfx),
         };
         request.map_err(|error| bad_input!("{error}"))
     }

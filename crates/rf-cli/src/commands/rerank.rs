@@ -9,7 +9,7 @@ use rocmforge::{Pooling, Ranked};
 use serde::Serialize;
 
 use crate::args::{ComputeArgs, DeviceArgs, ModelArgs};
-use crate::embedding::{self, Input};
+use crate::embedding::{self, EmbeddingInput};
 use crate::failure::bad_input;
 use crate::loading::ModelFile;
 use crate::{loading, sources};
@@ -81,7 +81,7 @@ pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
     }
     let ids = documents.iter().map(|document| Ok(model.rank_ids(&arguments.query, document)?));
     let ids = ids.collect::<Result<Vec<_>>>()?;
-    let input = Input { ids: &ids, pooling: Pooling::Rank, ctx_size: arguments.ctx_size };
+    let input = EmbeddingInput { ids: &ids, pooling: Pooling::Rank, ctx_size: arguments.ctx_size };
     let loaded = embedding::load(open, &input, &arguments.device, &arguments.compute)?;
     let ranked = loaded.start()?.rerank(&arguments.query, &documents)?;
     let mut out = io::BufWriter::new(io::stdout().lock());

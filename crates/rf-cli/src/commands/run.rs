@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use rocmforge::engine::{
-    Engine, GenerateOptions, MixedPrompt, Model, Outcome, PromptProgress, Speculation, StopReason,
+    Engine, GenerateOptions, GenerationOutcome, MixedPrompt, Model, PromptProgress, Speculation,
+    StopReason,
 };
 use rocmforge::grammar::{Grammar, GrammarConstraint};
 use rocmforge::messages::{ChatPrompt, Conversation, Message, Prompt};
@@ -227,7 +228,7 @@ fn answer_or_chat(arguments: &RunArgs, recording: Option<&mut Recording>) -> Res
             ));
         }
         chat::check_chats(model)?;
-        let settings = chat::Settings::new(arguments.sampling.clone(), arguments.predict);
+        let settings = chat::ChatSettings::new(arguments.sampling.clone(), arguments.predict);
         let conversation = (system.as_deref(), base);
         let shown = arguments.presentation(true);
         let chat = chat::Chat::new(options, settings, conversation, shown, arguments.single_turn);
@@ -341,7 +342,7 @@ impl RunArgs {
         let mut input = chat::Chat::input()?;
         let mut file = file.clone();
         let (mut model, mut placement) = load(open)?;
-        while let chat::End::OtherModel(open) = chat.run(&mut model, &mut input, &other)? {
+        while let chat::ChatEnd::OtherModel(open) = chat.run(&mut model, &mut input, &other)? {
             // The memory of one model is room for the other.
             drop(model);
             let path = open.model().gguf().paths().first().cloned();
@@ -469,7 +470,7 @@ impl RunArgs {
             }
             None => (engine.session(), None, None),
         };
-        let add_prefill = |outcome: &mut Outcome| {
+        let add_prefill = |outcome: &mut GenerationOutcome| {
             if let Some((tokens, time)) = prefill {
                 outcome.timings.add_prefill(tokens, time);
             }
@@ -539,7 +540,7 @@ impl Request {
 
 /// Turns an interrupted answer into the exit code of Ctrl-C, and reports a prompt that was not
 /// saved after the answer.
-fn end(outcome: &Outcome, unsaved: Option<anyhow::Error>) -> Result<()> {
+fn end(outcome: &GenerationOutcome, unsaved: Option<anyhow::Error>) -> Result<()> {
     match unsaved {
         _ if outcome.stop_reason == StopReason::Cancelled => Err(Interrupted.into()),
         Some(error) => Err(error),

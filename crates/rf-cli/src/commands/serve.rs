@@ -20,7 +20,7 @@ use rocmforge::engine::scheduler::SchedulerOptions;
 use self::access::AccessArgs;
 use self::fleet::FleetArgs;
 use self::manage::Models;
-use self::models::{ServedModelArgs, Settings};
+use self::models::{ServedModelArgs, SharedSettings};
 use crate::adapters::AdapterArgs;
 use crate::args::{ComputeArgs, DeviceArgs, SamplingArgs, TemplateArgs};
 use crate::drafts::DraftArgs;
@@ -187,7 +187,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         None => placement.available_memory_bytes()?,
     };
     let names: Vec<String> = files.iter().map(|file| file.names[0].clone()).collect();
-    let settings = Arc::new(Settings {
+    let settings = Arc::new(SharedSettings {
         template: arguments.template.choice()?,
         placement,
         compute: arguments.compute.clone(),

@@ -8,13 +8,13 @@
 
 /// The contents of a file.
 pub(super) struct Dat {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<TensorEntry>,
     pub(super) num_chunks: u32,
     pub(super) dataset: Option<String>,
 }
 
 /// `calls × mean squares` of one tensor.
-pub(super) struct Entry {
+pub(super) struct TensorEntry {
     pub(super) name: String,
     pub(super) calls: usize,
     pub(super) values: Vec<f32>,
@@ -28,7 +28,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Dat, String> {
         let calls = rest.number()?;
         let len = rest.number()?;
         let bytes = len.checked_mul(4).and_then(|bytes| rest.take(bytes)).ok_or(ENDS)?;
-        entries.push(Entry { name, calls, values: floats(bytes) });
+        entries.push(TensorEntry { name, calls, values: floats(bytes) });
     }
     if entries.is_empty() {
         return Err("it is neither a GGUF file nor has it entries".into());

@@ -5,13 +5,13 @@ use std::ops::Range;
 use rf_graph::{Attention, Span, ValueId};
 
 use super::matmul::Scratch;
-use super::phases::Part;
+use super::phases::StepPart;
 use super::rows::row_ns;
 use super::steps::{AttentionStep, RopeAppend};
 use super::{Region, rows};
 use crate::kv::{store_key, store_value};
 use crate::simd::attention::{Attend, AttentionQuery, CachedHead, MAX_ROWS};
-use crate::team::{Deal, Share};
+use crate::team::{PieceDivision, Share};
 
 /// The keys and values of a batch to append to the cache.
 pub(super) struct AppendItem<'a> {
@@ -42,15 +42,15 @@ fn written(span: &Span<'_>, page_tokens: usize) -> Range<usize> {
 
 impl Region<'_> {
     /// The pieces of [`Self::rope_append`]: the heads of pages, then those of queries.
-    pub(super) fn rope_append_deals(&self, op: &RopeAppend) -> [Deal; 2] {
+    pub(super) fn rope_append_deals(&self, op: &RopeAppend) -> [PieceDivision; 2] {
         let (elements, head_dim) = (self.rows(op.q).data.len(), self.ropes[op.rope].rope.head_dim);
-        let queries = Deal::new(elements / head_dim, row_ns(head_dim), self.threads);
+        let queries = PieceDivision::new(elements / head_dim, row_ns(head_dim), self.threads);
         [self.append_deal(op.k, op.layer), queries]
     }
 
     /// Appends keys and values, then rotates queries.
-    pub(super) fn rope_append(&self, share: &mut Share<'_>, part: Part, op: &RopeAppend) {
-        if part == Part::First {
+    pub(super) fn rope_append(&self, share: &mut Share<'_>, part: StepPart, op: &RopeAppend) {
+        if part == StepPart::First {
             let k_norm = op.qk_norm.map(|n| (self.vector(n.k), n.eps));
             let (k, v, layer) = (op.k, Some(op.v), op.layer);
             self.append(share, &AppendItem { k, v, layer, k_norm, rope: Some(op.rope) });
@@ -79,12 +79,12 @@ impl Region<'_> {
     }
 
     /// The pieces of [`Self::append`]: the heads of the pages that the batch writes.
-    pub(super) fn append_deal(&self, k: ValueId, layer: usize) -> Deal {
+    pub(super) fn append_deal(&self, k: ValueId, layer: usize) -> PieceDivision {
         let shape = self.kv[layer].shape;
         let pages = self.batch.spans.iter().map(|span| written(span, shape.page_tokens).len());
         let items = pages.sum::<usize>() * shape.heads;
         let elements = 2 * self.rows(k).data.len();
-        Deal::new(items, row_ns(elements) / items.max(1), self.threads)
+        PieceDivision::new(items, row_ns(elements) / items.max(1), self.threads)
     }
 
     /// Writes keys and values to the cache. A head of a page is one item, because its bytes
@@ -159,7 +159,7 @@ impl Region<'_> {
     }
 
     /// Deals the heads and tokens of attention in pieces.
-    pub(super) fn attention_deal(&self, step: &AttentionStep) -> Deal {
+    pub(super) fn attention_deal(&self, step: &AttentionStep) -> PieceDivision {
         let a = &step.attention;
         let item = self.attention_items(a);
         let (mut tiles, mut products) = (0, 0);
@@ -170,7 +170,7 @@ impl Region<'_> {
         let items = tiles * a.num_kv_heads * item.per_group;
         // Keys and values, 8 products in a nanosecond.
         let ns = products * 2 * a.num_heads * a.head_dim / 8;
-        Deal::new(items, ns / items.max(1), self.threads)
+        PieceDivision::new(items, ns / items.max(1), self.threads)
     }
 
     pub(super) fn attention(

@@ -8,21 +8,21 @@ use rf_graph::{ExpertMatMul, ExpertProjection, Graph, ValueId};
 
 use super::Region;
 use super::matmul::{BLOCKED_TOKENS, Scratch, group_index, matmul_ns};
-use super::phases::Part;
+use super::phases::StepPart;
 use super::rows::row_ns;
 use super::storage::StoragePlan;
 use crate::simd::activations::{ACT_BLOCK, Quantize, RowSource};
-use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, Operand, has_gemm};
+use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, MatmulOperand, has_gemm};
 use crate::simd::tiles::{GEMM_GROUP, GEMM_TOKENS, MatmulTarget, TargetRows};
 use crate::simd::{Isa, LANES};
-use crate::team::{Deal, Rows, Share};
+use crate::team::{PieceDivision, Rows, Share};
 
 /// [`rf_graph::Op::ExpertMatMul`] and the operand of its format.
 pub(super) struct ExpertMatMulStep {
     op: ExpertMatMul,
     num_experts: usize,
     columns: usize,
-    operand: Operand,
+    operand: MatmulOperand,
     /// True if [`Gemm`] runs large groups.
     blocks: bool,
 }
@@ -33,16 +33,16 @@ impl ExpertMatMulStep {
         let weights = op.projections.first().map_or(&[][..], |first| &first.weights);
         let num_experts = weights.len();
         let first = weights.first().and_then(|id| storage.matrix(*id));
-        let (columns, operand, blocks) = first.map_or((1, Operand::Float, false), |m| {
+        let (columns, operand, blocks) = first.map_or((1, MatmulOperand::Float, false), |m| {
             let blocks = isa.has_gemm() && has_gemm(m.dtype());
-            (m.columns(), Operand::of(m.dtype()), blocks)
+            (m.columns(), MatmulOperand::of(m.dtype()), blocks)
         });
         Self { op, num_experts, columns, operand, blocks }
     }
 
     /// Returns true if the rows of a batch of `tokens` are grouped by expert.
     fn is_grouped(&self, tokens: usize) -> bool {
-        tokens > 1 && matches!(self.operand, Operand::Int8 { .. })
+        tokens > 1 && matches!(self.operand, MatmulOperand::Int8 { .. })
     }
 
     /// Returns true if [`Gemm`] runs a group.
@@ -79,7 +79,7 @@ pub(super) struct ExpertSizes {
 impl ExpertSizes {
     /// Grows to what one op needs.
     pub(super) fn grow(&mut self, step: &ExpertMatMulStep, graph: &Graph, max_tokens: usize) {
-        let Operand::Int8 { group } = step.operand else { return };
+        let MatmulOperand::Int8 { group } = step.operand else { return };
         let rows = max_tokens * step.slots(graph);
         let experts = step.num_experts;
         // Each group is padded to whole register tiles.
@@ -172,28 +172,28 @@ impl ExpertRows {
 
 impl Region<'_> {
     /// How the operand and the matrices of [`rf_graph::Op::ExpertMatMul`] are dealt.
-    pub(super) fn expert_deals(&self, step: &ExpertMatMulStep) -> [Deal; 2] {
+    pub(super) fn expert_deals(&self, step: &ExpertMatMulStep) -> [PieceDivision; 2] {
         let (tokens, slots) = (self.tokens(), step.slots(self.graph));
         let per_token = step.operand_rows_per_token(self.graph);
-        let Some(first) = step.op.projections.first() else { return [Deal::NOTHING; 2] };
+        let Some(first) = step.op.projections.first() else { return [PieceDivision::NOTHING; 2] };
         let row_ns = row_ns(step.columns);
         let panel_bytes = first.weights.first().map_or(0, |id| self.matrix(*id).bytes())
             / self.outputs(step, slots).div_ceil(LANES).max(1);
         let parts = self.expert_parts(step);
         let (operand, items, rows) = match step.operand {
-            Operand::Int8 { .. } if step.is_grouped(tokens) => {
-                let operand = Deal::new(tokens, row_ns * per_token, self.threads);
+            MatmulOperand::Int8 { .. } if step.is_grouped(tokens) => {
+                let operand = PieceDivision::new(tokens, row_ns * per_token, self.threads);
                 (operand, step.num_experts, (tokens * slots).div_ceil(step.num_experts))
             }
-            Operand::Int8 { .. } => {
-                (Deal::new(tokens * per_token, row_ns, self.threads), tokens * slots, 1)
+            MatmulOperand::Int8 { .. } => {
+                (PieceDivision::new(tokens * per_token, row_ns, self.threads), tokens * slots, 1)
             }
-            Operand::Float => (Deal::NOTHING, tokens * slots, 1),
+            MatmulOperand::Float => (PieceDivision::NOTHING, tokens * slots, 1),
         };
         let item_ns = parts.panels * matmul_ns(panel_bytes, step.columns, rows);
         let items = items * step.op.projections.len() * parts.count;
         // Groups differ in size, so an item is a piece.
-        [operand, Deal::in_multiples(items, item_ns, self.threads, 1, 1)]
+        [operand, PieceDivision::in_multiples(items, item_ns, self.threads, 1, 1)]
     }
 
     /// The parts into which the panels of each matrix are divided.
@@ -215,17 +215,19 @@ impl Region<'_> {
         &self,
         share: &mut Share<'_>,
         step: &ExpertMatMulStep,
-        part: Part,
+        part: StepPart,
         scratch: &mut Scratch,
     ) {
         match (step.operand, part) {
-            (Operand::Int8 { group }, Part::First) if step.is_grouped(self.tokens()) => {
+            (MatmulOperand::Int8 { group }, StepPart::First) if step.is_grouped(self.tokens()) => {
                 self.grouped_operand(share, step, group, scratch);
             }
-            (Operand::Int8 { group }, Part::Second) if step.is_grouped(self.tokens()) => {
+            (MatmulOperand::Int8 { group }, StepPart::Second) if step.is_grouped(self.tokens()) => {
                 self.grouped_experts(share, step, group, scratch);
             }
-            (Operand::Int8 { group }, Part::First) => self.row_operand(share, step, group),
+            (MatmulOperand::Int8 { group }, StepPart::First) => {
+                self.row_operand(share, step, group);
+            }
             (operand, _) => self.single_rows(share, step, operand),
         }
     }
@@ -381,7 +383,7 @@ impl Region<'_> {
     }
 
     /// One GEMV per row with the matrix of its expert.
-    fn single_rows(&self, share: &mut Share<'_>, step: &ExpertMatMulStep, operand: Operand) {
+    fn single_rows(&self, share: &mut Share<'_>, step: &ExpertMatMulStep, operand: MatmulOperand) {
         let per_token = step.operand_rows_per_token(self.graph);
         let slots = step.slots(self.graph);
         let operand_rows = self.tokens() * per_token;
@@ -404,13 +406,13 @@ impl Region<'_> {
                 let x_row = if per_token == 1 { token } else { row };
                 let target = self.expert_target(projection, expert, outputs, TargetRows::From(row));
                 match operand {
-                    Operand::Float => {
+                    MatmulOperand::Float => {
                         let first = x_row * step.columns;
                         let data = x.data.part(first..first + step.columns);
                         let x = Rows { data, width: step.columns };
                         self.isa.run(FloatMatMul { weight, panels, x, tokens: 1, target });
                     }
-                    Operand::Int8 { group } => {
+                    MatmulOperand::Int8 { group } => {
                         let blocks = step.row_blocks() * operand_rows;
                         let int8 = self.operands.int8[group_index(group)];
                         // SAFETY: written in an earlier phase.

@@ -4,15 +4,15 @@ use rf_graph::{ValueId, WeightId};
 
 use super::Region;
 use super::matmul::{BLOCKED_TOKENS, Scratch, group_index, matmul_ns};
-use super::phases::Part;
+use super::phases::StepPart;
 use super::rows::row_ns;
 use super::storage::StoragePlan;
 use crate::simd::activations::{ACT_BLOCK, Quantize, RowSource};
 use crate::simd::float_gemm::{self, FloatGemm, PackFloats};
-use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, Operand, has_gemm};
+use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, MatmulOperand, has_gemm};
 use crate::simd::tiles::{FLOAT_TOKENS, GEMM_GROUP, GEMM_TOKENS, MatmulTarget, TargetRows};
 use crate::simd::{FLOAT_CHUNK, Isa, LANES};
-use crate::team::{Deal, Rows, Share};
+use crate::team::{PieceDivision, Rows, Share};
 
 /// [`rf_graph::Op::HeadMatMul`] and the operand of its format.
 pub(super) struct HeadMatMulStep {
@@ -22,7 +22,7 @@ pub(super) struct HeadMatMulStep {
     /// Output features of a head.
     outputs: usize,
     columns: usize,
-    operand: Operand,
+    operand: MatmulOperand,
     /// True if [`Gemm`] or [`FloatGemm`] runs large batches.
     blocks: bool,
 }
@@ -38,9 +38,9 @@ impl HeadMatMulStep {
         // All heads have the shape and the format of the first.
         let first = weights.first().and_then(|id| storage.matrix(*id));
         let (outputs, columns, operand, blocks) =
-            first.map_or((1, 1, Operand::Float, false), |m| {
+            first.map_or((1, 1, MatmulOperand::Float, false), |m| {
                 let blocks = isa.has_gemm() && has_gemm(m.dtype());
-                (m.rows(), m.columns(), Operand::of(m.dtype()), blocks)
+                (m.rows(), m.columns(), MatmulOperand::of(m.dtype()), blocks)
             });
         Self { x, weights, out, outputs, columns, operand, blocks }
     }
@@ -58,15 +58,15 @@ impl HeadMatMulStep {
     fn stride(&self, tokens: usize) -> usize {
         match self.operand {
             _ if !self.is_blocked(tokens) => tokens,
-            Operand::Float => tokens.next_multiple_of(FLOAT_TOKENS),
-            Operand::Int8 { .. } => tokens.next_multiple_of(GEMM_TOKENS),
+            MatmulOperand::Float => tokens.next_multiple_of(FLOAT_TOKENS),
+            MatmulOperand::Int8 { .. } => tokens.next_multiple_of(GEMM_TOKENS),
         }
     }
 
     /// Number of f32 per token in the operand of all heads.
     pub(super) fn operand_floats(&self) -> usize {
         match self.operand {
-            Operand::Float if self.blocks => self.heads() * self.head_floats(),
+            MatmulOperand::Float if self.blocks => self.heads() * self.head_floats(),
             _ => 0,
         }
     }
@@ -74,8 +74,8 @@ impl HeadMatMulStep {
     /// Elements per scale, and number of int8 blocks per token in the operand of all heads.
     pub(super) fn operand_blocks(&self) -> Option<(usize, usize)> {
         match self.operand {
-            Operand::Float => None,
-            Operand::Int8 { group } => Some((group, self.heads() * self.head_blocks())),
+            MatmulOperand::Float => None,
+            MatmulOperand::Int8 { group } => Some((group, self.heads() * self.head_blocks())),
         }
     }
 
@@ -98,17 +98,17 @@ impl HeadMatMulStep {
 
 impl Region<'_> {
     /// How the operand and the matrices of [`rf_graph::Op::HeadMatMul`] are dealt.
-    pub(super) fn head_deals(&self, step: &HeadMatMulStep) -> [Deal; 2] {
+    pub(super) fn head_deals(&self, step: &HeadMatMulStep) -> [PieceDivision; 2] {
         let tokens = self.tokens();
         let operand = match step.operand {
-            Operand::Float if !step.is_blocked(tokens) => Deal::NOTHING,
-            _ => Deal::new(tokens * step.heads(), row_ns(step.columns), self.threads),
+            MatmulOperand::Float if !step.is_blocked(tokens) => PieceDivision::NOTHING,
+            _ => PieceDivision::new(tokens * step.heads(), row_ns(step.columns), self.threads),
         };
         let (chunk, parts) = step.parts(self.threads);
         let panel_bytes = step.weights.first().map_or(0, |id| self.matrix(*id).bytes())
             / step.outputs.div_ceil(LANES);
         let item_ns = chunk * matmul_ns(panel_bytes, step.columns, tokens);
-        [operand, Deal::new(step.heads() * parts, item_ns, self.threads)]
+        [operand, PieceDivision::new(step.heads() * parts, item_ns, self.threads)]
     }
 
     /// Runs one member's share of a part of [`rf_graph::Op::HeadMatMul`].
@@ -116,12 +116,12 @@ impl Region<'_> {
         &self,
         share: &mut Share<'_>,
         step: &HeadMatMulStep,
-        part: Part,
+        part: StepPart,
         scratch: &mut Scratch,
     ) {
         match part {
-            Part::First => self.head_operand(share, step),
-            Part::Second => self.heads(share, step, scratch),
+            StepPart::First => self.head_operand(share, step),
+            StepPart::Second => self.heads(share, step, scratch),
         }
     }
 
@@ -134,7 +134,7 @@ impl Region<'_> {
             let (token, head) = (row / heads, row % heads);
             // SAFETY: written in an earlier phase.
             let source = RowSource::Plain(unsafe { x.row(row) });
-            let Operand::Int8 { group } = step.operand else {
+            let MatmulOperand::Int8 { group } = step.operand else {
                 let first = head * step.head_floats() * stride + token * FLOAT_CHUNK;
                 let chunks = step.head_floats() / FLOAT_CHUNK;
                 let last = first + ((chunks - 1) * stride + 1) * FLOAT_CHUNK;
@@ -166,14 +166,14 @@ impl Region<'_> {
             let rows = TargetRows::Every { first: head, step: heads };
             let target = MatmulTarget { out, bias: None, residual: None, rows };
             match step.operand {
-                Operand::Float if is_blocked => {
+                MatmulOperand::Float if is_blocked => {
                     let floats = step.head_floats() * stride;
                     // SAFETY: written in an earlier phase.
                     let x = unsafe { self.operands.float.get(head * floats..(head + 1) * floats) };
                     let scratch = &mut scratch.gemm;
                     self.isa.run(FloatGemm { weight, panels, x, stride, tokens, target, scratch });
                 }
-                Operand::Float => {
+                MatmulOperand::Float => {
                     let x = self.rows(step.x).data;
                     for row in (head..tokens * heads).step_by(heads) {
                         let data = x.part(row * step.columns..(row + 1) * step.columns);
@@ -183,7 +183,7 @@ impl Region<'_> {
                         self.isa.run(FloatMatMul { weight, panels, x, tokens: 1, target });
                     }
                 }
-                Operand::Int8 { group } => {
+                MatmulOperand::Int8 { group } => {
                     let blocks = step.head_blocks() * stride;
                     let int8 = self.operands.int8[group_index(group)];
                     // SAFETY: written in an earlier phase.

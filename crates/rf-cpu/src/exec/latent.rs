@@ -6,7 +6,7 @@ use super::steps::AttentionStep;
 use crate::simd::LANES;
 use crate::simd::attention::CachedHead;
 use crate::simd::latent::{AttendLatent, MAX_QUERIES, Query};
-use crate::team::{Deal, Share};
+use crate::team::{PieceDivision, Share};
 
 impl Region<'_> {
     /// Queries of a work item: a query is a head of a token. Two vectors of them share each row of
@@ -17,7 +17,7 @@ impl Region<'_> {
     }
 
     /// Deals the queries of latent attention in pieces.
-    pub(super) fn latent_deal(&self, step: &AttentionStep) -> Deal {
+    pub(super) fn latent_deal(&self, step: &AttentionStep) -> PieceDivision {
         let a = &step.attention;
         let per_item = self.latent_queries(a.num_heads);
         let (mut items, mut rows) = (0, 0);
@@ -28,7 +28,7 @@ impl Region<'_> {
         }
         // Keys and values, 16 products in a nanosecond.
         let ns = rows * per_item * (a.head_dim + a.value_dim()) / 16;
-        Deal::new(items, ns / items.max(1), self.threads)
+        PieceDivision::new(items, ns / items.max(1), self.threads)
     }
 
     pub(super) fn latent_attention(

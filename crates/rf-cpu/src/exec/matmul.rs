@@ -5,7 +5,7 @@ use std::ops::Range;
 use rf_graph::{Graph, MatMul, Projection, Prologue};
 
 use super::experts::{ExpertRows, ExpertSizes};
-use super::phases::Part;
+use super::phases::StepPart;
 use super::rows::row_ns;
 use super::steps::Step;
 use super::storage::StoragePlan;
@@ -14,11 +14,11 @@ use crate::simd::activations::{ACT_BLOCK, ActBlock, Quantize, RowSource};
 use crate::simd::attention::AttentionScratch;
 use crate::simd::float_gemm::{self, FloatGemm, PackFloats};
 use crate::simd::gemm::GemmScratch;
-use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, Operand, has_gemm};
+use crate::simd::kernels::{FloatMatMul, Gemm, MatVec, MatmulOperand, has_gemm};
 use crate::simd::latent::LatentScratch;
 use crate::simd::tiles::{FLOAT_TOKENS, GEMM_GROUP, GEMM_TOKENS, MatmulTarget, TargetRows};
 use crate::simd::{FLOAT_CHUNK, Isa, LANES};
-use crate::team::{Deal, Rows, Share, Shared};
+use crate::team::{DisjointSlice, PieceDivision, Rows, Share};
 
 /// The smallest number of tokens at which unpacking into tiles is cheaper than in registers.
 pub(super) const BLOCKED_TOKENS: usize = 9;
@@ -44,10 +44,12 @@ impl MatMulStep {
         for p in &step.op.projections {
             let Some(m) = storage.matrix(p.weight) else { continue };
             step.blocks &= has_gemm(m.dtype());
-            match Operand::of(m.dtype()) {
-                Operand::Float => step.float = true,
-                Operand::Int8 { group } if !step.groups.contains(&group) => step.groups.push(group),
-                Operand::Int8 { .. } => {}
+            match MatmulOperand::of(m.dtype()) {
+                MatmulOperand::Float => step.float = true,
+                MatmulOperand::Int8 { group } if !step.groups.contains(&group) => {
+                    step.groups.push(group);
+                }
+                MatmulOperand::Int8 { .. } => {}
             }
         }
         step
@@ -93,8 +95,8 @@ pub(super) struct OperandBuffers {
 /// [`OperandBuffers`] during a region.
 #[derive(Clone, Copy)]
 pub(super) struct SharedOperands<'a> {
-    pub(super) float: Shared<'a, f32>,
-    pub(super) int8: [Shared<'a, ActBlock>; 2],
+    pub(super) float: DisjointSlice<'a, f32>,
+    pub(super) int8: [DisjointSlice<'a, ActBlock>; 2],
 }
 
 /// The buffers of one thread.
@@ -186,8 +188,8 @@ impl OperandBuffers {
     pub(super) fn share(&mut self) -> SharedOperands<'_> {
         let [a, b] = &mut self.int8;
         SharedOperands {
-            float: Shared::new(&mut self.float),
-            int8: [Shared::new(a), Shared::new(b)],
+            float: DisjointSlice::new(&mut self.float),
+            int8: [DisjointSlice::new(a), DisjointSlice::new(b)],
         }
     }
 
@@ -235,16 +237,16 @@ struct Operands<'a> {
 
 impl Region<'_> {
     /// Deals the rows of the operand, then the panels of the weights.
-    pub(super) fn matmul_deals(&self, step: &MatMulStep) -> [Deal; 2] {
+    pub(super) fn matmul_deals(&self, step: &MatMulStep) -> [PieceDivision; 2] {
         let tokens = self.num_rows(step.op.prologue.shape_of());
         if tokens == 0 {
-            return [Deal::NOTHING; 2];
+            return [PieceDivision::NOTHING; 2];
         }
         let columns = step.columns(self.graph);
         // One token: each member prepares the whole operand, which is cheaper than a phase.
         let operand = match tokens {
-            1 => Deal::NOTHING,
-            _ => Deal::new(tokens, row_ns(columns), self.threads),
+            1 => PieceDivision::NOTHING,
+            _ => PieceDivision::new(tokens, row_ns(columns), self.threads),
         };
         let matrices = step.op.projections.iter().map(|p| self.matrix(p.weight));
         let (panels, bytes) = matrices.fold((0, 0), |(panels, bytes), matrix| {
@@ -253,18 +255,18 @@ impl Region<'_> {
         let panel_ns = matmul_ns(bytes / panels.max(1), columns, tokens);
         // The float kernels take 4 panels at a time.
         let most = if step.is_blocked(tokens) { GEMM_GROUP } else { 64 };
-        [operand, Deal::in_multiples(panels, panel_ns, self.threads, 4, most)]
+        [operand, PieceDivision::in_multiples(panels, panel_ns, self.threads, 4, most)]
     }
 
     pub(super) fn matmul(
         &self,
         share: &mut Share<'_>,
         step: &MatMulStep,
-        part: Part,
+        part: StepPart,
         scratch: &mut Scratch,
     ) {
         let tokens = self.num_rows(step.op.prologue.shape_of());
-        if part == Part::First {
+        if part == StepPart::First {
             share.for_each(|rows| self.prepare(step, self.operands, rows, tokens));
             return;
         }
@@ -272,8 +274,8 @@ impl Region<'_> {
         let operands = if tokens == 1 {
             let [a, b] = int8;
             let own = SharedOperands {
-                float: Shared::new(float),
-                int8: [Shared::new(a), Shared::new(b)],
+                float: DisjointSlice::new(float),
+                int8: [DisjointSlice::new(a), DisjointSlice::new(b)],
             };
             self.prepare(step, own, 0..1, tokens);
             self.operands(step, own, tokens)
@@ -393,18 +395,18 @@ impl Region<'_> {
             residual: step.op.residual.map(|r| self.rows(r)),
             rows: TargetRows::From(0),
         };
-        let group = match (Operand::of(weight.dtype()), operands.float) {
-            (Operand::Int8 { group }, _) => group,
-            (Operand::Float, FloatOperand::Rows(x)) => {
+        let group = match (MatmulOperand::of(weight.dtype()), operands.float) {
+            (MatmulOperand::Int8 { group }, _) => group,
+            (MatmulOperand::Float, FloatOperand::Rows(x)) => {
                 self.isa.run(FloatMatMul { weight, panels, x, tokens, target });
                 return;
             }
-            (Operand::Float, FloatOperand::Blocks(x)) => {
+            (MatmulOperand::Float, FloatOperand::Blocks(x)) => {
                 let stride = tokens.next_multiple_of(FLOAT_TOKENS);
                 self.isa.run(FloatGemm { weight, panels, x, stride, tokens, target, scratch });
                 return;
             }
-            (Operand::Float, FloatOperand::Absent) => unreachable!("no float operand"),
+            (MatmulOperand::Float, FloatOperand::Absent) => unreachable!("no float operand"),
         };
         let activations = operands.int8[group_index(group)];
         let stride = step.stride(tokens);

@@ -4,11 +4,11 @@ use super::Region;
 use super::matmul::Scratch;
 use super::profile::StepTimes;
 use super::steps::Step;
-use crate::team::{Deal, Share, Shared, Work};
+use crate::team::{DisjointSlice, PieceDivision, Share, Work};
 
 /// A step has up to two phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum StepPart {
     /// Prepares the operand of the second part. Most steps need none.
     First,
     Second,
@@ -18,8 +18,8 @@ pub(super) enum Part {
 #[derive(Default)]
 pub(super) struct Phases {
     /// The index of the step and its part, by phase.
-    parts: Vec<(usize, Part)>,
-    deals: Vec<Deal>,
+    parts: Vec<(usize, StepPart)>,
+    deals: Vec<PieceDivision>,
 }
 
 impl Phases {
@@ -28,7 +28,9 @@ impl Phases {
         self.parts.clear();
         self.deals.clear();
         for (i, step) in (first..).zip(steps) {
-            for (part, deal) in [Part::First, Part::Second].into_iter().zip(region.deals(step)) {
+            for (part, deal) in
+                [StepPart::First, StepPart::Second].into_iter().zip(region.deals(step))
+            {
                 if deal.pieces() > 0 {
                     self.parts.push((i, part));
                     self.deals.push(deal);
@@ -37,7 +39,7 @@ impl Phases {
         }
     }
 
-    pub(super) fn deals(&self) -> &[Deal] {
+    pub(super) fn deals(&self) -> &[PieceDivision] {
         &self.deals
     }
 }
@@ -49,7 +51,7 @@ pub(super) struct Walk<'a> {
     /// The steps of the program in their order.
     pub(super) steps: &'a [Step],
     /// Work space of each member.
-    pub(super) scratch: Shared<'a, Scratch>,
+    pub(super) scratch: DisjointSlice<'a, Scratch>,
     pub(super) times: Option<StepTimes<'a>>,
 }
 

@@ -15,7 +15,7 @@ use rf_graph::{
 };
 
 /// Sums over all batches since the profile was created.
-pub(super) struct Profile {
+pub(super) struct StepProfile {
     made: Instant,
     /// Nanoseconds by step.
     steps_ns: Vec<AtomicU64>,
@@ -47,7 +47,7 @@ struct Lap {
 
 /// The timer of one batch.
 pub(super) struct BatchClock<'a> {
-    profile: &'a Profile,
+    profile: &'a StepProfile,
     started: Instant,
     has_laps: bool,
 }
@@ -55,7 +55,7 @@ pub(super) struct BatchClock<'a> {
 /// Records the times of steps in a profile.
 #[derive(Clone, Copy)]
 pub(super) struct StepTimes<'a> {
-    profile: &'a Profile,
+    profile: &'a StepProfile,
     /// True if the timeline has room for the batch.
     has_laps: bool,
 }
@@ -67,7 +67,7 @@ pub(super) struct Stopwatch<'a> {
     start: Instant,
 }
 
-impl Profile {
+impl StepProfile {
     pub(super) fn new(steps: usize) -> Self {
         Self {
             made: Instant::now(),

@@ -9,19 +9,19 @@ use super::Region;
 use crate::simd::convolution::Convolve;
 use crate::simd::recurrence::{DeltaTile, ScanTile, StateSpaceTile};
 use crate::state::{StateStore, TILE, stride};
-use crate::team::{Deal, Share, Shared};
+use crate::team::{DisjointSlice, PieceDivision, Share};
 
 /// One recurrent state of all sequences during a region.
 pub(super) struct SharedState<'a> {
     page_len: usize,
-    data: Shared<'a, f32>,
+    data: DisjointSlice<'a, f32>,
 }
 
 impl<'a> SharedState<'a> {
     /// Shares each state of a store between the members.
     pub(super) fn all(store: &'a mut StateStore) -> Vec<Self> {
         let shared = store.states.iter_mut().map(|state| {
-            let data = Shared::new(bytemuck::cast_slice_mut(&mut state.map));
+            let data = DisjointSlice::new(bytemuck::cast_slice_mut(&mut state.map));
             Self { page_len: state.page_len, data }
         });
         shared.collect()
@@ -48,10 +48,10 @@ const CONV_COLUMNS: usize = 256;
 
 impl Region<'_> {
     /// Deals the work of [`Self::causal_conv`]: an item is some columns of one sequence.
-    pub(super) fn causal_conv_deal(&self, op: &CausalConv) -> Deal {
+    pub(super) fn causal_conv_deal(&self, op: &CausalConv) -> PieceDivision {
         let (out, filter) = (self.rows(op.out), self.vector(op.filter));
         let items = self.batch.spans.len() * out.width.div_ceil(CONV_COLUMNS);
-        Deal::new(items, self.tokens() * filter.len() / 4 / items.max(1), self.threads)
+        PieceDivision::new(items, self.tokens() * filter.len() / 4 / items.max(1), self.threads)
     }
 
     pub(super) fn causal_conv(&self, share: &mut Share<'_>, op: &CausalConv) {
@@ -145,12 +145,12 @@ impl Region<'_> {
     }
 
     /// Deals the tiles of a state of all sequences.
-    pub(super) fn tiles_deal(&self, tiles: Tiles) -> Deal {
+    pub(super) fn tiles_deal(&self, tiles: Tiles) -> PieceDivision {
         let per_span = tiles.heads * tiles.per_head();
         let items = self.batch.spans.len() * per_span;
         // An element of a tile takes about a quarter of a nanosecond per token.
         let ns = self.tokens() * per_span * tiles.rows * TILE / 4;
-        Deal::new(items, ns / items.max(1), self.threads)
+        PieceDivision::new(items, ns / items.max(1), self.threads)
     }
 
     /// Calls `work` with the span, the head, the first column and the contents of each tile of each

@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rf_graph::{BackendError, Member, Program, Reduction, Summands, ValueId};
 
 use super::Region;
-use super::phases::Part;
+use super::phases::StepPart;
 use super::rows::by_row;
-use crate::team::{Deal, Share};
+use crate::team::{PieceDivision, Share};
 
 /// The way to the other parts, which the members of a team share.
 pub(super) struct SharedReduction {
@@ -55,14 +55,20 @@ impl SharedReduction {
 }
 
 impl Region<'_> {
-    pub(super) fn all_reduce_deals(&self, out: ValueId) -> [Deal; 2] {
+    pub(super) fn all_reduce_deals(&self, out: ValueId) -> [PieceDivision; 2] {
         // Without rows, too: the other parts may have some.
-        [Deal::new(1, 1, 1), self.row_deal(out)]
+        [PieceDivision::new(1, 1, 1), self.row_deal(out)]
     }
 
-    pub(super) fn all_reduce(&self, share: &mut Share<'_>, part: Part, x: ValueId, out: ValueId) {
+    pub(super) fn all_reduce(
+        &self,
+        share: &mut Share<'_>,
+        part: StepPart,
+        x: ValueId,
+        out: ValueId,
+    ) {
         match part {
-            Part::First => by_row(share, |_| {
+            StepPart::First => by_row(share, |_| {
                 let data = self.rows(x).data;
                 // SAFETY: written in an earlier phase.
                 let values = unsafe { data.get(0..data.len()) };
@@ -75,7 +81,7 @@ impl Region<'_> {
                     }
                 }
             }),
-            Part::Second => {
+            StepPart::Second => {
                 let (out, summands) = (self.rows(out), self.reduction.state().summands.clone());
                 let Some((first, others)) = summands.split_first() else {
                     return share.for_each(drop);

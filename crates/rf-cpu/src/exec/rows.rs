@@ -9,7 +9,7 @@ use super::{Region, RopeTable};
 use crate::simd::activations::{Evaluate, MapRow, RmsScale, RowSource};
 use crate::simd::rope::Rotate;
 use crate::simd::{Isa, LANES};
-use crate::team::{Deal, Share};
+use crate::team::{PieceDivision, Share};
 
 /// Returns true if [`Region::row_op`] can run an op.
 pub(super) fn supports(op: &Op) -> bool {
@@ -40,8 +40,8 @@ pub(super) fn supports(op: &Op) -> bool {
 
 impl Region<'_> {
     /// Deals the rows of an op that writes `out`.
-    pub(super) fn row_deal(&self, out: ValueId) -> Deal {
-        Deal::new(self.num_rows(out), row_ns(self.graph.value(out).width), self.threads)
+    pub(super) fn row_deal(&self, out: ValueId) -> PieceDivision {
+        PieceDivision::new(self.num_rows(out), row_ns(self.graph.value(out).width), self.threads)
     }
 
     /// Runs one member's share of the rows of an op.

@@ -9,14 +9,14 @@ use super::attention::AppendItem;
 use super::experts::ExpertMatMulStep;
 use super::heads::HeadMatMulStep;
 use super::matmul::{MatMulStep, Scratch};
-use super::phases::Part;
+use super::phases::StepPart;
 use super::recurrent::Tiles;
 use super::storage::StoragePlan;
 use super::{Region, RopeTable, rows};
 use crate::simd::Isa;
 use crate::simd::recurrence::MAX_KEY_DIM;
 use crate::simd::rope::Rotate;
-use crate::team::{Deal, Share};
+use crate::team::{PieceDivision, Share};
 
 /// One op with its precomputed data.
 pub(super) enum Step {
@@ -120,7 +120,7 @@ impl Step {
 
 impl Region<'_> {
     /// Deals the two parts of a step for this batch.
-    pub(super) fn deals(&self, step: &Step) -> [Deal; 2] {
+    pub(super) fn deals(&self, step: &Step) -> [PieceDivision; 2] {
         let main = match step {
             Step::MatMul(m) => return self.matmul_deals(m),
             Step::ExpertMatMul(m) => return self.expert_deals(m),
@@ -135,9 +135,9 @@ impl Region<'_> {
             Step::DeltaNet(op) => self.tiles_deal(Tiles::of_delta_net(op)),
             Step::StateSpace(op) => self.tiles_deal(Tiles::of_state_space(op)),
             Step::SelectiveScan(op) => self.tiles_deal(self.scan_tiles(op)),
-            Step::Rows(_, None) => Deal::NOTHING,
+            Step::Rows(_, None) => PieceDivision::NOTHING,
         };
-        [Deal::NOTHING, main]
+        [PieceDivision::NOTHING, main]
     }
 
     /// Runs one member's share of a part of a step.
@@ -145,7 +145,7 @@ impl Region<'_> {
         &self,
         share: &mut Share<'_>,
         step: &Step,
-        part: Part,
+        part: StepPart,
         scratch: &mut Scratch,
     ) {
         match step {

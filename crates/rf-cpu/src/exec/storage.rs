@@ -6,7 +6,7 @@ use rf_graph::{BackendError, Graph, Op, Operand, Progress, Weight, WeightId};
 
 use crate::panel::{PackedMatrix, fill_panel};
 use crate::simd::LANES;
-use crate::team::{Deal, Share, Team};
+use crate::team::{PieceDivision, Share, Team};
 
 /// The layout of a weight in memory. The ops that read the weight determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub(super) fn load(
 /// Checks and packs a matrix.
 fn pack(team: &mut Team, weight: &Weight, packed: &mut PackedMatrix) -> Result<(), BackendError> {
     let panel_ns = PackedMatrix::bytes_of(weight) / packed.num_panels().max(1);
-    let deal = Deal::new(packed.num_panels(), panel_ns, team.threads());
+    let deal = PieceDivision::new(packed.num_panels(), panel_ns, team.threads());
     let damaged = Mutex::new(Vec::new());
     let panels = Mutex::new(packed.panels_mut().enumerate());
     team.run(&[deal], &|share: &mut Share<'_>| {

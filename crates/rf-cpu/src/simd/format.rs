@@ -79,7 +79,7 @@ pub(super) struct Planes([*const u8; MAX_PLANES]);
 
 /// The planes at one block. Each pointer is the first byte of the block's part of a plane.
 #[derive(Clone, Copy)]
-pub(super) struct Block([*const u8; MAX_PLANES]);
+pub(super) struct BlockPlanes([*const u8; MAX_PLANES]);
 
 impl Planes {
     /// The planes of a panel with `blocks` blocks per row.
@@ -96,16 +96,16 @@ impl Planes {
 
     /// The planes at block `b`.
     #[inline(always)]
-    pub(super) fn block(self, table: &'static [Plane], b: usize) -> Block {
+    pub(super) fn block(self, table: &'static [Plane], b: usize) -> BlockPlanes {
         let mut at = self.0;
         for (at, plane) in at.iter_mut().zip(table) {
             *at = at.wrapping_add(b * plane.bytes * super::LANES);
         }
-        Block(at)
+        BlockPlanes(at)
     }
 }
 
-impl Block {
+impl BlockPlanes {
     /// Word `i` of a plane, for all rows.
     ///
     /// # Safety
@@ -171,13 +171,13 @@ pub(crate) trait Format {
     ///
     /// # Safety
     /// See the trait; `j < BLOCK / 32`.
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8];
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8];
     /// The high parts of the codes, with [`Self::SPLIT`].
     ///
     /// # Safety
     /// See the trait; `j < BLOCK / 32`.
     #[inline(always)]
-    unsafe fn high_codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn high_codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         // SAFETY: the same contract.
         unsafe { Self::codes(s, block, j) }
     }
@@ -185,13 +185,13 @@ pub(crate) trait Format {
     ///
     /// # Safety
     /// See the trait.
-    unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F;
+    unsafe fn scale<S: Simd>(s: S, block: BlockPlanes) -> S::F;
     /// The integer scale of sub-block `i`. Formats with one scale per block have none.
     ///
     /// # Safety
     /// See the trait; `i < BLOCK / SUB`.
     #[inline(always)]
-    unsafe fn sub_scale<S: Simd>(s: S, _block: Block, _i: usize) -> S::I {
+    unsafe fn sub_scale<S: Simd>(s: S, _block: BlockPlanes, _i: usize) -> S::I {
         s.splat_i(1)
     }
     /// The scale of sub-block `i` as f32.
@@ -199,7 +199,7 @@ pub(crate) trait Format {
     /// # Safety
     /// See the trait; `i < BLOCK / SUB`.
     #[inline(always)]
-    unsafe fn float_sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::F {
+    unsafe fn float_sub_scale<S: Simd>(s: S, block: BlockPlanes, i: usize) -> S::F {
         // SAFETY: the same contract.
         s.to_f(unsafe { Self::sub_scale(s, block, i) })
     }
@@ -209,7 +209,7 @@ pub(crate) trait Format {
     /// # Safety
     /// See the trait.
     #[inline(always)]
-    unsafe fn min<S: Simd>(s: S, _block: Block) -> S::F {
+    unsafe fn min<S: Simd>(s: S, _block: BlockPlanes) -> S::F {
         s.splat(0.0)
     }
     /// The integer minima of sub-blocks `2p` and `2p + 1` as two i16.
@@ -217,7 +217,7 @@ pub(crate) trait Format {
     /// # Safety
     /// See the trait; `2p + 1 < BLOCK / SUB`.
     #[inline(always)]
-    unsafe fn sub_mins<S: Simd>(s: S, _block: Block, _p: usize) -> S::I {
+    unsafe fn sub_mins<S: Simd>(s: S, _block: BlockPlanes, _p: usize) -> S::I {
         s.splat_i(0)
     }
 }
@@ -231,7 +231,7 @@ const ONES: i32 = 0x0101_0101;
 /// # Safety
 /// Plane 0 has 4 words.
 #[inline(always)]
-unsafe fn nibbles_of_32<S: Simd>(s: S, block: Block) -> [S::I; 8] {
+unsafe fn nibbles_of_32<S: Simd>(s: S, block: BlockPlanes) -> [S::I; 8] {
     // SAFETY: by contract.
     unsafe { nibbles_from(s, block, 0) }
 }
@@ -241,7 +241,7 @@ unsafe fn nibbles_of_32<S: Simd>(s: S, block: Block) -> [S::I; 8] {
 /// # Safety
 /// Plane 0 has 4 words from `first` on.
 #[inline(always)]
-unsafe fn nibbles_from<S: Simd>(s: S, block: Block, first: usize) -> [S::I; 8] {
+unsafe fn nibbles_from<S: Simd>(s: S, block: BlockPlanes, first: usize) -> [S::I; 8] {
     let mask = s.splat_i(NIBBLES);
     let mut codes = [mask; 8];
     for w in 0..4 {
@@ -256,7 +256,7 @@ unsafe fn nibbles_from<S: Simd>(s: S, block: Block, first: usize) -> [S::I; 8] {
 macro_rules! scale_plane {
     ($plane:literal) => {
         #[inline(always)]
-        unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F {
+        unsafe fn scale<S: Simd>(s: S, block: BlockPlanes) -> S::F {
             // SAFETY: the plane holds an f16 per row and block.
             unsafe { block.f16(s, $plane) }
         }
@@ -268,7 +268,7 @@ macro_rules! min_plane {
         const MIN: bool = true;
 
         #[inline(always)]
-        unsafe fn min<S: Simd>(s: S, block: Block) -> S::F {
+        unsafe fn min<S: Simd>(s: S, block: BlockPlanes) -> S::F {
             // SAFETY: the plane holds an f16 per row and block.
             unsafe { block.f16(s, $plane) }
         }
@@ -278,7 +278,7 @@ macro_rules! min_plane {
 macro_rules! codes_by {
     ($f:ident) => {
         #[inline(always)]
-        unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
+        unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, _j: usize) -> [S::I; 8] {
             // SAFETY: this format has the planes that it reads.
             unsafe { $f(s, block) }
         }

@@ -16,14 +16,14 @@ use rf_graph::DType;
 
 /// The operand type of matmuls with a weight format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operand {
+pub(crate) enum MatmulOperand {
     /// f32 values.
     Float,
     /// int8 values with a scale per `group` elements.
     Int8 { group: usize },
 }
 
-impl Operand {
+impl MatmulOperand {
     /// The operand type of matmuls with `dtype`.
     pub(crate) fn of(dtype: DType) -> Self {
         let group = with_format!(dtype, Fm => if Fm::SMALL { 32 } else { 256 });

@@ -5,7 +5,7 @@
 //! weights, so the loop is simple and reads the weights sequentially.
 
 use super::activations::{ACT_BLOCK, ActBlock};
-use super::format::{Block, Format, Planes};
+use super::format::{BlockPlanes, Format, Planes};
 use super::{LANES, Simd};
 use rf_graph::DType;
 
@@ -104,7 +104,7 @@ pub(super) unsafe fn panel_dot<S: Simd, Fm: Format, const T: usize>(
 #[inline(always)]
 unsafe fn small_sub_block<S: Simd, Fm: Format, const T: usize>(
     s: S,
-    block: Block,
+    block: BlockPlanes,
     j: usize,
     at: usize,
     x: [&ActBlock; T],
@@ -143,7 +143,7 @@ pub(super) fn prefetch<S: Simd>(s: S, from: *const u8, range: std::ops::Range<us
 #[inline(always)]
 unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
     s: S,
-    block: Block,
+    block: BlockPlanes,
     j: usize,
     at: usize,
     x: [&ActBlock; T],
@@ -197,7 +197,7 @@ unsafe fn sub_block<S: Simd, Fm: Format, const T: usize>(
 #[inline(always)]
 unsafe fn folded_block<S: Simd, Fm: Format, const T: usize>(
     s: S,
-    block: Block,
+    block: BlockPlanes,
     x: [&ActBlock; T],
 ) -> [S::F; T] {
     let mut total = [s.splat_i(0); T];
@@ -236,7 +236,7 @@ unsafe fn folded_block<S: Simd, Fm: Format, const T: usize>(
 #[inline(always)]
 unsafe fn folded_columns<S: Simd, Fm: Format, const T: usize>(
     s: S,
-    block: Block,
+    block: BlockPlanes,
     j: usize,
     x: [&ActBlock; T],
     total: &mut [S::I; T],
@@ -271,7 +271,7 @@ unsafe fn folded_columns<S: Simd, Fm: Format, const T: usize>(
 #[inline(always)]
 pub(super) unsafe fn paired_scales<S: Simd, Fm: Format>(
     s: S,
-    block: Block,
+    block: BlockPlanes,
     j: usize,
 ) -> ([S::I; 2], S::I) {
     let low = s.splat_i(0xffff);

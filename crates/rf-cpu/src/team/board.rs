@@ -10,7 +10,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use std::{hint, ptr};
 
-use super::deal::Deal;
+use super::deal::PieceDivision;
 use super::delay::RunDelay;
 use super::pieces::{Pieces, Word};
 use super::region::{Region, Share};
@@ -180,7 +180,7 @@ impl Board {
     }
 
     /// Opens a phase for all members. The caller holds its first piece.
-    fn open(&self, phase: usize, deal: Deal) {
+    fn open(&self, phase: usize, deal: PieceDivision) {
         if deal.pieces() == 1 {
             return;
         }

@@ -17,14 +17,14 @@ const LONG_NS: usize = 50_000;
 
 /// `items` divided into pieces of `piece_items`; the last one may be smaller.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deal {
+pub(crate) struct PieceDivision {
     items: usize,
     piece_items: usize,
     /// The estimated time of all items on one thread.
     work_ns: usize,
 }
 
-impl Deal {
+impl PieceDivision {
     /// A phase without items, which is passed over.
     pub(crate) const NOTHING: Self = Self { items: 0, piece_items: 1, work_ns: 0 };
 
@@ -87,13 +87,16 @@ mod tests {
             (64, 100, 4),
             (5, 0, 1),
         ] {
-            let deal = Deal::new(items, item_ns, 4);
+            let deal = PieceDivision::new(items, item_ns, 4);
             let all: Vec<usize> = (0..deal.pieces()).flat_map(|piece| deal.range(piece)).collect();
             assert_eq!(all, (0..items).collect::<Vec<_>>());
             assert!(deal.pieces().abs_diff(pieces) <= 1, "{items} × {item_ns} ns: {deal:?}");
         }
-        let deal = Deal::in_multiples(102, 300, 4, 4, 64);
+        let deal = PieceDivision::in_multiples(102, 300, 4, 4, 64);
         assert_eq!((deal.pieces(), deal.range(0), deal.range(6)), (7, 0..16, 96..102));
-        assert!(Deal::new(100, 1_000, 4).is_long() && !Deal::new(100, 100, 4).is_long());
+        assert!(
+            PieceDivision::new(100, 1_000, 4).is_long()
+                && !PieceDivision::new(100, 100, 4).is_long()
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::deal::Deal;
+use super::deal::PieceDivision;
 use super::pieces::Pieces;
 
 /// The computation of a region, phase by phase.
@@ -26,7 +26,7 @@ impl<F: Fn(&mut Share<'_>) + Sync> Work for F {
 
 /// The phases that a team passes together.
 pub(super) struct Region<'a> {
-    pub(super) deals: &'a [Deal],
+    pub(super) deals: &'a [PieceDivision],
     work: &'a dyn Work,
     has_panicked: AtomicBool,
     /// The first panic of a piece.
@@ -34,7 +34,7 @@ pub(super) struct Region<'a> {
 }
 
 impl<'a> Region<'a> {
-    pub(super) fn new(deals: &'a [Deal], work: &'a dyn Work) -> Self {
+    pub(super) fn new(deals: &'a [PieceDivision], work: &'a dyn Work) -> Self {
         Self { deals, work, has_panicked: AtomicBool::new(false), panic: Mutex::new(None) }
     }
 
@@ -85,7 +85,7 @@ pub(crate) struct Share<'a> {
     pub(crate) member: usize,
     /// Index of the phase in the region.
     pub(crate) phase: usize,
-    pub(super) deal: Deal,
+    pub(super) deal: PieceDivision,
     /// The source of further pieces.
     pub(super) open: Option<&'a Pieces>,
     /// Pieces that are taken and not yet returned by the iterator.

@@ -4,26 +4,26 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 /// A slice of which the team writes disjoint parts.
-pub(crate) struct Shared<'a, T> {
+pub(crate) struct DisjointSlice<'a, T> {
     start: *mut T,
     len: usize,
     owner: PhantomData<&'a mut [T]>,
 }
 
 // SAFETY: a slice of T, whose parts are accessed under the contract of its methods.
-unsafe impl<T: Send> Send for Shared<'_, T> {}
+unsafe impl<T: Send> Send for DisjointSlice<'_, T> {}
 // SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Shared<'_, T> {}
+unsafe impl<T: Send + Sync> Sync for DisjointSlice<'_, T> {}
 
-impl<T> Clone for Shared<'_, T> {
+impl<T> Clone for DisjointSlice<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Shared<'_, T> {}
+impl<T> Copy for DisjointSlice<'_, T> {}
 
-impl<'a, T> Shared<'a, T> {
+impl<'a, T> DisjointSlice<'a, T> {
     pub(crate) fn new(slice: &'a mut [T]) -> Self {
         Self { start: slice.as_mut_ptr(), len: slice.len(), owner: PhantomData }
     }
@@ -67,7 +67,7 @@ impl<'a, T> Shared<'a, T> {
 /// A matrix `[rows, width]` of f32 that the team shares.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a> {
-    pub(crate) data: Shared<'a, f32>,
+    pub(crate) data: DisjointSlice<'a, f32>,
     pub(crate) width: usize,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Safety
     ///
-    /// The contract of [`Shared::get`].
+    /// The contract of [`DisjointSlice::get`].
     pub(crate) unsafe fn row(self, row: usize) -> &'a [f32] {
         // SAFETY: by contract.
         unsafe { self.data.get(row * self.width..(row + 1) * self.width) }
@@ -86,7 +86,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Safety
     ///
-    /// The contract of [`Shared::get_mut`].
+    /// The contract of [`DisjointSlice::get_mut`].
     pub(crate) unsafe fn row_mut(self, row: usize, columns: Range<usize>) -> &'a mut [f32] {
         let first = row * self.width;
         // SAFETY: by contract.

@@ -5,12 +5,12 @@ use std::iter;
 use std::time::Instant;
 
 use rf_hip::{Context, Platform, Runtime};
-use rf_kernels::selftest::{Group, groups, speed, with_wide_tiles};
+use rf_kernels::selftest::{CaseGroup, groups, speed, with_wide_tiles};
 use rf_kernels::{GpuBackend, GpuOptions};
-use rf_oracle::case::{Case, Shape};
-use rf_oracle::conformance::{Mismatch, Outcome, check};
+use rf_oracle::case::{Case, CaseShape};
+use rf_oracle::conformance::{CaseOutcome, Mismatch, check};
 
-use super::message::{Message, SelftestPlan};
+use super::message::{SelftestMessage, SelftestPlan};
 use super::report::{CaseReport, SpeedReport};
 use crate::error::sentence;
 use crate::lines::write_line;
@@ -34,7 +34,7 @@ pub fn answer(
     let mut out = Lines { out };
     let copy_bandwidth =
         if plan.times { bandwidth(&runtime.device(ordinal)?.context()?) } else { None };
-    out.write(&Message::Open { code: backend.code().to_string(), copy_bandwidth })?;
+    out.write(&SelftestMessage::Open { code: backend.code().to_string(), copy_bandwidth })?;
     for group in groups(&plan.filter).into_iter().skip(skip) {
         if !out.run(&group, plan, &backend)? {
             break;
@@ -49,38 +49,38 @@ struct Lines<W> {
 }
 
 impl<W: Write> Lines<W> {
-    fn write(&mut self, message: &Message) -> io::Result<()> {
+    fn write(&mut self, message: &SelftestMessage) -> io::Result<()> {
         write_line(&mut self.out, message)
     }
 
     /// Runs a group. Returns false if the device may be lost.
     fn run(
         &mut self,
-        group: &Group,
+        group: &CaseGroup,
         plan: &SelftestPlan,
         backend: &GpuBackend,
     ) -> io::Result<bool> {
-        self.write(&Message::Group)?;
+        self.write(&SelftestMessage::Group)?;
         let mut is_supported = false;
         for case in group.cases(plan.cases_per_group.unwrap_or(usize::MAX)) {
             let wide = with_wide_tiles(backend, case);
             let wide = wide.iter().map(|wide| (format!("{}/wide-tiles", case.name()), wide));
             for (name, backend) in iter::once((case.name().to_owned(), backend)).chain(wide) {
-                self.write(&Message::Begin(name.clone()))?;
+                self.write(&SelftestMessage::Begin(name.clone()))?;
                 let report = run(backend, case, name);
                 is_supported |= report.skipped.is_none();
-                self.write(&Message::Case(report.clone()))?;
+                self.write(&SelftestMessage::Case(report.clone()))?;
                 if report.is_device_lost {
-                    self.write(&Message::End)?;
+                    self.write(&SelftestMessage::End)?;
                     return Ok(false);
                 }
             }
         }
         for case in group.speeds().iter().filter(|_| plan.times && is_supported) {
-            self.write(&Message::Begin(what(case)))?;
-            self.write(&Message::Speed(measure(backend, case)))?;
+            self.write(&SelftestMessage::Begin(what(case)))?;
+            self.write(&SelftestMessage::Speed(measure(backend, case)))?;
         }
-        self.write(&Message::End)?;
+        self.write(&SelftestMessage::End)?;
         Ok(true)
     }
 }
@@ -95,11 +95,11 @@ fn run(backend: &GpuBackend, case: &Case, name: String) -> CaseReport {
         ..CaseReport::default()
     };
     match outcome {
-        Ok(Outcome::Passed { deviation, bound, .. }) => {
+        Ok(CaseOutcome::Passed { deviation, bound, .. }) => {
             report.allowed_nmse = bound.nmse();
             (report.nmse, report.peak) = (Some(deviation.nmse), Some(deviation.peak));
         }
-        Ok(Outcome::Skipped(why)) => report.skipped = Some(why),
+        Ok(CaseOutcome::Skipped(why)) => report.skipped = Some(why),
         Ok(_) => report.skipped = Some("it did not run".to_owned()),
         Err(error) => {
             report.failure = Some(sentence(&error));
@@ -126,7 +126,7 @@ fn measure(backend: &GpuBackend, case: &Case) -> SpeedReport {
                 SpeedReport { what, us: Some(speed.seconds * 1e6), ..SpeedReport::default() };
             match (case.shape(), case.timed_batch().tokens()) {
                 // Latency alone bounds an op on one row.
-                (Shape::Row { .. }, _) => {}
+                (CaseShape::Row { .. }, _) => {}
                 (_, 1) => report.bytes_per_s = Some(speed.bytes_per_second()),
                 _ => report.operations_per_s = Some(speed.operations_per_second()),
             }
@@ -146,8 +146,8 @@ fn what(case: &Case) -> String {
         tokens => format!("{tokens} tokens"),
     };
     match case.shape() {
-        Shape::Matrix { rows, columns } => format!("{tokens}, {rows} x {columns}"),
-        Shape::Row { columns } => format!("{tokens} of {columns}"),
+        CaseShape::Matrix { rows, columns } => format!("{tokens}, {rows} x {columns}"),
+        CaseShape::Row { columns } => format!("{tokens} of {columns}"),
         _ => format!("{tokens} at depth {}", batch.past_tokens()),
     }
 }

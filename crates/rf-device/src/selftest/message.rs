@@ -52,7 +52,7 @@ impl SelftestPlan {
 
 /// A line of a child.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Message {
+pub(super) enum SelftestMessage {
     /// The GPU is open: the origin of its code, and the bandwidth of copies in its memory.
     Open { code: String, copy_bandwidth: Option<f64> },
     /// A group begins.

@@ -4,11 +4,11 @@ use std::io::Write;
 
 use rf_graph::BackendError;
 use rf_hip::{Platform, Runtime};
-use rf_kernels::tune::{Subject, Verdict, trials};
+use rf_kernels::tune::{Subject, TrialVerdict, trials};
 use rf_kernels::{GpuBackend, GpuOptions};
 
 use super::digest_text;
-use super::run::{Message, TrialEnd, TrialName, TunePlan, TuneSubject};
+use super::run::{TrialEnd, TrialName, TunePlan, TuneSubject, TuningMessage};
 use crate::error::sentence;
 use crate::lines::write_line;
 
@@ -44,21 +44,21 @@ pub fn answer(
     };
     let is_wanted = |name: &TrialName| plan.selects(&name.knob, &name.format) && !failed(name);
     let trials: Vec<_> = named.filter(|(name, _)| is_wanted(name)).collect();
-    write_line(&mut out, &Message::Open(trials.len()))?;
+    write_line(&mut out, &TuningMessage::Open(trials.len()))?;
     for (name, trial) in trials.into_iter().skip(skip) {
-        write_line(&mut out, &Message::Begin(name))?;
+        write_line(&mut out, &TuningMessage::Begin(name))?;
         let result = trial.run(&backend, plan.block);
         let is_lost = result.as_ref().is_err_and(BackendError::is_of_device);
         let end = match result {
-            Ok(Verdict::Measured(comparison)) => comparison.into(),
-            Ok(Verdict::Wrong { nmse, allowed }) => {
+            Ok(TrialVerdict::Measured(comparison)) => comparison.into(),
+            Ok(TrialVerdict::Wrong { nmse, allowed }) => {
                 TrialEnd::Failed(format!("wrong results: NMSE {nmse:.1e}, allowed {allowed:.1e}"))
             }
             Ok(_) => TrialEnd::NotMeasured("it did not run".to_owned()),
             Err(error) if is_lost => TrialEnd::Failed(sentence(&error)),
             Err(error) => TrialEnd::NotMeasured(sentence(&error)),
         };
-        write_line(&mut out, &Message::End(end))?;
+        write_line(&mut out, &TuningMessage::End(end))?;
         if is_lost {
             break;
         }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{TuningChoice, TuningFailure, TuningTable};
 use crate::error::Error;
 use crate::gpu::Gpu;
-use crate::lines::{End, Lines, opening_limit};
+use crate::lines::{Lines, LinesEnd, opening_limit};
 use crate::probe::Prober;
 
 /// The longest time of a trial of launches.
@@ -171,7 +171,7 @@ impl From<TrialComparison> for TrialEnd {
 
 /// A line of the child.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Message {
+pub(super) enum TuningMessage {
     /// The GPU is open; the number of trials.
     Open(usize),
     /// A trial begins.
@@ -199,7 +199,7 @@ impl TuningTable {
             let before = done;
             let skip = done.to_string();
             let arguments = ["--tune", &plan, "--skip", &skip];
-            let mut lines = Lines::<Message>::start(prober, gpu, &arguments)?;
+            let mut lines = Lines::<TuningMessage>::start(prober, gpu, &arguments)?;
             let (mut running, mut limit) = (None::<TrialName>, opening_limit(gpu));
             let end = loop {
                 let stopped = &mut || observe(self, TuneEvent::Idle).is_break();
@@ -208,19 +208,19 @@ impl TuningTable {
                     Err(end) => break end,
                 };
                 let observed = match message {
-                    Message::Open(trials) if total.is_none() => {
+                    TuningMessage::Open(trials) if total.is_none() => {
                         total = Some(trials);
                         observe(self, TuneEvent::Open { trials })
                     }
-                    Message::Open(_) => ControlFlow::Continue(()),
-                    Message::Begin(trial) => {
+                    TuningMessage::Open(_) => ControlFlow::Continue(()),
+                    TuningMessage::Begin(trial) => {
                         let is_of_code = Knob::named(&trial.knob).is_some_and(Knob::is_of_code);
                         limit = if is_of_code { CODE_TRIAL_LIMIT } else { TRIAL_LIMIT };
                         let observed = observe(self, TuneEvent::Begin(&trial));
                         running = Some(trial);
                         observed
                     }
-                    Message::End(end) => {
+                    TuningMessage::End(end) => {
                         done += 1;
                         let Some(trial) = running.take() else { continue };
                         self.add(&trial, &end);
@@ -228,14 +228,16 @@ impl TuningTable {
                     }
                 };
                 if observed.is_break() {
-                    break End::Stopped;
+                    break LinesEnd::Stopped;
                 }
             };
             let problem = match end {
-                End::Stopped => return Ok(false),
-                End::Ended(_) if total.is_some_and(|total| done >= total) => return Ok(true),
-                End::Ended(how) => format!("the process ended ({how})"),
-                End::Silent => format!("the driver hangs: no result within {} s", limit.as_secs()),
+                LinesEnd::Stopped => return Ok(false),
+                LinesEnd::Ended(_) if total.is_some_and(|total| done >= total) => return Ok(true),
+                LinesEnd::Ended(how) => format!("the process ended ({how})"),
+                LinesEnd::Silent => {
+                    format!("the driver hangs: no result within {} s", limit.as_secs())
+                }
             };
             match running {
                 Some(trial) => {

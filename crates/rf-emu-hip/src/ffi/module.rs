@@ -9,7 +9,7 @@ use super::handles::{FunctionHandle, ModuleHandle, StreamHandle};
 use super::{call, current_device, image, load_text, store, store_optional};
 use crate::Status;
 use crate::runtime::Use::{Query, Release, Work};
-use crate::runtime::{Launch, Runtime, StreamId};
+use crate::runtime::{KernelLaunch, Runtime, StreamId};
 
 unsafe fn load(function: &'static str, module: *mut ModuleHandle, file: *const c_void) -> c_int {
     call(function, Work, |runtime| {
@@ -223,7 +223,7 @@ unsafe extern "C" fn hipModuleLaunchKernel(
         };
         // SAFETY: the caller's arguments.
         let arguments = unsafe { Arguments { each, extra }.load(runtime, function) }?;
-        let launch = Launch { function, grid, arguments };
+        let launch = KernelLaunch { function, grid, arguments };
         runtime.check_launch(&launch)?;
         runtime.queue_launch(StreamId::from_handle(stream), launch)
     })

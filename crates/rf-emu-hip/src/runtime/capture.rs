@@ -1,7 +1,7 @@
 //! Captures: streams that record their work instead of running it.
 
 use super::Runtime;
-use super::graph::{Graph, Node};
+use super::graph::{GraphNode, WorkGraph};
 use super::stream::StreamId;
 use crate::Status;
 
@@ -10,7 +10,7 @@ use crate::Status;
 pub(super) struct Capture {
     /// The stream on which it began.
     origin: u64,
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
     is_valid: bool,
 }
 
@@ -47,7 +47,7 @@ impl Runtime {
             return Err(Status::CAPTURE_UNJOINED);
         }
         let handle = self.new_handle();
-        self.graphs.insert(handle, Graph::new(recorded.nodes));
+        self.graphs.insert(handle, WorkGraph::new(recorded.nodes));
         Ok(handle)
     }
 
@@ -83,7 +83,7 @@ impl Runtime {
         &mut self,
         stream: StreamId,
         capture: u64,
-        node: Node,
+        node: GraphNode,
     ) -> Result<(), Status> {
         let active = self.captures.get_mut(&capture).ok_or(Status::ILLEGAL_STATE)?;
         if !active.is_valid {

@@ -9,7 +9,7 @@ const DISABLE_TIMING: u32 = 2;
 
 /// An event.
 #[derive(Debug)]
-pub(super) struct Event {
+pub(super) struct EmulatedEvent {
     flags: u32,
     recorded: Recorded,
 }
@@ -30,7 +30,7 @@ enum Recorded {
 impl Runtime {
     pub(crate) fn create_event(&mut self, flags: u32) -> u64 {
         let handle = self.new_handle();
-        self.events.insert(handle, Event { flags, recorded: Recorded::Never });
+        self.events.insert(handle, EmulatedEvent { flags, recorded: Recorded::Never });
         handle
     }
 
@@ -90,7 +90,7 @@ impl Runtime {
         Ok(())
     }
 
-    fn event(&self, event: u64) -> Result<&Event, Status> {
+    fn event(&self, event: u64) -> Result<&EmulatedEvent, Status> {
         self.events.get(&event).ok_or(Status::INVALID_HANDLE)
     }
 }

@@ -2,36 +2,37 @@
 
 use super::Runtime;
 use super::copy::{Fill, Transfer};
-use super::launch::Launch;
+use super::launch::KernelLaunch;
 use super::stream::StreamId;
 use crate::Status;
 
 /// One piece of work.
 #[derive(Debug, Clone)]
-pub(super) enum Node {
-    Kernel(Launch),
+pub(super) enum GraphNode {
+    Kernel(KernelLaunch),
     Transfer(Transfer),
     Fill(Fill),
 }
 
 /// Work in an order that respects its dependencies.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Graph {
-    nodes: Vec<Node>,
+pub(super) struct WorkGraph {
+    nodes: Vec<GraphNode>,
     /// The handles of the nodes.
     first_node: u64,
 }
 
-impl Graph {
-    pub(super) fn new(nodes: Vec<Node>) -> Self {
+impl WorkGraph {
+    pub(super) fn new(nodes: Vec<GraphNode>) -> Self {
         Self { nodes, first_node: 0 }
     }
 
     /// Returns true if both consist of the same kernels, copies and fills in the same order.
     fn has_shape_of(&self, other: &Self) -> bool {
-        let same = |nodes: (&Node, &Node)| match nodes {
-            (Node::Kernel(one), Node::Kernel(other)) => one.function == other.function,
-            (Node::Transfer(_), Node::Transfer(_)) | (Node::Fill(_), Node::Fill(_)) => true,
+        let same = |nodes: (&GraphNode, &GraphNode)| match nodes {
+            (GraphNode::Kernel(one), GraphNode::Kernel(other)) => one.function == other.function,
+            (GraphNode::Transfer(_), GraphNode::Transfer(_))
+            | (GraphNode::Fill(_), GraphNode::Fill(_)) => true,
             _ => false,
         };
         self.nodes.len() == other.nodes.len() && self.nodes.iter().zip(&other.nodes).all(same)
@@ -41,7 +42,7 @@ impl Graph {
 impl Runtime {
     pub(crate) fn create_graph(&mut self) -> u64 {
         let handle = self.new_handle();
-        self.graphs.insert(handle, Graph::default());
+        self.graphs.insert(handle, WorkGraph::default());
         handle
     }
 

@@ -4,10 +4,10 @@ use std::fmt::Display;
 use std::path::Path;
 use std::{fs, io};
 
-use rf_emu::cost::Profile;
+use rf_emu::cost::CostProfile;
 use rf_emu::{FaultKind, Grid, Memory, Options, Program};
 
-use super::{Device, Runtime};
+use super::{EmulatedDevice, Runtime};
 use crate::Status;
 use crate::device::{LDS_BYTES, MAX_THREADS, Properties};
 use crate::faults::KernelFault;
@@ -16,7 +16,7 @@ use crate::settings::Settings;
 
 /// A launch of a kernel.
 #[derive(Debug, Clone)]
-pub(crate) struct Launch {
+pub(crate) struct KernelLaunch {
     pub(crate) function: u64,
     pub(crate) grid: Grid,
     /// The explicit arguments.
@@ -28,7 +28,7 @@ pub(crate) struct Launch {
 pub(super) struct Executor {
     options: Options,
     /// The costs of the launches; empty unless they are counted.
-    profile: Profile,
+    profile: CostProfile,
 }
 
 impl Executor {
@@ -38,7 +38,7 @@ impl Executor {
         options.seed = settings.seed;
         options.threads = settings.threads;
         options.count_each = settings.counters.is_some();
-        Self { options, profile: Profile::default() }
+        Self { options, profile: CostProfile::default() }
     }
 
     pub(super) fn tracks_initialised(&self) -> bool {
@@ -51,7 +51,7 @@ impl Executor {
         memory: &Memory,
         properties: &Properties,
         program: &Program,
-        launch: &Launch,
+        launch: &KernelLaunch,
     ) -> Result<(), Status> {
         let mut options = self.options;
         options.resident_workgroups = properties.all_resident(program.kernel(), &launch.grid);
@@ -79,7 +79,7 @@ impl Executor {
 }
 
 /// Writes the costs of kernels.
-fn write(folder: &Path, profile: &Profile) -> io::Result<()> {
+fn write(folder: &Path, profile: &CostProfile) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let listing: Vec<_> = profile.kernels().map(|kernel| kernel.listing().to_string()).collect();
     fs::write(folder.join("costs.toml"), profile.to_toml())?;
@@ -109,7 +109,7 @@ impl Runtime {
     }
 
     /// Checks the shape of a launch against the device and the kernel.
-    pub(crate) fn check_launch(&self, launch: &Launch) -> Result<(), Status> {
+    pub(crate) fn check_launch(&self, launch: &KernelLaunch) -> Result<(), Status> {
         let kernel = &self.function(launch.function)?.kernel;
         let Grid { workgroups, workgroup_size, dynamic_lds_bytes } = launch.grid;
         let threads: u64 = workgroup_size.iter().map(|&size| u64::from(size)).product();
@@ -144,7 +144,7 @@ impl Runtime {
 
     /// Runs a kernel to its end. Its failure loses the device and is reported by the next call that
     /// waits, as on a GPU.
-    pub(super) fn run_kernel(&mut self, launch: &Launch) -> Result<(), Status> {
+    pub(super) fn run_kernel(&mut self, launch: &KernelLaunch) -> Result<(), Status> {
         let function = self.functions.get_mut(&launch.function).ok_or(Status::INVALID_HANDLE)?;
         let device = function.device;
         match self.faults.next_kernel(&function.kernel.name) {
@@ -156,7 +156,7 @@ impl Runtime {
             None => {}
         }
         let outcome = function.program().and_then(|program| {
-            let Device { memory, properties, .. } = &self.devices[device];
+            let EmulatedDevice { memory, properties, .. } = &self.devices[device];
             self.executor.run(memory, properties, program, launch)
         });
         if let Err(status) = outcome {

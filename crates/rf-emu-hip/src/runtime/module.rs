@@ -10,7 +10,7 @@ use crate::journal::print;
 
 /// A loaded code object.
 #[derive(Debug)]
-pub(super) struct Module {
+pub(super) struct LoadedModule {
     device: usize,
     object: CodeObject,
     code: Arc<LoadedCode>,
@@ -19,7 +19,7 @@ pub(super) struct Module {
 
 /// A kernel of a module.
 #[derive(Debug)]
-pub(super) struct Function {
+pub(super) struct ModuleFunction {
     pub(super) device: usize,
     pub(super) kernel: Kernel,
     code: Arc<LoadedCode>,
@@ -27,7 +27,7 @@ pub(super) struct Function {
     program: Option<Program>,
 }
 
-impl Function {
+impl ModuleFunction {
     /// The decoded code.
     pub(super) fn program(&mut self) -> Result<&Program, Status> {
         let program = match self.program.take() {
@@ -65,7 +65,7 @@ impl Runtime {
             }
         })?;
         let handle = self.new_handle();
-        let module = Module { device, object, code: Arc::new(code), functions: Vec::new() };
+        let module = LoadedModule { device, object, code: Arc::new(code), functions: Vec::new() };
         self.modules.insert(handle, module);
         Ok(handle)
     }
@@ -83,7 +83,7 @@ impl Runtime {
         let handle = self.new_handle();
         let module = self.modules.get_mut(&module).ok_or(Status::INVALID_HANDLE)?;
         let kernel = module.object.kernel(name).map_err(|_| Status::NOT_FOUND)?;
-        let function = Function {
+        let function = ModuleFunction {
             device: module.device,
             kernel: kernel.clone(),
             code: Arc::clone(&module.code),
@@ -101,7 +101,7 @@ impl Runtime {
         Ok((module.code.base() + offset, bytes))
     }
 
-    pub(super) fn function(&self, function: u64) -> Result<&Function, Status> {
+    pub(super) fn function(&self, function: u64) -> Result<&ModuleFunction, Status> {
         self.functions.get(&function).ok_or(Status::INVALID_HANDLE)
     }
 

@@ -1,8 +1,8 @@
 //! Streams. Work runs when it is queued, so a stream only knows its device and its capture.
 
 use super::copy::Fill;
-use super::graph::Node;
-use super::launch::Launch;
+use super::graph::GraphNode;
+use super::launch::KernelLaunch;
 use super::{Runtime, Transfer};
 use crate::Status;
 
@@ -111,7 +111,7 @@ impl Runtime {
             return Ok(());
         }
         self.check_transfer(&transfer)?;
-        self.queue(stream, Node::Transfer(transfer))
+        self.queue(stream, GraphNode::Transfer(transfer))
     }
 
     pub(crate) fn queue_fill(
@@ -127,15 +127,19 @@ impl Runtime {
         let (value, pattern_bytes) = pattern;
         let fill = Fill { address, pattern: value.to_le_bytes(), pattern_bytes, count };
         self.check_fill(&fill)?;
-        self.queue(stream, Node::Fill(fill))
+        self.queue(stream, GraphNode::Fill(fill))
     }
 
-    pub(crate) fn queue_launch(&mut self, stream: StreamId, launch: Launch) -> Result<(), Status> {
-        self.queue(stream, Node::Kernel(launch))
+    pub(crate) fn queue_launch(
+        &mut self,
+        stream: StreamId,
+        launch: KernelLaunch,
+    ) -> Result<(), Status> {
+        self.queue(stream, GraphNode::Kernel(launch))
     }
 
     /// Runs the work, or records it if the stream captures.
-    pub(super) fn queue(&mut self, stream: StreamId, node: Node) -> Result<(), Status> {
+    pub(super) fn queue(&mut self, stream: StreamId, node: GraphNode) -> Result<(), Status> {
         if let Some(capture) = self.capture_of(stream)? {
             return self.record(stream, capture, node);
         }
@@ -146,11 +150,11 @@ impl Runtime {
     }
 
     /// Runs one piece of work.
-    pub(super) fn execute(&mut self, node: &Node) -> Result<(), Status> {
+    pub(super) fn execute(&mut self, node: &GraphNode) -> Result<(), Status> {
         match node {
-            Node::Kernel(launch) => self.run_kernel(launch),
-            Node::Transfer(transfer) => self.transfer(transfer),
-            Node::Fill(fill) => self.fill(fill),
+            GraphNode::Kernel(launch) => self.run_kernel(launch),
+            GraphNode::Transfer(transfer) => self.transfer(transfer),
+            GraphNode::Fill(fill) => self.fill(fill),
         }
     }
 

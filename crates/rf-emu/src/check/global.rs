@@ -1,6 +1,7 @@
 //! Races in global memory: accesses of two workgroups that no release and acquire order.
 //!
-//! Each workgroup has an epoch, and knows up to which epoch it has seen others ([`Clock`]).
+//! Each workgroup has an epoch, and knows up to which epoch it has seen others
+//! ([`WorkgroupClock`]).
 //!
 //! - An atomic update whose wave has waited for its stores publishes at the address what its
 //!   workgroup knows.
@@ -19,9 +20,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-pub(crate) use access::{Access, Kind, Load};
-pub(crate) use clock::Clock;
-use clock::{History, Known};
+pub(crate) use access::{AccessRecord, LoadScope, WriteKind};
+pub(crate) use clock::WorkgroupClock;
+use clock::{ClockHistory, Known};
 
 use crate::fault::{FaultKind, RaceCause};
 
@@ -29,7 +30,7 @@ use crate::fault::{FaultKind, RaceCause};
 const CHUNK: usize = 1024;
 /// Bytes of an allocation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub(crate) struct ByteSpan {
     /// The position of the allocation among those of the launch.
     pub(crate) allocation: usize,
     /// Address of the allocation.
@@ -47,7 +48,7 @@ pub(crate) struct GlobalShadow {
     /// The clocks that atomic updates published, by address.
     published: Mutex<HashMap<u64, Published>>,
     /// The earlier knowledge of workgroups.
-    history: History,
+    history: ClockHistory,
     /// True if the instructions tell atomic stores from others.
     stores_have_scopes: bool,
 }
@@ -61,8 +62,8 @@ struct Published {
 }
 
 impl Published {
-    fn continue_store(&mut self, store: Access, history: &History) {
-        let mut reader = Clock::new(u32::MAX);
+    fn continue_store(&mut self, store: AccessRecord, history: &ClockHistory) {
+        let mut reader = WorkgroupClock::new(u32::MAX);
         reader.see_store(store, history);
         reader.move_seen(&mut self.known, &mut self.unreleased);
     }
@@ -103,14 +104,14 @@ impl GlobalShadow {
         Self {
             allocations: sizes.map(allocation).collect(),
             published: Mutex::default(),
-            history: History::default(),
+            history: ClockHistory::default(),
             stores_have_scopes,
         }
     }
 
     /// Returns true if no other workgroup has written any of the bytes. After a load, so that a
     /// value of another workgroup is not missed.
-    pub(crate) fn is_quiet(&self, clock: &Clock, span: Span) -> bool {
+    pub(crate) fn is_quiet(&self, clock: &WorkgroupClock, span: ByteSpan) -> bool {
         fence(Acquire);
         let Some(chunks) = self.allocations[span.allocation].shadow.get() else { return true };
         let words = span.start / 4..(span.start + span.bytes).div_ceil(4);
@@ -126,17 +127,17 @@ impl GlobalShadow {
     /// A load; `records` if a later write by another workgroup is a race, too.
     pub(crate) fn read(
         &self,
-        clock: &Clock,
-        span: Span,
-        load: Load,
+        clock: &WorkgroupClock,
+        span: ByteSpan,
+        load: LoadScope,
         records: bool,
     ) -> Result<(), FaultKind> {
-        let records = records && load != Load::Device;
+        let records = records && load != LoadScope::Device;
         if !records && self.is_quiet(clock, span) {
             return Ok(());
         }
         self.each_word(span, |chunk, word, mask, address| {
-            let write = Access::from_bits(chunk.writes[word].load(Relaxed));
+            let write = AccessRecord::from_bits(chunk.writes[word].load(Relaxed));
             check(clock, write.filter(|&write| clock.load_races(load, write)), mask, address)
                 .map_err(|race| race.writes(load.cause()))?;
             if !records {
@@ -146,12 +147,12 @@ impl GlobalShadow {
             if reads.is_empty() {
                 reads.resize(CHUNK, 0);
             }
-            let read = match Access::from_bits(reads[word]) {
+            let read = match AccessRecord::from_bits(reads[word]) {
                 Some(read) if read.workgroup != clock.workgroup && !clock.orders(read) => {
                     read.of_many(mask)
                 }
-                Some(read) => clock.access(read.bytes | mask, Kind::Plain),
-                None => clock.access(mask, Kind::Plain),
+                Some(read) => clock.access(read.bytes | mask, WriteKind::Plain),
+                None => clock.access(mask, WriteKind::Plain),
             };
             reads[word] = read.bits();
             Ok(())
@@ -161,9 +162,9 @@ impl GlobalShadow {
     /// A store, which `change` carries out.
     pub(crate) fn write(
         &self,
-        clock: &Clock,
-        span: Span,
-        kind: Kind,
+        clock: &WorkgroupClock,
+        span: ByteSpan,
+        kind: WriteKind,
         change: impl FnOnce(),
     ) -> Result<(), FaultKind> {
         let words = span.start / 4..(span.start + span.bytes).div_ceil(4);
@@ -174,7 +175,7 @@ impl GlobalShadow {
             let reads = chunk.lock();
             for word in part.clone() {
                 let (mask, address) = word_of(span, at + word);
-                let old = Access::from_bits(chunk.writes[word].load(Relaxed));
+                let old = AccessRecord::from_bits(chunk.writes[word].load(Relaxed));
                 let other =
                     old.filter(|&old| clock.write_races(kind, old, self.stores_have_scopes));
                 check(clock, other, mask, address).map_err(|race| race.writes(kind.cause(old)))?;
@@ -197,14 +198,14 @@ impl GlobalShadow {
 
     /// A load that passed by the caches of the workgroup: it may have seen what a store or an
     /// atomic update published. After the load, because those publish before they change memory.
-    pub(crate) fn observe(&self, clock: &mut Clock, span: Span) {
+    pub(crate) fn observe(&self, clock: &mut WorkgroupClock, span: ByteSpan) {
         fence(Acquire);
         if let Some(chunks) = self.allocations[span.allocation].shadow.get() {
             let words = span.start / 4..(span.start + span.bytes).div_ceil(4);
             for (chunk, words) in parts(words) {
                 let Some(chunk) = chunks[chunk].get() else { continue };
                 for write in &chunk.writes[words] {
-                    if let Some(write) = Access::from_bits(write.load(Relaxed)) {
+                    if let Some(write) = AccessRecord::from_bits(write.load(Relaxed)) {
                         clock.see_store(write, &self.history);
                     }
                 }
@@ -221,9 +222,9 @@ impl GlobalShadow {
     /// stores. Returns what `change` returns.
     pub(crate) fn update<T>(
         &self,
-        clock: &mut Clock,
-        span: Span,
-        kind: Kind,
+        clock: &mut WorkgroupClock,
+        span: ByteSpan,
+        kind: WriteKind,
         releases: bool,
         change: impl FnOnce() -> T,
     ) -> Result<T, FaultKind> {
@@ -235,15 +236,15 @@ impl GlobalShadow {
         for (word, store) in (first..(span.start + span.bytes).div_ceil(4)).zip(&mut stores) {
             let (mask, address) = word_of(span, word);
             let word = word % CHUNK;
-            let old = Access::from_bits(chunk.writes[word].load(Relaxed));
+            let old = AccessRecord::from_bits(chunk.writes[word].load(Relaxed));
             let other = old.filter(|&old| clock.write_races(kind, old, self.stores_have_scopes));
-            let cause = if kind == Kind::Update { kind.cause(old) } else { RaceCause::Scope };
+            let cause = if kind == WriteKind::Update { kind.cause(old) } else { RaceCause::Scope };
             check(clock, other, mask, address).map_err(|race| race.writes(cause))?;
             check(clock, last_read(&reads, word), mask, address).map_err(Race::reads)?;
             *store = old;
             chunk.writes[word].store(clock.access(mask, kind).bits(), Relaxed);
         }
-        if kind != Kind::Update {
+        if kind != WriteKind::Update {
             return Ok(change());
         }
         let address = span.base + span.start as u64;
@@ -266,7 +267,7 @@ impl GlobalShadow {
     }
 
     /// The caches of the workgroup are dropped: what it saw takes effect.
-    pub(crate) fn acquire(&self, clock: &mut Clock) {
+    pub(crate) fn acquire(&self, clock: &mut WorkgroupClock) {
         clock.acquire(&self.history);
     }
 
@@ -282,7 +283,7 @@ impl GlobalShadow {
     /// its address.
     fn each_word(
         &self,
-        span: Span,
+        span: ByteSpan,
         mut function: impl FnMut(&Chunk, usize, u8, u64) -> Result<(), FaultKind>,
     ) -> Result<(), FaultKind> {
         for word in span.start / 4..(span.start + span.bytes).div_ceil(4) {
@@ -295,7 +296,7 @@ impl GlobalShadow {
 }
 
 /// The bytes of a span in a word, a bit per byte, and the word's address.
-fn word_of(span: Span, word: usize) -> (u8, u64) {
+fn word_of(span: ByteSpan, word: usize) -> (u8, u64) {
     let first = span.start.max(word * 4) - word * 4;
     let last = (span.start + span.bytes).min(word * 4 + 4) - word * 4;
     (((1u16 << last) - (1u16 << first)) as u8, span.base + word as u64 * 4)
@@ -309,8 +310,8 @@ fn parts(words: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
     })
 }
 
-fn last_read(reads: &[u64], word: usize) -> Option<Access> {
-    reads.get(word).and_then(|&bits| Access::from_bits(bits))
+fn last_read(reads: &[u64], word: usize) -> Option<AccessRecord> {
+    reads.get(word).and_then(|&bits| AccessRecord::from_bits(bits))
 }
 
 /// An access of another workgroup that nothing orders before this one.
@@ -338,7 +339,12 @@ impl Race {
     }
 }
 
-fn check(clock: &Clock, other: Option<Access>, mask: u8, address: u64) -> Result<(), Race> {
+fn check(
+    clock: &WorkgroupClock,
+    other: Option<AccessRecord>,
+    mask: u8,
+    address: u64,
+) -> Result<(), Race> {
     match other {
         Some(other) if other.bytes & mask != 0 && !clock.orders(other) => {
             let byte = (other.bytes & mask).trailing_zeros();

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use super::operands::{Operands, Registers};
 use crate::isa::instruction::{Encoding, register};
 use crate::isa::op::{AtomicOp, Op, SaluOp, ValuOp, VmemOp};
-use crate::isa::{Arch, Family, Instruction};
+use crate::isa::{Arch, Instruction, ProcessorFamily};
 
 /// The instruction of a kernel that must not follow another one, by its place.
 pub(crate) type Hazards = HashMap<u32, Hazard>;
@@ -59,10 +59,10 @@ pub(crate) fn find(arch: Arch, places: &[Option<FlowNode<'_>>]) -> Hazards {
                 code.wide_multiplication(at, place.operands);
             }
             Op::Valu(_) if is_matrix(place.instruction) => code.matrix(at, place.operands),
-            Op::Compare(compare) if compare.to_exec && arch.family() != Family::Rdna2 => {
+            Op::Compare(compare) if compare.to_exec && arch.family() != ProcessorFamily::Rdna2 => {
                 code.compare_to_exec(at);
             }
-            Op::Vmem(VmemOp::Atomic { op, .. }) if arch.family() == Family::Rdna2 => {
+            Op::Vmem(VmemOp::Atomic { op, .. }) if arch.family() == ProcessorFamily::Rdna2 => {
                 if matches!(op, AtomicOp::AddF | AtomicOp::MinF | AtomicOp::MaxF) {
                     code.float_atomic(at);
                 }
@@ -76,7 +76,7 @@ pub(crate) fn find(arch: Arch, places: &[Option<FlowNode<'_>>]) -> Hazards {
 /// Finds reads of scalar registers that RDNA 4 may answer with an old value.
 pub(crate) fn find_scalar_reads(arch: Arch, places: &[Option<FlowNode<'_>>]) -> Hazards {
     let mut code = Code { arch, places, found: Hazards::new() };
-    if arch.family() == Family::Rdna4 {
+    if arch.family() == ProcessorFamily::Rdna4 {
         let read_before = code.pairs_read_before();
         for (at, place) in (0..).zip(places) {
             let Some(place) = place else { continue };
@@ -94,7 +94,8 @@ pub(crate) fn find_scalar_reads(arch: Arch, places: &[Option<FlowNode<'_>>]) -> 
 impl Code<'_> {
     /// gfx1100 to gfx1103, but not gfx1150 and later.
     fn has_early_transcendentals(&self) -> bool {
-        self.arch.family() == Family::Rdna3 && !matches!(self.arch, Arch::Gfx1150 | Arch::Gfx1151)
+        self.arch.family() == ProcessorFamily::Rdna3
+            && !matches!(self.arch, Arch::Gfx1150 | Arch::Gfx1151)
     }
 
     /// Follows all paths from an instruction, and notes the hazards that `step` finds.

@@ -2,7 +2,7 @@
 
 use crate::isa::instruction::{Encoding, Operand, register};
 use crate::isa::op::{Access, AtomicOp, DsOp, Op, SaluOp, ValuOp, VmemOp};
-use crate::isa::{Instruction, Kind};
+use crate::isa::{Instruction, OperandType};
 
 /// Consecutive registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +175,7 @@ fn registers(operand: Operand, count: u8) -> Option<Registers> {
     (count > 0).then_some(Registers { vector, first: first.into(), count: count.into() })
 }
 
-fn source_registers(instruction: &Instruction, at: usize, kind: Kind) -> u8 {
+fn source_registers(instruction: &Instruction, at: usize, kind: OperandType) -> u8 {
     let data = |access: Access| access.registers();
     match (instruction.op, at) {
         (Op::Vmem(VmemOp::Store(access)) | Op::Ds(DsOp::Store(access)), 1) => data(access),

@@ -4,7 +4,7 @@ use super::operands::{Operands, RegisterSet, Registers};
 use crate::fault::FaultKind;
 use crate::isa::instruction::Encoding;
 use crate::isa::op::{DsOp, Op, SaluOp, VmemOp};
-use crate::isa::{Family, Instruction, wait_fields};
+use crate::isa::{Instruction, ProcessorFamily, wait_fields};
 
 /// A counter of outstanding instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,13 +20,13 @@ enum Counter {
 }
 
 impl Counter {
-    fn name(self, family: Family) -> &'static str {
+    fn name(self, family: ProcessorFamily) -> &'static str {
         match (self, family) {
-            (Self::Load, Family::Rdna4) => "loadcnt",
+            (Self::Load, ProcessorFamily::Rdna4) => "loadcnt",
             (Self::Load, _) => "vmcnt",
-            (Self::Store, Family::Rdna4) => "storecnt",
+            (Self::Store, ProcessorFamily::Rdna4) => "storecnt",
             (Self::Store, _) => "vscnt",
-            (Self::Lds, Family::Rdna4) => "dscnt",
+            (Self::Lds, ProcessorFamily::Rdna4) => "dscnt",
             (Self::Lds, _) => "lgkmcnt",
             (Self::Scalar, _) => "kmcnt",
         }
@@ -65,7 +65,7 @@ impl Count {
 /// The memory instructions of a wave that are not complete.
 #[derive(Debug)]
 pub(crate) struct Waits {
-    family: Family,
+    family: ProcessorFamily,
     vector: Vec<Pending>,
     scalar: Vec<Pending>,
     counts: [Count; 4],
@@ -74,7 +74,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    pub(crate) fn new(family: Family) -> Self {
+    pub(crate) fn new(family: ProcessorFamily) -> Self {
         Self {
             family,
             vector: vec![NOTHING; 288],
@@ -103,8 +103,11 @@ impl Waits {
         }
         match instruction.op {
             Op::ScalarLoad(_) | Op::ScalarLoadSmall(_) | Op::Time => {
-                let counter =
-                    if self.family == Family::Rdna4 { Counter::Scalar } else { Counter::Lds };
+                let counter = if self.family == ProcessorFamily::Rdna4 {
+                    Counter::Scalar
+                } else {
+                    Counter::Lds
+                };
                 self.start(counter, operands, true, false);
             }
             Op::Ds(DsOp::Nop) => {}
@@ -204,7 +207,7 @@ impl Waits {
             | VmemOp::WriteBack
             | VmemOp::WriteBackInvalidate => Counter::Store,
             // RDNA 4 waits for it like for a load; before, it completes in order.
-            VmemOp::Invalidate if self.family == Family::Rdna4 => Counter::Load,
+            VmemOp::Invalidate if self.family == ProcessorFamily::Rdna4 => Counter::Load,
             VmemOp::Invalidate => return,
         };
         let stores = matches!(op, VmemOp::Store(_) | VmemOp::Atomic { .. });

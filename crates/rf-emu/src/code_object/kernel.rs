@@ -4,7 +4,7 @@ use super::descriptor::{self, Descriptor};
 use super::elf::Image;
 use super::metadata::{ArgumentMetadata, KernelMetadata};
 use crate::Error;
-use crate::isa::{Arch, Family};
+use crate::isa::{Arch, ProcessorFamily};
 
 /// The largest accepted size of the arguments. HIP allows a few KiB.
 const MAX_KERNARG_BYTES: u32 = 1 << 20;
@@ -228,7 +228,7 @@ impl Kernel {
         if user_sgprs.iter().map(|register| register.registers()).sum::<u32>() > num_user_sgprs {
             return Err(damaged("has more user registers than it reserves"));
         }
-        let before_rdna4 = arch.family() < Family::Rdna4;
+        let before_rdna4 = arch.family() < ProcessorFamily::Rdna4;
         let arguments = arguments(&name, metadata.arguments, metadata.kernarg_bytes)?;
         Ok(Self {
             entry,

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::{Arch, Family};
+use crate::{Arch, ProcessorFamily};
 
 /// The published data of a card.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -102,8 +102,8 @@ impl Cards {
 
 impl Card {
     /// The instruction set; RDNA 2 if the processor is unknown, which [`Cards::parse`] refuses.
-    pub fn family(&self) -> Family {
-        Arch::from_name(&self.arch).map_or(Family::Rdna2, Arch::family)
+    pub fn family(&self) -> ProcessorFamily {
+        Arch::from_name(&self.arch).map_or(ProcessorFamily::Rdna2, Arch::family)
     }
 
     /// Cycles per second.

@@ -25,7 +25,7 @@ impl Default for Assumptions {
 
 /// The unit or level of memory that limits a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum LaunchBound {
     /// A unit of compute units.
     Unit(Unit),
     /// L2.
@@ -34,7 +34,7 @@ pub enum Bound {
     Memory,
 }
 
-impl Bound {
+impl LaunchBound {
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ pub struct Estimate {
     /// The time in seconds of all launches.
     pub seconds: f64,
     /// The limit of each of them.
-    pub bound: Bound,
+    pub bound: LaunchBound,
 }
 
 impl Estimate {
@@ -81,14 +81,14 @@ impl Card {
         let limits = Unit::ALL.into_iter().map(|unit| {
             let copies = if is_of_simd(unit) { waves_per_simd } else { rounds as f64 };
             let cycles = occupied(&costs.cycles, unit) as f64 * per_group * copies;
-            (cycles / self.clock(), Bound::Unit(unit))
+            (cycles / self.clock(), LaunchBound::Unit(unit))
         });
         let launches = costs.launches as f64;
         let l2 = costs.group_bytes as f64 / launches / self.l2_bandwidth();
         let memory = costs.memory_bytes as f64 / launches;
         let memory = memory / (self.memory_bandwidth() * assumptions.memory_share);
         let (seconds, bound) = limits
-            .chain([(l2, Bound::L2), (memory, Bound::Memory)])
+            .chain([(l2, LaunchBound::L2), (memory, LaunchBound::Memory)])
             .max_by(|left, right| left.0.total_cmp(&right.0))?;
         Some(Estimate { seconds: (seconds + assumptions.launch_seconds) * launches, bound })
     }
@@ -135,7 +135,7 @@ mod tests {
         let mut costs = costs();
         costs.memory_bytes = 2 * 480_000_000;
         let slow = estimate(&costs).unwrap();
-        assert_eq!(slow.bound, Bound::Memory);
+        assert_eq!(slow.bound, LaunchBound::Memory);
         assert!((slow.seconds - (2e-3 + 2e-6)).abs() < 1e-9);
         // 2300 cycles on each of 192 SIMDs at 2300 MHz are a microsecond, then 10 ms.
         costs.memory_bytes = 0;
@@ -144,7 +144,7 @@ mod tests {
         costs.cycles.matrix = costs.cycles.vector;
         assert!((microseconds(&costs) - 6.0).abs() < 1e-6, "matrices use the vector unit");
         costs.cycles.lds = 2 * 96 * 23_000;
-        assert_eq!(estimate(&costs).unwrap().bound, Bound::Unit(Unit::Lds));
+        assert_eq!(estimate(&costs).unwrap().bound, LaunchBound::Unit(Unit::Lds));
         assert!((microseconds(&costs) - 22.0).abs() < 1e-6);
     }
 

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::isa::op::{Access, DsOp, Op, SaluOp, ValuOp};
-use crate::isa::{Family, Instruction, Kind};
+use crate::isa::{Instruction, OperandType, ProcessorFamily};
 
 /// A unit that executes instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,7 +107,7 @@ const QUARTER_RATE_CYCLES: u64 = 4;
 const DOUBLE_CYCLES: u64 = 16;
 
 /// The unit of an instruction, and its cycles but for those that depend on addresses.
-pub(super) fn issue(family: Family, instruction: &Instruction) -> (Unit, u64) {
+pub(super) fn issue(family: ProcessorFamily, instruction: &Instruction) -> (Unit, u64) {
     match instruction.op {
         Op::Valu(op) => vector(family, instruction, op),
         Op::Compare(_) => (Unit::Vector, if is_double(instruction) { DOUBLE_CYCLES } else { 1 }),
@@ -173,8 +173,8 @@ fn scalar(op: SaluOp) -> Unit {
     }
 }
 
-fn vector(family: Family, instruction: &Instruction, op: ValuOp) -> (Unit, u64) {
-    let is_rdna4 = family == Family::Rdna4;
+fn vector(family: ProcessorFamily, instruction: &Instruction, op: ValuOp) -> (Unit, u64) {
+    let is_rdna4 = family == ProcessorFamily::Rdna4;
     match op {
         // 512 operations per cycle and compute unit on RDNA 3, 1024 on RDNA 4.
         ValuOp::WmmaF32X16F16
@@ -219,6 +219,6 @@ fn vector(family: Family, instruction: &Instruction, op: ValuOp) -> (Unit, u64) 
 }
 
 fn is_double(instruction: &Instruction) -> bool {
-    instruction.dst_kind == Kind::F64
-        || instruction.sources().iter().any(|source| source.kind == Kind::F64)
+    instruction.dst_kind == OperandType::F64
+        || instruction.sources().iter().any(|source| source.kind == OperandType::F64)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{KernelProfile, Profile};
+use super::{CostProfile, KernelProfile};
 
 impl KernelProfile {
     /// The instructions, each with its executions, cycles, extra cycles of LDS conflicts and lines
@@ -12,7 +12,7 @@ impl KernelProfile {
     }
 }
 
-impl Profile {
+impl CostProfile {
     /// A line per instruction with its cycles, `KERNEL;FILE:LINE;INSTRUCTION CYCLES`, as tools for
     /// flame graphs read them.
     pub fn stacks(&self) -> impl Display {
@@ -55,7 +55,7 @@ impl Display for Listing<'_> {
     }
 }
 
-struct Stacks<'a>(&'a Profile);
+struct Stacks<'a>(&'a CostProfile);
 
 impl Display for Stacks<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

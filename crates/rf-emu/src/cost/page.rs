@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{KernelProfile, Profile, Unit};
+use super::{CostProfile, KernelProfile, Unit};
 
 /// The smallest share of the cycles of a kernel with which a line or an instruction has a box.
 const SMALLEST_SHARE: f64 = 0.002;
@@ -16,14 +16,14 @@ border:1px solid #fff;background:#f2c48c}\
 .line>span{background:#f2b878}.kernel>span{background:#f0a860}.all>span{background:#e88f3c}\
 pre{font:12px monospace}summary{cursor:pointer;font-family:monospace}";
 
-impl Profile {
+impl CostProfile {
     /// An HTML page: a flame graph of cycles, a table of units, the listings.
     pub fn page(&self) -> impl Display {
         Page(self)
     }
 }
 
-struct Page<'a>(&'a Profile);
+struct Page<'a>(&'a CostProfile);
 
 /// Text with the characters escaped that HTML gives a meaning.
 struct Escaped<'a>(&'a str);

@@ -13,7 +13,7 @@ use crate::{Counters, Grid, Program};
 /// The costs of launches. Launches must have run with
 /// [`Options::count_each`](crate::Options::count_each).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Profile {
+pub struct CostProfile {
     kernels: BTreeMap<(String, &'static str), KernelProfile>,
 }
 
@@ -107,7 +107,7 @@ impl Costs {
     }
 }
 
-impl Profile {
+impl CostProfile {
     /// Adds a launch.
     pub fn add(&mut self, program: &Program, grid: &Grid, counters: &Counters) {
         let (name, arch) = (&program.kernel().name, program.arch());

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::execute::wave::{LANES, PRIVATE_BASE, SHARED_BASE, Wave, is_set};
 use crate::isa::instruction::{Encoding, Operand, register};
 use crate::isa::op::{Access, DsOp, Op, VmemOp};
-use crate::isa::{Instruction, Kind};
+use crate::isa::{Instruction, OperandType};
 
 /// The bytes of a line of the vector caches and of L2 (white papers of RDNA, RDNA 2, RDNA 3).
 pub(super) const LINE_BYTES: u64 = 128;
@@ -171,7 +171,7 @@ impl Touched {
 
     fn global(&mut self, wave: &Wave, instruction: &Instruction, bytes: u32) {
         let address = &instruction.src[0];
-        let addresses: [u64; LANES] = if address.kind == Kind::B64 {
+        let addresses: [u64; LANES] = if address.kind == OperandType::B64 {
             wave.wide_source(address)
         } else {
             let base = wave.scalar_wide(instruction.src[2].operand);

@@ -4,7 +4,7 @@ use super::dispatch::Launch;
 use super::program::Program;
 use super::slot::NO_SLOT;
 use crate::fault::{Fault, FaultKind};
-use crate::isa::Family;
+use crate::isa::ProcessorFamily;
 use crate::{AllocationKind, Grid, Hint, Ranges};
 
 /// The LDS that a workgroup can have.
@@ -48,7 +48,7 @@ impl Program {
         if self.entry == NO_SLOT {
             return refuse("the kernel has no code".to_owned());
         }
-        let most = MAX_SCRATCH_BYTES[usize::from(self.arch.family() == Family::Rdna4)];
+        let most = MAX_SCRATCH_BYTES[usize::from(self.arch.family() == ProcessorFamily::Rdna4)];
         if kernel.scratch_bytes > most {
             let bytes = kernel.scratch_bytes;
             return refuse(format!("{bytes} bytes of scratch memory, a thread has {most}"));

@@ -1,6 +1,6 @@
 //! Branches, waits, barriers and the registers of the hardware.
 
-use super::slot::{NO_SLOT, Slot};
+use super::slot::{InstructionSlot, NO_SLOT};
 use super::wave::Wave;
 use crate::isa::Instruction;
 use crate::isa::instruction::Operand;
@@ -27,7 +27,7 @@ pub(crate) enum Flow {
 /// object.
 pub(super) fn execute(
     wave: &mut Wave,
-    slot: &Slot,
+    slot: &InstructionSlot,
     instruction: &Instruction,
     op: SaluOp,
     base: u64,

@@ -3,14 +3,14 @@
 use super::memory::{from_register, into_register};
 use super::share::LdsSpread;
 use super::wave::{LANES, Lanes, Wave, is_set};
-use super::workgroup::Group;
+use super::workgroup::Workgroup;
 use crate::check::race::Accessor;
 use crate::fault::{FaultKind, Problem};
 use crate::isa::instruction::Operand;
 use crate::isa::op::{Access, AtomicOp, DsOp};
-use crate::isa::{Family, Instruction};
+use crate::isa::{Instruction, ProcessorFamily};
 
-impl Group<'_> {
+impl Workgroup<'_> {
     /// Executes an LDS instruction. Returns the lanes whose loaded bytes were written.
     pub(super) fn data_share(
         &mut self,
@@ -150,7 +150,7 @@ impl Group<'_> {
         if op == AtomicOp::Cmpswap {
             compare = value(2);
             // RDNA 2's operands are in the other order.
-            if self.program.arch.family() == Family::Rdna2 {
+            if self.program.arch.family() == ProcessorFamily::Rdna2 {
                 (data, compare) = (compare, data);
             }
         }

@@ -8,13 +8,13 @@ use super::residency::{Aside, Residency, Task, Wait};
 use super::share::Lds;
 use super::slot::NO_SLOT;
 use super::wave::{FloatMode, LANES, SCRATCH_BUFFER, Wave};
-use super::workgroup::{Group, Outcome, Running};
+use super::workgroup::{Running, Workgroup, WorkgroupOutcome};
 use crate::check::Checks;
-use crate::check::global::{Clock, GlobalShadow};
+use crate::check::global::{GlobalShadow, WorkgroupClock};
 use crate::check::race::LdsShadow;
 use crate::cost::traffic::Traffic;
 use crate::fault::{Fault, FaultKind};
-use crate::isa::Family;
+use crate::isa::ProcessorFamily;
 use crate::isa::instruction::register;
 use crate::{Allocation, Grid, Hint, Kernel, LoadedCode, Memory, Ranges, UserSgpr};
 
@@ -62,7 +62,7 @@ impl Program {
             residency: Residency::new(order, options.resident_workgroups),
             shadow: options.checks.global_races.then(|| {
                 let sizes = ranges.allocations().map(Allocation::bytes);
-                GlobalShadow::new(sizes, self.arch.family() == Family::Rdna4)
+                GlobalShadow::new(sizes, self.arch.family() == ProcessorFamily::Rdna4)
             }),
         };
         let threads = match options.threads {
@@ -112,7 +112,7 @@ impl Program {
         let checks = options.checks;
         let by_slot = if options.count_each { vec![0; self.slots.len()] } else { Vec::new() };
         let traffic = options.count_each.then(|| Box::new(Traffic::new(self.slots.len())));
-        let mut group = Group {
+        let mut group = Workgroup {
             program: self,
             options,
             checks,
@@ -122,7 +122,7 @@ impl Program {
             counters: Counters { by_slot, traffic, ..Counters::default() },
             id: [0; 3],
             shadow: shared.shadow.as_ref(),
-            clock: Clock::default(),
+            clock: WorkgroupClock::default(),
             raced: None,
             holes: Vec::new(),
             changed: false,
@@ -139,7 +139,7 @@ impl Program {
                 Task::Start(number) => {
                     group.id = [number % columns, number / columns % rows, number / columns / rows];
                     group.lds.reset(lds_bytes as usize);
-                    group.clock = Clock::new(number);
+                    group.clock = WorkgroupClock::new(number);
                     group.raced = None;
                     let waves = self.waves(launch, group.id, checks, mem::take(&mut spare));
                     group.counters.waves += waves.len() as u64;
@@ -157,11 +157,11 @@ impl Program {
                 traffic.next_workgroup();
             }
             match group.run(&mut waves, waited) {
-                Ok((Outcome::Ended, changed)) => {
+                Ok((WorkgroupOutcome::Ended, changed)) => {
                     residency.leave(None, changed);
                     spare = waves;
                 }
-                Ok((Outcome::Waits(wait), changed)) => {
+                Ok((WorkgroupOutcome::Waits(wait), changed)) => {
                     residency.leave(Some(group.put_aside(waves, wait, version)), changed);
                 }
                 Err(fault) => {
@@ -186,7 +186,7 @@ impl Program {
         let kernel = &self.kernel;
         let mode = FloatMode {
             bits: kernel.float_mode,
-            clamp_nan: kernel.dx10_clamp || self.arch.family() == Family::Rdna4,
+            clamp_nan: kernel.dx10_clamp || self.arch.family() == ProcessorFamily::Rdna4,
             ieee: kernel.ieee_mode,
         };
         (0..threads.div_ceil(LANES as u32))
@@ -217,7 +217,7 @@ impl Program {
         // Since RDNA 3 one register holds the whole position.
         let packed = [x | y << 10 | z << 20];
         let registers: &[u32] = match self.arch.family() {
-            Family::Rdna2 => &position[..self.kernel.thread_id_dimensions as usize % 4],
+            ProcessorFamily::Rdna2 => &position[..self.kernel.thread_id_dimensions as usize % 4],
             _ => &packed,
         };
         for (register, &value) in registers.iter().enumerate() {
@@ -255,7 +255,7 @@ impl Program {
             running.wave.sgpr[next] = 0;
             next += 1;
         }
-        if self.arch.family() == Family::Rdna4 {
+        if self.arch.family() == ProcessorFamily::Rdna4 {
             // In trap registers: x in ttmp9, y and z in the halves of ttmp7.
             running.wave.sgpr[108 + 9] = id[0];
             running.wave.sgpr[108 + 7] = id[1] & 0xffff | id[2] << 16;
@@ -277,7 +277,7 @@ impl Program {
         if kernel.workgroup_info {
             put(running, number);
         }
-        if kernel.has_scratch && self.arch.family() == Family::Rdna2 {
+        if kernel.has_scratch && self.arch.family() == ProcessorFamily::Rdna2 {
             put(running, 0);
         }
     }
@@ -296,11 +296,11 @@ struct Suspended {
     id: [u32; 3],
     waves: Vec<Running>,
     lds: Lds,
-    clock: Clock,
+    clock: WorkgroupClock,
     raced: Option<FaultKind>,
 }
 
-impl Group<'_> {
+impl Workgroup<'_> {
     fn put_aside(
         &mut self,
         waves: Vec<Running>,

@@ -169,10 +169,10 @@ pub(crate) fn min_f64(a: f64, b: f64) -> f64 {
 }
 
 /// An operation of two values that selects one.
-pub(crate) type Selection = fn(f32, f32) -> f32;
+pub(crate) type SelectFunction = fn(f32, f32) -> f32;
 
 /// The middle value; with a NaN, the smallest of the others.
-pub(crate) fn median([min, max]: [Selection; 2], [a, b, c]: [f32; 3]) -> f32 {
+pub(crate) fn median([min, max]: [SelectFunction; 2], [a, b, c]: [f32; 3]) -> f32 {
     if a.is_nan() || b.is_nan() || c.is_nan() {
         return min(min(a, b), c);
     }

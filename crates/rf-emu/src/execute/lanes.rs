@@ -2,13 +2,13 @@
 
 use super::vector::{self, SourceLane};
 use super::wave::{Wave, is_set};
-use super::workgroup::Group;
+use super::workgroup::Workgroup;
 use crate::fault::{FaultKind, Problem};
 use crate::isa::instruction::Operand;
 use crate::isa::op::{Op, ValuOp};
-use crate::isa::{Family, Instruction};
+use crate::isa::{Instruction, ProcessorFamily};
 
-impl Group<'_> {
+impl Workgroup<'_> {
     /// Checks the lanes of a vector instruction.
     pub(super) fn check_lanes(
         &self,
@@ -45,7 +45,7 @@ impl Group<'_> {
         if wave.exec() != u32::MAX {
             return Err(FaultKind::MatrixExec { exec: wave.exec() }.into());
         }
-        if self.program.arch.family() != Family::Rdna3 {
+        if self.program.arch.family() != ProcessorFamily::Rdna3 {
             return Ok(());
         }
         for source in &instruction.src[..2] {

@@ -5,14 +5,14 @@ mod scope;
 
 use super::atomic;
 use super::wave::{LANES, PRIVATE_BASE, SCRATCH_BUFFER, SHARED_BASE, Wave, is_set, per_lane};
-use super::workgroup::Group;
-use crate::check::global::{Kind as WriteKind, Load, Span};
+use super::workgroup::Workgroup;
+use crate::check::global::{ByteSpan, LoadScope, WriteKind};
 use crate::check::race::Accessor;
 use crate::check::unwritten::Holes;
 use crate::fault::{FaultKind, Problem};
 use crate::isa::instruction::{Encoding, Operand, register};
 use crate::isa::op::{Access, AtomicOp, VmemOp};
-use crate::isa::{Instruction, Kind};
+use crate::isa::{Instruction, OperandType};
 use crate::{Hint, View};
 
 /// The access of one lane of a load or store.
@@ -22,7 +22,7 @@ struct Target {
     lane: usize,
     bytes: u32,
     /// The meaning of the access to other workgroups: of a load, or of a store.
-    load: Load,
+    load: LoadScope,
     store: WriteKind,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn from_register(access: Access, value: u32) -> u32 {
     }
 }
 
-impl Group<'_> {
+impl Workgroup<'_> {
     /// A scalar load. Returns whether all bytes were written.
     pub(super) fn scalar_load(
         &mut self,
@@ -91,14 +91,14 @@ impl Group<'_> {
             let value = into_register(access, value, 0);
             wave.set_scalar(Operand::Sgpr(first.wrapping_add(at)), value);
         }
-        let races = self.races(&view, Load::Plain)?;
+        let races = self.races(&view, LoadScope::Plain)?;
         let tracks = self.checks.uninitialised;
         Ok(!races && (!tracks || view.is_initialised(0, bytes as usize)))
     }
 
     /// Returns true if a load races, which is a fault only if its value is used. After the load: a
     /// value that was loaded is that of a write in the shadow.
-    fn races(&mut self, view: &View<'_>, load: Load) -> Result<bool, FaultKind> {
+    fn races(&mut self, view: &View<'_>, load: LoadScope) -> Result<bool, FaultKind> {
         let Some(shadow) = self.shadow else { return Ok(false) };
         // Whether a value is used is only known after a write that came first.
         let records = !self.checks.uninitialised;
@@ -120,7 +120,7 @@ impl Group<'_> {
         instruction: &Instruction,
         op: VmemOp,
     ) -> Result<u32, Problem> {
-        if let (Encoding::Mubuf, Kind::X4) = (instruction.encoding, instruction.src[3].kind)
+        if let (Encoding::Mubuf, OperandType::X4) = (instruction.encoding, instruction.src[3].kind)
             && wave.scalar_wide(instruction.src[3].operand) & SCRATCH_BUFFER == 0
         {
             return Err(FaultKind::Unsupported("buffer that is not scratch memory").into());
@@ -143,7 +143,7 @@ impl Group<'_> {
                 let Operand::Vgpr(dst) = instruction.dst else { return Ok(written) };
                 let load = self.load_kind(instruction);
                 // What a load that passes by the caches sees is looked at by the lane.
-                let is_observed = load == Load::Device && self.shadow.is_some();
+                let is_observed = load == LoadScope::Device && self.shadow.is_some();
                 let all = if is_observed { None } else { self.load_all(wave, instruction, access) };
                 if let Some(written) = all {
                     return Ok(written);
@@ -209,7 +209,7 @@ impl Group<'_> {
         }
         let places = Self::places(wave, instruction);
         for lane in (0..LANES).filter(|&lane| is_set(exec, lane)) {
-            let target = Target { place: places[lane], lane, bytes, load: Load::Plain, store };
+            let target = Target { place: places[lane], lane, bytes, load: LoadScope::Plain, store };
             let mut words = [0; 4];
             for at in 0..access.registers() {
                 let value = wave.vgpr[usize::from(data) + usize::from(at)][lane];
@@ -295,7 +295,7 @@ impl Group<'_> {
         if let Some(shadow) = self.shadow {
             let whole = span(&view, self.hint);
             // A race is reported by the lane, and what was recorded before it does no harm.
-            let write = |span: Span| shadow.write(&self.clock, span, kind, || {}).is_ok();
+            let write = |span: ByteSpan| shadow.write(&self.clock, span, kind, || {}).is_ok();
             if !spread.each(bytes, whole, write) {
                 return None;
             }
@@ -357,7 +357,7 @@ impl Group<'_> {
                     _ => view.load_words(0, &mut words[..bytes as usize / 4]),
                 }
                 let races = self.races(&view, load)?;
-                if let (Some(shadow), Load::Device) = (self.shadow, load) {
+                if let (Some(shadow), LoadScope::Device) = (self.shadow, load) {
                     shadow.observe(&mut self.clock, span(&view, self.hint));
                 }
                 let tracks = self.checks.uninitialised;
@@ -473,7 +473,7 @@ impl Group<'_> {
 fn flat_addresses(wave: &Wave, instruction: &Instruction) -> [u64; LANES] {
     let offset = i64::from(instruction.immediate);
     let address = &instruction.src[0];
-    if address.kind == Kind::B64 {
+    if address.kind == OperandType::B64 {
         let addresses = wave.wide_source(address);
         return per_lane(|lane| addresses[lane].wrapping_add_signed(offset));
     }
@@ -484,8 +484,8 @@ fn flat_addresses(wave: &Wave, instruction: &Instruction) -> [u64; LANES] {
 }
 
 /// The bytes of a view as those of the shadow of races.
-fn span(view: &View<'_>, hint: Hint) -> Span {
-    Span {
+fn span(view: &View<'_>, hint: Hint) -> ByteSpan {
+    ByteSpan {
         allocation: hint.position(),
         base: view.allocation().base(),
         start: view.offset(),
@@ -549,20 +549,25 @@ impl Spread {
     }
 
     /// Returns true if a test holds for the whole span or, if that is wide, for each lane.
-    fn all(&self, bytes: usize, whole: Span, test: impl Fn(Span) -> bool) -> bool {
+    fn all(&self, bytes: usize, whole: ByteSpan, test: impl Fn(ByteSpan) -> bool) -> bool {
         self.is_dense() && test(whole) || self.each_lane(bytes, whole, test)
     }
 
     /// Applies a function to the whole span, if the lanes fill it, or to the bytes of each lane.
     /// Returns false when one of them does.
-    fn each(&self, bytes: usize, whole: Span, function: impl Fn(Span) -> bool) -> bool {
+    fn each(&self, bytes: usize, whole: ByteSpan, function: impl Fn(ByteSpan) -> bool) -> bool {
         if self.is_contiguous { function(whole) } else { self.each_lane(bytes, whole, function) }
     }
 
-    fn each_lane(&self, bytes: usize, whole: Span, function: impl Fn(Span) -> bool) -> bool {
+    fn each_lane(
+        &self,
+        bytes: usize,
+        whole: ByteSpan,
+        function: impl Fn(ByteSpan) -> bool,
+    ) -> bool {
         (0..LANES).filter(|&lane| is_set(self.exec, lane)).all(|lane| {
             let start = whole.start + self.offsets[lane] as usize;
-            function(Span { start, bytes, ..whole })
+            function(ByteSpan { start, bytes, ..whole })
         })
     }
 

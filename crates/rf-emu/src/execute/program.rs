@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::run::Runs;
-use super::slot::{NO_SLOT, Simple, Slot};
+use super::slot::{InstructionSlot, NO_SLOT, Simple};
 use super::wave::{FloatMode, VGPRS, Wave};
 use crate::check::Checks;
 use crate::check::hazards::{self, Hazards};
@@ -21,7 +21,7 @@ pub struct Program {
     pub(crate) kernel: Kernel,
     /// The address of the code object in memory.
     pub(crate) base: u64,
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<InstructionSlot>,
     pub(crate) runs: Runs,
     /// The number of vector registers of a wave.
     pub(crate) vector_registers: usize,
@@ -109,7 +109,7 @@ impl Program {
     }
 
     fn control_flow(&self) -> Vec<Option<hazards::FlowNode<'_>>> {
-        self.slots.iter().map(Slot::place).collect()
+        self.slots.iter().map(InstructionSlot::place).collect()
     }
 
     pub(crate) fn text(&self, slot: u32) -> String {
@@ -143,7 +143,7 @@ impl Program {
                 offset = next;
             }
         }
-        let jumps = |slot: &Slot| {
+        let jumps = |slot: &InstructionSlot| {
             let op = slot.instruction.as_ref().map(|instruction| instruction.op);
             matches!(op, Ok(Op::Salu(SaluOp::SetpcB64 | SaluOp::SwappcB64)))
         };
@@ -166,7 +166,12 @@ impl Program {
     }
 
     /// Decodes the instruction at an offset, unless that is done or the offset is outside the code.
-    fn decode_at(&mut self, code: &LoadedCode, wave: &mut Wave, offset: u64) -> Option<&Slot> {
+    fn decode_at(
+        &mut self,
+        code: &LoadedCode,
+        wave: &mut Wave,
+        offset: u64,
+    ) -> Option<&InstructionSlot> {
         let is_code = code.executable().iter().any(|range| range.contains(&offset));
         if !is_code || self.places.contains_key(&offset) {
             return None;
@@ -178,13 +183,13 @@ impl Program {
         self.places.insert(offset, self.slots.len() as u32);
         let simple = instruction.as_ref().ok().and_then(|simple| Simple::of(simple, wave));
         let (next, target) = (NO_SLOT, NO_SLOT);
-        self.slots.push(Slot { offset, instruction, next, target, operands, simple });
+        self.slots.push(InstructionSlot { offset, instruction, next, target, operands, simple });
         self.slots.last()
     }
 
     /// The number of vector registers that the instructions can reach.
     fn used_registers(&self) -> usize {
-        let is_relative = |slot: &Slot| {
+        let is_relative = |slot: &InstructionSlot| {
             matches!(&slot.instruction, Ok(instruction)
                 if matches!(instruction.op, Op::Valu(ValuOp::MovrelsB32 | ValuOp::MovreldB32)))
         };
@@ -209,7 +214,7 @@ impl Program {
     }
 }
 
-impl Slot {
+impl InstructionSlot {
     /// The place in the control flow.
     fn place(&self) -> Option<hazards::FlowNode<'_>> {
         let instruction = self.instruction.as_ref().ok()?;
@@ -221,7 +226,7 @@ impl Slot {
 }
 
 /// The offset of the next instruction, the target of a branch, whether the code ends here.
-fn follow(slot: &Slot) -> (u64, Option<u64>, bool) {
+fn follow(slot: &InstructionSlot) -> (u64, Option<u64>, bool) {
     let Ok(instruction) = &slot.instruction else { return (slot.offset, None, true) };
     let next = slot.offset + u64::from(instruction.bytes);
     let Op::Salu(op) = instruction.op else { return (next, None, false) };

@@ -1,7 +1,7 @@
 //! Runs: consecutive instructions whose registers are checked together, before the first one.
 
 use super::options::Counters;
-use super::slot::{NO_SLOT, Simple, Slot};
+use super::slot::{InstructionSlot, NO_SLOT, Simple};
 use super::vector;
 use super::wave::Wave;
 use crate::check::operands::{RegisterSet, Registers};
@@ -15,14 +15,14 @@ const NO_RUN: u32 = u32::MAX;
 /// The runs of a program.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
-    all: Vec<Run>,
+    all: Vec<InstructionRun>,
     /// The run that starts at each slot, or [`NO_RUN`].
     at: Vec<u32>,
 }
 
 /// Instructions that follow each other: no branch, wait, memory access or change of EXEC.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct InstructionRun {
     pub(crate) length: u32,
     /// Instructions that are more than hints, with their places in the run.
     steps: Vec<(Simple, u32)>,
@@ -49,7 +49,7 @@ pub(crate) struct Touched {
 }
 
 /// Returns true if a slot can be part of a run.
-fn is_member(slot: &Slot) -> bool {
+fn is_member(slot: &InstructionSlot) -> bool {
     let changes_exec = |registers: &Registers| {
         let exec = u16::from(register::EXEC);
         !registers.vector && registers.iter().any(|at| at == exec || at == exec + 1)
@@ -60,13 +60,13 @@ fn is_member(slot: &Slot) -> bool {
 impl Runs {
     /// The run that starts at a slot.
     #[inline]
-    pub(crate) fn at(&self, slot: u32) -> Option<&Run> {
+    pub(crate) fn at(&self, slot: u32) -> Option<&InstructionRun> {
         self.all.get(*self.at.get(slot as usize)? as usize)
     }
 
     /// A run starts where control can arrive: at the entry, at targets of branches and after
     /// instructions that are not part of one.
-    pub(crate) fn find_all(slots: &[Slot], entry: u32) -> Self {
+    pub(crate) fn find_all(slots: &[InstructionSlot], entry: u32) -> Self {
         let mut starts = vec![false; slots.len()];
         let mut mark = |slot: u32| {
             if let Some(start) = starts.get_mut(slot as usize) {
@@ -91,15 +91,15 @@ impl Runs {
             }
             if end > start {
                 runs.at[start] = runs.all.len() as u32;
-                runs.all.push(Run::of(&slots[start..end]));
+                runs.all.push(InstructionRun::of(&slots[start..end]));
             }
         }
         runs
     }
 }
 
-impl Run {
-    fn of(slots: &[Slot]) -> Self {
+impl InstructionRun {
+    fn of(slots: &[InstructionSlot]) -> Self {
         let mut run = Self {
             length: slots.len() as u32,
             steps: Vec::new(),
@@ -170,7 +170,7 @@ fn reads_scc(instruction: &Instruction) -> bool {
 }
 
 /// Executes the instructions of a run, which are in these slots.
-pub(super) fn execute(wave: &mut Wave, run: &Run, slots: &[Slot]) {
+pub(super) fn execute(wave: &mut Wave, run: &InstructionRun, slots: &[InstructionSlot]) {
     for &(simple, place) in &run.steps {
         let Ok(instruction) = &slots[place as usize].instruction else { continue };
         match simple {

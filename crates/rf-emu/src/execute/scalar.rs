@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::float;
 use super::rounding::{F16, F32, Rounding};
 use super::wave::Wave;
-use crate::isa::Kind;
+use crate::isa::OperandType;
 use crate::isa::instruction::{Encoding, Instruction, Operand, register};
 use crate::isa::op::SaluOp;
 
@@ -313,7 +313,7 @@ impl Scalar<'_> {
     /// Operations that combine a mask with EXEC: the old EXEC is kept, or the new one returned.
     fn masks(&mut self, op: SaluOp) -> bool {
         let exec_register = Operand::Sgpr(register::EXEC);
-        let is_wide = self.instruction.dst_kind == Kind::B64;
+        let is_wide = self.instruction.dst_kind == OperandType::B64;
         let (a, exec) = if is_wide {
             (self.wide_a(), self.wave.scalar_wide(exec_register))
         } else {

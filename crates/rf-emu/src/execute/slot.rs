@@ -9,7 +9,7 @@ use crate::isa::{DecodeError, Instruction};
 
 /// An instruction with its place.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct InstructionSlot {
     /// The offset in the code object.
     pub(crate) offset: u64,
     pub(crate) instruction: Result<Instruction, DecodeError>,

@@ -2,14 +2,14 @@
 
 use super::residency::Wait;
 use super::wave::Wave;
-use super::workgroup::{Group, Running};
+use super::workgroup::{Running, Workgroup};
 use crate::fault::Fault;
 use crate::isa::op::Op;
 
 /// The instructions in which a loop that waits has come back to where it was.
 const WATCHED: u32 = 2048;
 
-impl Group<'_> {
+impl Workgroup<'_> {
     /// Runs each wave for a while. Returns the place of a wave if each of them that can run came
     /// back to a state in which it was, and changed no memory.
     pub(super) fn watch(&mut self, waves: &mut [Running]) -> Result<Option<Wait>, Fault> {

@@ -15,7 +15,7 @@ pub(crate) use self::sources::{SourceLane, moves_between_lanes, source_lanes};
 
 use super::float;
 use super::wave::{LANE_BITS, LANES, Lanes, Wave, WideLanes, is_set, per_lane};
-use crate::isa::Kind;
+use crate::isa::OperandType;
 use crate::isa::instruction::{Encoding, Exchange, Instruction, Operand};
 use crate::isa::op::{Op, ValuOp};
 
@@ -276,7 +276,7 @@ impl Vector<'_> {
     }
 
     /// The smaller and the larger of two values, as the mode says.
-    fn selections(&self) -> [float::Selection; 2] {
+    fn selections(&self) -> [float::SelectFunction; 2] {
         if self.wave.mode.ieee {
             [float::ieee_min, float::ieee_max]
         } else {
@@ -361,7 +361,7 @@ impl Vector<'_> {
             ValuOp::AndB32 => self.map2(|a, b| a & b),
             _ => return Err("operation"),
         };
-        let is_real = self.instruction.dst_kind == Kind::F32;
+        let is_real = self.instruction.dst_kind == OperandType::F32;
         if is_real && self.wave.mode.flushes_f32_outputs() {
             return Ok(lanes.map(super::wave::flush));
         }

@@ -1,7 +1,7 @@
 //! The state of a wave: registers, and the reading and writing of operands.
 
-use crate::isa::Kind;
-use crate::isa::instruction::{Instruction, Operand, Source, register};
+use crate::isa::OperandType;
+use crate::isa::instruction::{Instruction, Operand, SourceOperand, register};
 
 /// The number of lanes.
 pub(crate) const LANES: usize = 32;
@@ -220,9 +220,9 @@ impl Wave {
 
     /// The 32 bits of a source in each lane, with its modifiers.
     #[inline]
-    pub(crate) fn source<'a>(&'a self, source: &Source, buffer: &'a mut Lanes) -> &'a Lanes {
+    pub(crate) fn source<'a>(&'a self, source: &SourceOperand, buffer: &'a mut Lanes) -> &'a Lanes {
         let modified = source.neg | source.abs | source.high;
-        let flushed = source.kind == Kind::F32 && self.mode.flushes_f32_inputs();
+        let flushed = source.kind == OperandType::F32 && self.mode.flushes_f32_inputs();
         if !(modified || flushed) {
             return self.lanes(source.operand, buffer);
         }
@@ -233,16 +233,16 @@ impl Wave {
     }
 
     /// Applies the modifiers of a source.
-    pub(crate) fn modify(&self, source: &Source, lanes: &mut Lanes) {
+    pub(crate) fn modify(&self, source: &SourceOperand, lanes: &mut Lanes) {
         let sign = match source.kind {
-            Kind::F16 | Kind::B16 => 1 << 15,
+            OperandType::F16 | OperandType::B16 => 1 << 15,
             _ => 1 << 31,
         };
         for value in lanes {
-            if source.high && matches!(source.kind, Kind::F16 | Kind::B16) {
+            if source.high && matches!(source.kind, OperandType::F16 | OperandType::B16) {
                 *value >>= 16;
             }
-            if source.kind == Kind::F32 && self.mode.flushes_f32_inputs() {
+            if source.kind == OperandType::F32 && self.mode.flushes_f32_inputs() {
                 *value = flush(*value);
             }
             if source.abs {
@@ -255,7 +255,7 @@ impl Wave {
     }
 
     /// The 64 bits of a source in each lane, with its modifiers.
-    pub(crate) fn wide_source(&self, source: &Source) -> WideLanes {
+    pub(crate) fn wide_source(&self, source: &SourceOperand) -> WideLanes {
         let mut lanes = match source.operand {
             Operand::Vgpr(register) => {
                 let at = usize::from(register);

@@ -9,7 +9,7 @@ use super::slot::NO_SLOT;
 use super::wave::{FloatMode, Wave};
 use super::{run, scalar, vector};
 use crate::check::Checks;
-use crate::check::global::{Clock, GlobalShadow};
+use crate::check::global::{GlobalShadow, WorkgroupClock};
 use crate::check::hazards::Hazards;
 use crate::check::race::Accessor;
 use crate::check::unwritten::{Holes, Written};
@@ -53,7 +53,7 @@ enum State {
 
 /// A workgroup in execution, with what its thread reuses.
 #[derive(Debug)]
-pub(crate) struct Group<'a> {
+pub(crate) struct Workgroup<'a> {
     pub(super) program: &'a Program,
     pub(super) options: &'a Options,
     pub(super) checks: Checks,
@@ -64,7 +64,7 @@ pub(crate) struct Group<'a> {
     pub(super) id: [u32; 3],
     /// The accesses of the launch to global memory, and what this workgroup knows of them.
     pub(super) shadow: Option<&'a GlobalShadow>,
-    pub(super) clock: Clock,
+    pub(super) clock: WorkgroupClock,
     /// The first load that raced, until its value is used.
     pub(super) raced: Option<FaultKind>,
     /// The bytes of the last vector load from global memory that were never written.
@@ -78,7 +78,7 @@ pub(crate) struct Group<'a> {
 
 /// How far the waves of a workgroup ran.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum WorkgroupOutcome {
     Ended,
     /// They wait for another workgroup, or run long without a store.
     Waits(Option<Wait>),
@@ -120,14 +120,14 @@ impl Running {
     }
 }
 
-impl Group<'_> {
+impl Workgroup<'_> {
     /// Runs the waves to their ends, or until they wait for another workgroup. `waited` if they did
     /// before. Also returns whether memory changed.
     pub(super) fn run(
         &mut self,
         waves: &mut [Running],
         waited: bool,
-    ) -> Result<(Outcome, bool), Fault> {
+    ) -> Result<(WorkgroupOutcome, bool), Fault> {
         let mut until_watch = if waited { 0 } else { FIRST_WATCH };
         let mut executed = 0;
         let mut changed = false;
@@ -141,7 +141,7 @@ impl Group<'_> {
                 changed |= changes;
                 unchanged_watches = if changes { 0 } else { unchanged_watches + 1 };
                 if wait.is_some() || unchanged_watches == PATIENCE {
-                    return Ok((Outcome::Waits(wait), changed));
+                    return Ok((WorkgroupOutcome::Waits(wait), changed));
                 }
                 self.changed = false;
                 executed = 0;
@@ -150,7 +150,7 @@ impl Group<'_> {
             let ready = waves.iter().filter(|wave| wave.state == State::Ready).count();
             if ready == 0 {
                 if waves.iter().all(|wave| wave.state == State::Ended) {
-                    return Ok((Outcome::Ended, changed || self.changed));
+                    return Ok((WorkgroupOutcome::Ended, changed || self.changed));
                 }
                 self.release(waves)?;
                 continue;

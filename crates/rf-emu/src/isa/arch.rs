@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A generation of processors that share one instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
+pub enum ProcessorFamily {
     /// gfx10.3.
     Rdna2,
     /// gfx11.
@@ -30,8 +30,8 @@ macro_rules! processors {
             }
 
             /// The instruction set.
-            pub const fn family(self) -> Family {
-                match self { $(Self::$variant => Family::$family,)* }
+            pub const fn family(self) -> ProcessorFamily {
+                match self { $(Self::$variant => ProcessorFamily::$family,)* }
             }
 
             /// The number in the low byte of the ELF header's flags (`EF_AMDGPU_MACH`).

@@ -8,10 +8,10 @@ pub(super) use vector::dual_operations;
 
 use std::borrow::Cow;
 
-use super::instruction::{Encoding, Exchange, Instruction, Operand, Source, register};
+use super::instruction::{Encoding, Exchange, Instruction, Operand, SourceOperand, register};
 use super::op::Op;
-use super::table::{InstructionRow, Kind};
-use super::{Arch, Family};
+use super::table::{InstructionRow, OperandType};
+use super::{Arch, ProcessorFamily};
 
 /// Why machine code cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +58,7 @@ pub fn decode(arch: Arch, words: &[u32]) -> Result<Instruction, DecodeError> {
 }
 
 struct Decoder<'a> {
-    family: Family,
+    family: ProcessorFamily,
     words: &'a [u32],
     used: usize,
     /// The first dword.
@@ -91,12 +91,12 @@ impl Decoder<'_> {
             (0b10_0000..=0b10_1111, _) => self.sop(),
             (0b11_0101, _) => self.vop3(),
             (0b11_0011, _) if bits(word, 23, 3) == 0 => self.vop3p(),
-            (0b11_0010, Family::Rdna3 | Family::Rdna4) => self.vopd(),
+            (0b11_0010, ProcessorFamily::Rdna3 | ProcessorFamily::Rdna4) => self.vopd(),
             (0b11_0110, _) => self.ds(),
             (0b11_1101, _) => self.smem(),
-            (0b11_0111, Family::Rdna2 | Family::Rdna3) => self.flat(),
-            (0b11_1011, Family::Rdna4) => self.flat_rdna4(),
-            (0b11_1000, Family::Rdna2 | Family::Rdna3) => self.mubuf(),
+            (0b11_0111, ProcessorFamily::Rdna2 | ProcessorFamily::Rdna3) => self.flat(),
+            (0b11_1011, ProcessorFamily::Rdna4) => self.flat_rdna4(),
+            (0b11_1000, ProcessorFamily::Rdna2 | ProcessorFamily::Rdna3) => self.mubuf(),
             _ => Err(self.unknown("unknown encoding", None)),
         }
     }
@@ -127,10 +127,10 @@ impl Decoder<'_> {
             suffixed: false,
             bytes: 0,
             dst: Operand::None,
-            dst_kind: Kind::B32,
+            dst_kind: OperandType::B32,
             dst_high: false,
             dst_mask: Operand::None,
-            src: [Source::plain(Operand::None, Kind::B32); 4],
+            src: [SourceOperand::plain(Operand::None, OperandType::B32); 4],
             sources: 0,
             clamp: false,
             output_modifier: 0,
@@ -149,14 +149,14 @@ impl Decoder<'_> {
     fn scalar_register(&self, code: u32) -> Operand {
         let code = code as u8 & 127;
         Operand::Sgpr(match (self.family, code) {
-            (Family::Rdna2, 124) => register::M0,
-            (Family::Rdna2, 125) => register::NULL,
+            (ProcessorFamily::Rdna2, 124) => register::M0,
+            (ProcessorFamily::Rdna2, 125) => register::NULL,
             _ => code,
         })
     }
 
     /// A source by its number in an 8- or 9-bit field.
-    fn source(&mut self, code: u32, kind: Kind) -> Result<Operand, DecodeError> {
+    fn source(&mut self, code: u32, kind: OperandType) -> Result<Operand, DecodeError> {
         Ok(match code {
             0..128 => self.scalar_register(code),
             128..=208 | 240..=248 => {
@@ -184,7 +184,7 @@ impl Decoder<'_> {
 }
 
 /// The bits of an inline constant of a type.
-fn inline_constant(code: u32, kind: Kind) -> u64 {
+fn inline_constant(code: u32, kind: OperandType) -> u64 {
     const FLOATS: [f64; 8] = [0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0];
     let integer = match code {
         128..=192 => i64::from(code) - 128,
@@ -193,25 +193,27 @@ fn inline_constant(code: u32, kind: Kind) -> u64 {
             let inverse_of_two_pi = code == 248;
             let value = FLOATS[(code as usize - 240) % 8];
             return match kind {
-                Kind::F16 | Kind::PackedF16 if inverse_of_two_pi => 0x3118,
-                Kind::F16 | Kind::PackedF16 => u64::from(half::f16::from_f64(value).to_bits()),
-                Kind::F64 | Kind::B64 if inverse_of_two_pi => 0x3fc4_5f30_6dc9_c882,
-                Kind::F64 | Kind::B64 => value.to_bits(),
+                OperandType::F16 | OperandType::PackedF16 if inverse_of_two_pi => 0x3118,
+                OperandType::F16 | OperandType::PackedF16 => {
+                    u64::from(half::f16::from_f64(value).to_bits())
+                }
+                OperandType::F64 | OperandType::B64 if inverse_of_two_pi => 0x3fc4_5f30_6dc9_c882,
+                OperandType::F64 | OperandType::B64 => value.to_bits(),
                 _ if inverse_of_two_pi => 0x3e22_f983,
                 _ => u64::from((value as f32).to_bits()),
             };
         }
     };
     match kind {
-        Kind::F64 | Kind::B64 => integer as u64,
+        OperandType::F64 | OperandType::B64 => integer as u64,
         _ => u64::from(integer as u32),
     }
 }
 
 /// The bits of a literal of a type: the high half of an f64, the low half of other 64 bits.
-fn literal_bits(value: u32, kind: Kind) -> u64 {
+fn literal_bits(value: u32, kind: OperandType) -> u64 {
     match kind {
-        Kind::F64 => u64::from(value) << 32,
+        OperandType::F64 => u64::from(value) << 32,
         _ => u64::from(value),
     }
 }

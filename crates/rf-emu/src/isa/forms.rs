@@ -1,10 +1,10 @@
 //! The opcodes that the decoder knows, as a list.
 
-use super::Family;
+use super::ProcessorFamily;
 use super::decode::dual_operations;
 use super::instruction::Encoding;
 use super::op::Op;
-use super::table::{InstructionRow, Kind, compare, memory, scalar, vector};
+use super::table::{InstructionRow, OperandType, compare, memory, scalar, vector};
 
 /// An opcode of an encoding.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,13 +17,13 @@ pub struct Form {
     /// The operation.
     pub op: Op,
     /// The destinations of vector and scalar arithmetic.
-    pub dst: Vec<Kind>,
+    pub dst: Vec<OperandType>,
     /// The sources of vector and scalar arithmetic.
-    pub src: Vec<Kind>,
+    pub src: Vec<OperandType>,
 }
 
 /// Every opcode that [`decode`](super::decode()) knows for a family.
-pub fn forms(family: Family) -> Vec<Form> {
+pub fn forms(family: ProcessorFamily) -> Vec<Form> {
     let tables = [
         (Encoding::Sop2, scalar::SOP2),
         (Encoding::Sop1, scalar::SOP1),
@@ -49,19 +49,19 @@ pub fn forms(family: Family) -> Vec<Form> {
     });
     let compares = (0..256).filter_map(|opcode| compare::find(family, opcode)).map(|(op, name)| {
         let (encoding, op) = (Encoding::Vopc, Op::Compare(op));
-        Form { encoding, name, op, dst: vec![Kind::Mask], src: Vec::new() }
+        Form { encoding, name, op, dst: vec![OperandType::Mask], src: Vec::new() }
     });
-    let duals = dual_operations().filter(|_| family != Family::Rdna2).map(|row| {
+    let duals = dual_operations().filter(|_| family != ProcessorFamily::Rdna2).map(|row| {
         let form = of_row(row, family, Encoding::Vopd);
         Form { name: form.name.replacen("v_", "v_dual_", 1), ..form }
     });
     rows.chain(compares).chain(duals).collect()
 }
 
-fn of_row(row: &'static InstructionRow, family: Family, encoding: Encoding) -> Form {
+fn of_row(row: &'static InstructionRow, family: ProcessorFamily, encoding: Encoding) -> Form {
     let pattern = row.pattern.trim_end_matches('!');
     let (dst, src) = pattern.split_once(':').unwrap_or(("", pattern));
-    let kinds = |letters: &str| letters.bytes().map(Kind::from_letter).collect();
+    let kinds = |letters: &str| letters.bytes().map(OperandType::from_letter).collect();
     let prefix = match encoding {
         Encoding::Flat => "flat_",
         Encoding::Global => "global_",

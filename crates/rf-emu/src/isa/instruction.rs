@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::op::Op;
-use super::table::Kind;
+use super::table::OperandType;
 
 /// The encoding of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,11 +70,11 @@ pub enum Operand {
 /// An operand with its type and modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the bits of the encoding")]
-pub struct Source {
+pub struct SourceOperand {
     /// The place.
     pub operand: Operand,
     /// The type.
-    pub kind: Kind,
+    pub kind: OperandType,
     /// True if the value is negated, after `abs`.
     pub neg: bool,
     /// True if the sign is cleared.
@@ -151,13 +151,13 @@ pub struct Instruction {
     /// The vector or scalar destination.
     pub dst: Operand,
     /// The type of the destination.
-    pub dst_kind: Kind,
+    pub dst_kind: OperandType,
     /// For 16 bits: whether the high half of the destination is written.
     pub dst_high: bool,
     /// The scalar destination of vector operations that have two.
     pub dst_mask: Operand,
     /// The sources; the first `sources` are in use.
-    pub src: [Source; 4],
+    pub src: [SourceOperand; 4],
     /// The number of sources.
     pub sources: u8,
     /// True if the result is clamped: floats to 0..=1, integers to their range.
@@ -176,9 +176,9 @@ pub struct Instruction {
     pub second: Option<Box<Self>>,
 }
 
-impl Source {
+impl SourceOperand {
     /// An operand without modifiers.
-    pub(crate) const fn plain(operand: Operand, kind: Kind) -> Self {
+    pub(crate) const fn plain(operand: Operand, kind: OperandType) -> Self {
         Self {
             operand,
             kind,
@@ -193,7 +193,7 @@ impl Source {
 
 impl Instruction {
     /// The sources in use.
-    pub fn sources(&self) -> &[Source] {
+    pub fn sources(&self) -> &[SourceOperand] {
         &self.src[..usize::from(self.sources)]
     }
 

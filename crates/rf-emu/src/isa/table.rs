@@ -11,12 +11,12 @@ pub(crate) mod vector;
 
 pub(crate) use row::InstructionRow;
 
-use super::Family;
+use super::ProcessorFamily;
 
 /// The row of an opcode.
 pub(crate) fn find(
     table: &'static [InstructionRow],
-    family: Family,
+    family: ProcessorFamily,
     opcode: u16,
 ) -> Option<&'static InstructionRow> {
     table.iter().find(|row| row.is(family, opcode))
@@ -24,7 +24,7 @@ pub(crate) fn find(
 
 /// The type of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum OperandType {
     /// 32 bits (`b`).
     B32,
     /// f32 (`f`).
@@ -51,7 +51,7 @@ pub enum Kind {
     X8,
 }
 
-impl Kind {
+impl OperandType {
     pub(crate) fn from_letter(letter: u8) -> Self {
         match letter {
             b'f' => Self::F32,

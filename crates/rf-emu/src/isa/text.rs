@@ -10,24 +10,24 @@ pub(crate) use self::control::wait_fields;
 use self::operands::{operand, register_range, source};
 use super::instruction::{Encoding, Exchange, Instruction, Operand, register};
 use super::op::{DsOp, Op, ValuOp, VmemOp};
-use super::table::Kind;
-use super::{Arch, Family};
+use super::table::OperandType;
+use super::{Arch, ProcessorFamily};
 
 /// An instruction as text.
 #[derive(Debug)]
-pub struct Text<'a> {
+pub struct InstructionText<'a> {
     instruction: &'a Instruction,
-    family: Family,
+    family: ProcessorFamily,
 }
 
 impl Instruction {
     /// The text of the instruction in LLVM's syntax.
-    pub fn text(&self, arch: Arch) -> Text<'_> {
-        Text { instruction: self, family: arch.family() }
+    pub fn text(&self, arch: Arch) -> InstructionText<'_> {
+        InstructionText { instruction: self, family: arch.family() }
     }
 }
 
-impl fmt::Display for Text<'_> {
+impl fmt::Display for InstructionText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let instruction = self.instruction;
         match instruction.op {
@@ -65,7 +65,7 @@ fn vector(f: &mut fmt::Formatter<'_>, instruction: &Instruction) -> fmt::Result 
     }
     if instruction.dst_mask != Operand::None {
         f.write_str(separator)?;
-        operand(f, instruction.dst_mask, Kind::Mask)?;
+        operand(f, instruction.dst_mask, OperandType::Mask)?;
     }
     let reads_lanes =
         matches!(instruction.op, Op::Valu(ValuOp::Permlane16B32 | ValuOp::Permlanex16B32));
@@ -90,7 +90,7 @@ fn vector(f: &mut fmt::Formatter<'_>, instruction: &Instruction) -> fmt::Result 
 fn scalar_memory(
     f: &mut fmt::Formatter<'_>,
     instruction: &Instruction,
-    family: Family,
+    family: ProcessorFamily,
 ) -> fmt::Result {
     f.write_str(&instruction.name)?;
     let registers = match instruction.op {
@@ -99,9 +99,9 @@ fn scalar_memory(
         Op::Time => 2,
         Op::Prefetch => {
             f.write_str(" ")?;
-            operand(f, instruction.src[0].operand, Kind::B64)?;
+            operand(f, instruction.src[0].operand, OperandType::B64)?;
             write!(f, ", {:#x}, ", instruction.immediate)?;
-            operand(f, instruction.src[1].operand, Kind::B32)?;
+            operand(f, instruction.src[1].operand, OperandType::B32)?;
             return match instruction.dst {
                 Operand::Sgpr(length) => write!(f, ", {length}"),
                 _ => Ok(()),
@@ -115,19 +115,19 @@ fn scalar_memory(
         return Ok(());
     }
     f.write_str(", ")?;
-    operand(f, instruction.src[0].operand, Kind::B64)?;
+    operand(f, instruction.src[0].operand, OperandType::B64)?;
     let offset = instruction.src[1].operand;
     let has_offset = offset != Operand::Sgpr(register::NULL);
     let immediate = instruction.immediate;
     f.write_str(", ")?;
     // LLVM prints a missing register as an operand only where no immediate takes its place.
     match (has_offset, immediate) {
-        (true, 0) if family != Family::Rdna4 => operand(f, offset, Kind::B32)?,
+        (true, 0) if family != ProcessorFamily::Rdna4 => operand(f, offset, OperandType::B32)?,
         (true, _) => {
-            operand(f, offset, Kind::B32)?;
+            operand(f, offset, OperandType::B32)?;
             write!(f, " offset:{immediate:#x}")?;
         }
-        (false, 0) if family != Family::Rdna4 => f.write_str("null")?,
+        (false, 0) if family != ProcessorFamily::Rdna4 => f.write_str("null")?,
         (false, _) if immediate < 0 => write!(f, "-{:#x}", -immediate)?,
         (false, _) => write!(f, "{immediate:#x}")?,
     }
@@ -138,7 +138,7 @@ fn vector_memory(
     f: &mut fmt::Formatter<'_>,
     instruction: &Instruction,
     op: VmemOp,
-    family: Family,
+    family: ProcessorFamily,
 ) -> fmt::Result {
     f.write_str(&instruction.name)?;
     if instruction.sources == 0 {
@@ -182,7 +182,7 @@ fn vector_memory(
             other => {
                 f.write_str(", ")?;
                 let wide = instruction.encoding == Encoding::Global;
-                operand(f, other, if wide { Kind::B64 } else { Kind::B32 })?;
+                operand(f, other, if wide { OperandType::B64 } else { OperandType::B32 })?;
             }
         }
     }
@@ -196,7 +196,7 @@ fn buffer(
     f: &mut fmt::Formatter<'_>,
     instruction: &Instruction,
     op: VmemOp,
-    family: Family,
+    family: ProcessorFamily,
 ) -> fmt::Result {
     let [address, data, offset, resource] = &instruction.src;
     let (data, registers) = match op {
@@ -208,14 +208,14 @@ fn buffer(
     let has_address = address.operand != Operand::None;
     f.write_str(", ")?;
     if has_address {
-        operand(f, address.operand, Kind::B32)?;
+        operand(f, address.operand, OperandType::B32)?;
     } else {
         f.write_str("off")?;
     }
     f.write_str(", ")?;
-    operand(f, resource.operand, Kind::X4)?;
+    operand(f, resource.operand, OperandType::X4)?;
     f.write_str(", ")?;
-    operand(f, offset.operand, Kind::B32)?;
+    operand(f, offset.operand, OperandType::B32)?;
     f.write_str(if has_address { " offen" } else { "" })?;
     if instruction.immediate != 0 {
         write!(f, " offset:{}", instruction.immediate)?;
@@ -237,7 +237,7 @@ fn data_share(f: &mut fmt::Formatter<'_>, instruction: &Instruction, op: DsOp) -
         register_range(f, instruction.dst, registers)?;
         f.write_str(", ")?;
     }
-    operand(f, instruction.src[0].operand, Kind::B32)?;
+    operand(f, instruction.src[0].operand, OperandType::B32)?;
     for source in &instruction.sources()[1..] {
         f.write_str(", ")?;
         let registers = match op {

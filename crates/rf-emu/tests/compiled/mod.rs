@@ -1,6 +1,6 @@
 //! Code objects that the tests compile.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "functions of tests")]
+#![expect(clippy::unwrap_used, reason = "functions of tests")]
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(crate) fn compiled(source: &str) -> Vec<Device> {
     let exists = |clang: &&str| Command::new(clang).arg("--version").output().is_ok();
     let clangs = ["clang-19", "clang-20", "clang-21", "clang-22"];
     let Some(clang) = clangs.into_iter().find(exists) else {
-        println!("skipped: clang 19 or newer is not installed");
+        rf_testing::skip!("clang 19 or newer is not installed");
         return Vec::new();
     };
     let folder = tempfile::tempdir().unwrap();

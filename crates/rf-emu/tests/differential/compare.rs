@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use rf_emu::isa::{Form, Kind};
+use rf_emu::isa::{Form, OperandType};
 
 use crate::generate::Case;
 use crate::inputs::{self, WORDS, WORKGROUPS};
@@ -181,9 +181,9 @@ fn format(case: &Case) -> Option<((u32, u32), bool)> {
         Some("f16")
     } else {
         match case.dst {
-            Kind::F32 => Some("f32"),
-            Kind::F16 | Kind::PackedF16 => Some("f16"),
-            Kind::F64 => Some("f64"),
+            OperandType::F32 => Some("f32"),
+            OperandType::F16 | OperandType::PackedF16 => Some("f16"),
+            OperandType::F64 => Some("f64"),
             _ if name.ends_with("bf16_bf16") => Some("bf16"),
             _ => None,
         }

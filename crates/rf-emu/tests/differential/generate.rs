@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use rf_emu::isa::instruction::Encoding;
 use rf_emu::isa::op::{DsOp, Op, SaluOp, ValuOp, VmemOp};
-use rf_emu::isa::{Form, Kind};
+use rf_emu::isa::{Form, OperandType};
 
 /// An instruction under test.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct Case {
     /// The name of its form.
     pub(crate) form: String,
     /// The type of the destination.
-    pub(crate) dst: Kind,
+    pub(crate) dst: OperandType,
     /// The instruction, or several lines of which it is one.
     pub(crate) text: String,
     /// The macros before and after it.
@@ -56,34 +56,41 @@ pub(crate) fn not_tested(form: &Form) -> Option<&'static str> {
 }
 
 /// A register or registers, in assembly.
-pub(crate) fn registers(file: char, first: u32, kind: Kind) -> String {
+pub(crate) fn registers(file: char, first: u32, kind: OperandType) -> String {
     match kind.registers() {
         1 => format!("{file}{first}"),
         count => format!("{file}[{first}:{}]", first + u32::from(count) - 1),
     }
 }
 
-fn vector(at: usize, kind: Kind) -> String {
+fn vector(at: usize, kind: OperandType) -> String {
     registers('v', 16 + 8 * at as u32, kind)
 }
 
-fn scalar(at: usize, kind: Kind) -> String {
+fn scalar(at: usize, kind: OperandType) -> String {
     match kind {
-        Kind::Mask => "s28".into(),
+        OperandType::Mask => "s28".into(),
         _ => registers('s', 20 + 2 * at as u32, kind),
     }
 }
 
-fn is_float(kind: Kind) -> bool {
-    matches!(kind, Kind::F16 | Kind::F32 | Kind::F64 | Kind::PackedF16 | Kind::Mix)
+fn is_float(kind: OperandType) -> bool {
+    matches!(
+        kind,
+        OperandType::F16
+            | OperandType::F32
+            | OperandType::F64
+            | OperandType::PackedF16
+            | OperandType::Mix
+    )
 }
 
 /// Inline constants and literals that a source of a type can be.
-fn constants(kind: Kind) -> &'static [&'static str] {
+fn constants(kind: OperandType) -> &'static [&'static str] {
     match kind {
-        Kind::F64 => &["-4.0", "0x40490fdb", "7"],
-        Kind::B64 => &["-7", "0x89abcdef", "1.0"],
-        Kind::F16 | Kind::PackedF16 => &["0.5", "0x4248", "0.15915494", "-3"],
+        OperandType::F64 => &["-4.0", "0x40490fdb", "7"],
+        OperandType::B64 => &["-7", "0x89abcdef", "1.0"],
+        OperandType::F16 | OperandType::PackedF16 => &["0.5", "0x4248", "0.15915494", "-3"],
         _ if is_float(kind) => &["-2.0", "0x40490fdb", "0.15915494", "9"],
         _ => &["-7", "0x89abcdef", "37", "1.0"],
     }
@@ -120,7 +127,7 @@ impl List<'_> {
     }
 
     pub(crate) fn add_around(&mut self, around: [&'static str; 2], text: impl Into<String>) {
-        let dst = self.form.dst.first().copied().unwrap_or(Kind::B32);
+        let dst = self.form.dst.first().copied().unwrap_or(OperandType::B32);
         let form = self.form.name.clone();
         self.cases.push(Case { form, dst, text: text.into(), around, number: self.cases.len() });
     }
@@ -137,8 +144,8 @@ impl List<'_> {
             .dst
             .iter()
             .map(|&kind| match kind {
-                Kind::Mask if suffix == "_e32" => "vcc_lo".into(),
-                Kind::Mask => "s26".into(),
+                OperandType::Mask if suffix == "_e32" => "vcc_lo".into(),
+                OperandType::Mask => "s26".into(),
                 _ if scalar_result => "s16".into(),
                 _ => registers('v', 8, kind),
             })
@@ -164,7 +171,7 @@ impl List<'_> {
         ]);
         let sources = |mask: &str| -> Vec<String> {
             let name = |(at, &kind)| match kind {
-                Kind::Mask => mask.to_owned(),
+                OperandType::Mask => mask.to_owned(),
                 kind if at > 0 && selects => scalar(at, kind),
                 kind => vector(at, kind),
             };
@@ -198,7 +205,7 @@ impl List<'_> {
     }
 
     /// The first source as constant and as scalar register.
-    fn first_sources(&mut self, suffix: &str, plain: &[String], kinds: &[Kind]) {
+    fn first_sources(&mut self, suffix: &str, plain: &[String], kinds: &[OperandType]) {
         let Some(&kind) = kinds.first() else { return };
         let mut others: Vec<_> = constants(kind).iter().take(2).map(|&text| text.into()).collect();
         others.push(scalar(0, kind));
@@ -214,13 +221,13 @@ impl List<'_> {
     }
 
     /// Scalars and constants in each place, and the modifiers.
-    fn long(&mut self, suffix: &str, plain: &[String], kinds: &[Kind]) {
-        let with = |text: &dyn Fn(usize, Kind) -> String| -> Vec<_> {
+    fn long(&mut self, suffix: &str, plain: &[String], kinds: &[OperandType]) {
+        let with = |text: &dyn Fn(usize, OperandType) -> String| -> Vec<_> {
             let kinds = kinds.iter().enumerate();
             kinds
                 .map(
                     |(at, &kind)| {
-                        if kind == Kind::Mask { plain[at].clone() } else { text(at, kind) }
+                        if kind == OperandType::Mask { plain[at].clone() } else { text(at, kind) }
                     },
                 )
                 .collect()
@@ -236,7 +243,7 @@ impl List<'_> {
             2 => scalar(2, kind),
             _ => plain[at].clone(),
         };
-        if kinds.len() > 2 && kinds[2] != Kind::Mask {
+        if kinds.len() > 2 && kinds[2] != OperandType::Mask {
             self.add(self.line(suffix, &with(&last), ""));
         }
         if kinds.iter().any(|&kind| is_float(kind)) {
@@ -295,14 +302,14 @@ impl List<'_> {
         let Op::Compare(compare) = self.form.op else { return };
         let is_class = compare.condition.is_none();
         let kind = match self.form.name.rsplit('_').next() {
-            Some("f16") => Kind::F16,
-            Some("f32") => Kind::F32,
-            Some("f64") => Kind::F64,
-            Some("i64" | "u64") => Kind::B64,
-            Some("i16" | "u16") => Kind::B16,
-            _ => Kind::B32,
+            Some("f16") => OperandType::F16,
+            Some("f32") => OperandType::F32,
+            Some("f64") => OperandType::F64,
+            Some("i64" | "u64") => OperandType::B64,
+            Some("i16" | "u16") => OperandType::B16,
+            _ => OperandType::B32,
         };
-        let second = if is_class { Kind::B32 } else { kind };
+        let second = if is_class { OperandType::B32 } else { kind };
         let (a, b) = (vector(0, kind), vector(1, second));
         let name = self.form.name.clone();
         let (short, long) = if compare.to_exec { ("", "") } else { ("vcc_lo, ", "s26, ") };
@@ -319,7 +326,7 @@ impl List<'_> {
             self.add(format!("{name}_e64_dpp {long}{a}, {b} {control} bound_ctrl:1"));
             self.add(format!("{name}_e64_dpp {long}{a}, {b} dpp8:[3,2,1,0,7,6,5,4]"));
         }
-        if matches!(kind, Kind::F16 | Kind::B16) {
+        if matches!(kind, OperandType::F16 | OperandType::B16) {
             self.add(format!("{name}_e64 {long}{a}, {b} op_sel:[0,1]"));
         }
     }
@@ -330,13 +337,13 @@ impl List<'_> {
         let mut dst = registers('v', 8, self.form.dst[0]);
         if is_matrix {
             // RDNA 3 holds A and B twice, and 16-bit results one per register.
-            let doubled = |kind: Kind| match kind {
-                Kind::B32 => Kind::B64,
-                Kind::B64 => Kind::X4,
-                _ => Kind::X8,
+            let doubled = |kind: OperandType| match kind {
+                OperandType::B32 => OperandType::B64,
+                OperandType::B64 => OperandType::X4,
+                _ => OperandType::X8,
             };
-            kinds = vec![doubled(kinds[0]), doubled(kinds[1]), Kind::X8];
-            dst = registers('v', 8, Kind::X8);
+            kinds = vec![doubled(kinds[0]), doubled(kinds[1]), OperandType::X8];
+            dst = registers('v', 8, OperandType::X8);
         }
         let name = self.form.name.clone();
         let plain: Vec<_> = kinds.iter().enumerate().map(|(at, &kind)| vector(at, kind)).collect();
@@ -431,7 +438,9 @@ impl List<'_> {
                         self.add(format!("{name} {}", [dst.clone(), sources].concat().join(", ")));
                     }
                 }
-                if self.form.dst == [Kind::B32] && matches!(&*name, "s_mov_b32" | "s_add_u32") {
+                if self.form.dst == [OperandType::B32]
+                    && matches!(&*name, "s_mov_b32" | "s_add_u32")
+                {
                     for special in ["vcc_lo", "exec_lo", "m0"] {
                         let text = [vec![special.to_owned()], plain.clone()].concat().join(", ");
                         self.add(format!("{name} {text}"));

@@ -1,5 +1,7 @@
 //! Registers and memory from which the kernels start: random values and edges of every type.
 
+use rf_testing::SplitMix64;
+
 /// The number of workgroups, each with other values.
 pub(crate) const WORKGROUPS: usize = 48;
 
@@ -83,19 +85,15 @@ const F64: [u64; 16] = [
     0x3fe0 << 48,
 ];
 
-/// xorshift64*.
-struct Random(u64);
+struct Random(SplitMix64);
 
 impl Random {
     fn next(&mut self) -> u32 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
+        self.0.below(1 << 32) as u32
     }
 
     fn of<T: Copy>(&mut self, values: &[T]) -> T {
-        values[self.next() as usize % values.len()]
+        values[self.0.below(values.len())]
     }
 
     fn float(&mut self) -> u32 {
@@ -141,7 +139,7 @@ impl Random {
 
 /// The registers of all workgroups.
 pub(crate) fn registers() -> Vec<u32> {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random(SplitMix64::new(1));
     let mut words = Vec::with_capacity(WORKGROUPS * WORDS);
     for workgroup in 0..WORKGROUPS {
         let kind = workgroup % 8;
@@ -167,7 +165,7 @@ pub(crate) fn registers() -> Vec<u32> {
 
 /// The memory of all workgroups.
 pub(crate) fn memory() -> Vec<u32> {
-    let mut random = Random(0x0123_4567_89ab_cdef);
+    let mut random = Random(SplitMix64::new(2));
     let pairs = WORKGROUPS * MEMORY_WORDS / 2;
     (0..pairs).flat_map(|at| random.pair(at / (MEMORY_WORDS / 2) % 8)).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rf_emu::isa::Kind;
+use rf_emu::isa::OperandType;
 use rf_emu::isa::instruction::Encoding;
 use rf_emu::isa::op::{AtomicOp, DsOp, Op, VmemOp};
 
@@ -14,10 +14,10 @@ impl List<'_> {
         let name = &*self.form.name.clone();
         let in_lds = ["fill_lds", "keep_lds"];
         let kind = |bytes: u32| match bytes.div_ceil(4) {
-            1 => Kind::B32,
-            2 => Kind::B64,
-            3 => Kind::F64,
-            _ => Kind::X4,
+            1 => OperandType::B32,
+            2 => OperandType::B64,
+            3 => OperandType::F64,
+            _ => OperandType::X4,
         };
         let wide = |bytes: u32, first: u32| match bytes {
             12 => format!("v[{first}:{}]", first + 2),
@@ -38,12 +38,13 @@ impl List<'_> {
                 }
             }
             DsOp::Load2 { wide: is_wide, .. } => {
-                let dst = registers('v', 24, if is_wide { Kind::X4 } else { Kind::B64 });
+                let dst =
+                    registers('v', 24, if is_wide { OperandType::X4 } else { OperandType::B64 });
                 self.add_around(in_lds, format!("{name} {dst}, v4 offset1:1"));
                 self.add_around(in_lds, format!("{name} {dst}, v4 offset0:2 offset1:1"));
             }
             DsOp::Store2 { wide: is_wide, .. } => {
-                let kind = if is_wide { Kind::B64 } else { Kind::B32 };
+                let kind = if is_wide { OperandType::B64 } else { OperandType::B32 };
                 let data = format!("{}, {}", registers('v', 24, kind), registers('v', 28, kind));
                 // The order in which lanes store to one address is not defined: none share one.
                 let unit = if name.contains("stride64") && !is_wide { 2 } else { 1 };
@@ -52,7 +53,7 @@ impl List<'_> {
                 self.add_around(in_lds, format!("{name} v4, {data} {offsets}"));
             }
             DsOp::Atomic { op, wide: is_wide, returns } => {
-                let kind = if is_wide { Kind::B64 } else { Kind::B32 };
+                let kind = if is_wide { OperandType::B64 } else { OperandType::B32 };
                 let dst =
                     if returns { format!("{}, ", registers('v', 32, kind)) } else { String::new() };
                 let mut data = registers('v', 24, kind);

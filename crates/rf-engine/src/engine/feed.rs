@@ -8,7 +8,7 @@ use crate::session::Session;
 
 /// New tokens of one sequence.
 #[derive(Debug)]
-pub struct Feed<'a> {
+pub struct SequenceInput<'a> {
     /// The sequence. The tokens are appended to it.
     pub session: &'a mut Session,
     /// At least one token.

@@ -25,7 +25,7 @@ use rf_graph::{Batch, Executor, Input, Output, Span};
 use rf_kv::PageGroup;
 use rf_model::MtpStage;
 
-use super::feed::{Feed, Pieces};
+use super::feed::{Pieces, SequenceInput};
 use super::tiers::Tiers;
 use crate::error::Error;
 use crate::sampling::Sampler;
@@ -54,7 +54,7 @@ impl Mtp {
         &mut self,
         executor: &mut dyn Executor,
         batch: &Batch<'_>,
-        (feeds, pieces): (&[Feed<'_>], &Pieces),
+        (feeds, pieces): (&[SequenceInput<'_>], &Pieces),
         output: Output<'_>,
     ) -> Result<(), Error> {
         let width = self.hidden_size;
@@ -77,7 +77,7 @@ impl Mtp {
     }
 
     /// Keeps the states of a computed batch for the next one.
-    pub(super) fn keep_states(&self, feeds: &mut [Feed<'_>], pieces: &Pieces) {
+    pub(super) fn keep_states(&self, feeds: &mut [SequenceInput<'_>], pieces: &Pieces) {
         let mut rest = &self.states[..];
         for (index, range) in pieces {
             let (states, others) = rest.split_at(range.len() * self.hidden_size);
@@ -150,7 +150,7 @@ mod tests {
     use rf_cpu::{CpuBackend, CpuOptions};
     use rf_graph::KvType;
 
-    use crate::engine::{Engine, Feed, Outputs};
+    use crate::engine::{Engine, Outputs, SequenceInput};
     use crate::model::Model;
     use crate::options::EngineOptions;
     use crate::sampling::{Sampler, SamplerConfig};
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn feed(engine: &mut Engine, session: &mut Session, ids: &[u32]) {
-        engine.forward(&mut [Feed { session, ids, outputs: Outputs::None }]).unwrap();
+        engine.forward(&mut [SequenceInput { session, ids, outputs: Outputs::None }]).unwrap();
     }
 
     fn greedy() -> Sampler {

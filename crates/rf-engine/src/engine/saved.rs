@@ -13,7 +13,7 @@ use rf_graph::BackendError;
 use rf_kv::PageGroup;
 use twox_hash::XxHash3_128;
 
-use super::{Engine, Feed, Outputs};
+use super::{Engine, Outputs, SequenceInput};
 use crate::adapters::AdapterScales;
 use crate::error::{Error, SavedError};
 use crate::media::is_row;
@@ -36,7 +36,7 @@ impl Engine {
         let cached_tokens = session.truncate_or_reset(common);
         let ids = &before[cached_tokens..];
         if !ids.is_empty() {
-            self.forward(&mut [Feed { session, ids, outputs: Outputs::None }])?;
+            self.forward(&mut [SequenceInput { session, ids, outputs: Outputs::None }])?;
         }
         Ok(ids.len())
     }

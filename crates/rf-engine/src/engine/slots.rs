@@ -8,7 +8,7 @@
 use std::io::Write;
 
 use super::slot_text::SlotText;
-use super::{Engine, Feed, Outputs};
+use super::{Engine, Outputs, SequenceInput};
 use crate::adapters::AdapterScales;
 use crate::error::Error;
 use crate::session::{Session, lock};
@@ -44,7 +44,11 @@ impl Engine {
         }
         let ids = &tokens[session.len()..];
         if !ids.is_empty() {
-            self.forward(&mut [Feed { session: &mut session, ids, outputs: Outputs::None }])?;
+            self.forward(&mut [SequenceInput {
+                session: &mut session,
+                ids,
+                outputs: Outputs::None,
+            }])?;
         }
         self.save(&session, out)?;
         Ok(tokens.len())

@@ -11,24 +11,24 @@ use crate::scheduler::event::Sink;
 use crate::scheduler::options::SchedulerOptions;
 use crate::scheduler::request::{Request, RequestId};
 use crate::scheduler::stats::SchedulerStats;
-use crate::scheduler::submission::{Limits, Submission};
+use crate::scheduler::submission::{RequestLimits, Submission};
 use crate::scheduler::submit_error::SubmitError;
 use crate::scheduler::work_clock::{WorkClock, WorkTime};
 
 /// Submits requests to a scheduler, from any thread. Clones are cheap.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    shared: Arc<SchedulerState>,
 }
 
 /// The state that handles and the thread share.
 #[derive(Debug)]
-pub(super) struct Shared {
-    limits: Limits,
+pub(super) struct SchedulerState {
+    limits: RequestLimits,
     max_num_seqs: usize,
     max_queued: usize,
     /// `None` after the shutdown. Sending under the read lock makes the shutdown the last message.
-    sender: RwLock<Option<Sender<Message>>>,
+    sender: RwLock<Option<Sender<SchedulerMessage>>>,
     next_id: AtomicU64,
     /// Requests that have not started.
     queued: AtomicUsize,
@@ -49,7 +49,7 @@ pub struct DeviceFailure {
 }
 
 /// A message to the thread.
-pub(super) enum Message {
+pub(super) enum SchedulerMessage {
     /// A new request, and the receiver of its events.
     Submit(Box<Submission>, Box<dyn Sink>),
     /// A request is no longer needed.
@@ -61,14 +61,17 @@ pub(super) enum Message {
 }
 
 impl Handle {
-    pub(super) fn new(engine: &Engine, options: &SchedulerOptions) -> (Self, Receiver<Message>) {
+    pub(super) fn new(
+        engine: &Engine,
+        options: &SchedulerOptions,
+    ) -> (Self, Receiver<SchedulerMessage>) {
         let (sender, receiver) = channel();
         let stats = SchedulerStats {
             kv_pages_total: engine.kv_stats().total_pages,
             ..SchedulerStats::default()
         };
-        let shared = Shared {
-            limits: Limits::new(engine, options),
+        let shared = SchedulerState {
+            limits: RequestLimits::new(engine, options),
             max_num_seqs: options.max_num_seqs,
             max_queued: options.max_queued,
             sender: RwLock::new(Some(sender)),
@@ -81,7 +84,7 @@ impl Handle {
         (Self { shared: Arc::new(shared) }, receiver)
     }
 
-    pub(super) fn shared(&self) -> Arc<Shared> {
+    pub(super) fn shared(&self) -> Arc<SchedulerState> {
         Arc::clone(&self.shared)
     }
 
@@ -126,7 +129,7 @@ impl Handle {
             .map_err(|_| SubmitError::QueueFull { max_queued: shared.max_queued })?;
         submission.id = RequestId(shared.next_id.fetch_add(1, Ordering::Relaxed));
         let id = submission.id;
-        let message = Message::Submit(Box::new(submission), Box::new(sink));
+        let message = SchedulerMessage::Submit(Box::new(submission), Box::new(sink));
         sender.send(message).map_err(|_| {
             shared.end_queued();
             SubmitError::ShuttingDown
@@ -154,7 +157,7 @@ impl Handle {
         {
             let sender = self.shared.sender.read().unwrap_or_else(PoisonError::into_inner);
             let sender = sender.as_ref().ok_or(SubmitError::ShuttingDown)?;
-            sender.send(Message::Call(work)).map_err(|_| SubmitError::ShuttingDown)?;
+            sender.send(SchedulerMessage::Call(work)).map_err(|_| SubmitError::ShuttingDown)?;
         }
         let done = results.recv().map_err(|_| SubmitError::ShuttingDown)?;
         Ok(done.unwrap_or_else(|payload| resume_unwind(payload)))
@@ -166,7 +169,7 @@ impl Handle {
         let sender = self.shared.sender.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = sender.as_ref() {
             // If sending fails, all requests have ended already.
-            drop(sender.send(Message::Cancel(id)));
+            drop(sender.send(SchedulerMessage::Cancel(id)));
         }
     }
 
@@ -192,12 +195,12 @@ impl Handle {
         let mut sender = self.shared.sender.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = sender.take() {
             // If sending fails, the thread has ended already.
-            drop(sender.send(Message::Shutdown));
+            drop(sender.send(SchedulerMessage::Shutdown));
         }
     }
 }
 
-impl Shared {
+impl SchedulerState {
     /// A step has ended, with an error of the device or without one.
     pub(super) fn note_step(&self, error: Option<String>) {
         let mut failure = self.device_failure.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,8 +7,8 @@ use std::thread;
 use rf_graph::Candidate;
 use rf_tokenizer::Tokenizer;
 
-use crate::engine::{Engine, Feed, Outputs};
-use crate::generation::{NextToken, Piece, StopReason};
+use crate::engine::{Engine, Outputs, SequenceInput};
+use crate::generation::{NextToken, StopReason, TokenPiece};
 use crate::sampling::TokenLogprob;
 use crate::scheduler::constraint::{Constraint, ConstraintError, TokenMask};
 use crate::scheduler::event::{Event, Observer, RequestError};
@@ -56,8 +56,8 @@ impl Computed {
         row: &SampledSequence,
         logits: &'a mut [f32],
         is_shared: bool,
-    ) -> Output<'a> {
-        Output { computed: self, logits, first: row.output, is_shared }
+    ) -> SequenceOutput<'a> {
+        SequenceOutput { computed: self, logits, first: row.output, is_shared }
     }
 
     /// Adds the log probabilities of prompts to their sequences.
@@ -80,7 +80,7 @@ impl Computed {
 
 /// The candidates for the next token of a sequence, and for those after it while they are the
 /// drafted ones.
-pub(super) struct Output<'a> {
+pub(super) struct SequenceOutput<'a> {
     computed: &'a Computed,
     /// Logits of the whole batch.
     logits: &'a mut [f32],
@@ -89,7 +89,7 @@ pub(super) struct Output<'a> {
     is_shared: bool,
 }
 
-impl Output<'_> {
+impl SequenceOutput<'_> {
     /// The candidates after `drafted` tokens of the draft.
     fn next(&self, drafted: usize) -> NextToken<'_> {
         let at = self.first + drafted;
@@ -159,7 +159,7 @@ pub(super) fn compute(
         } else {
             Outputs::None
         };
-        feeds.push(Feed { session, ids, outputs });
+        feeds.push(SequenceInput { session, ids, outputs });
         if takes_token {
             if let Some(constraint) = &mut choice.constraint {
                 let constraint = constraint.as_mut();
@@ -246,7 +246,7 @@ impl<'a> Chooser<'a> {
         &mut self,
         sequence: &mut Sequence,
         request: &ActiveRequest,
-        output: &mut Output<'_>,
+        output: &mut SequenceOutput<'_>,
         mut mask: Option<Mask>,
         draft: &Draft,
     ) -> Sent {
@@ -268,7 +268,7 @@ impl<'a> Chooser<'a> {
         &mut self,
         fork: &mut Sequence,
         request: &ActiveRequest,
-        output: &mut Output<'_>,
+        output: &mut SequenceOutput<'_>,
     ) -> Sent {
         let mask = mask_of(&mut fork.choice);
         self.advance(fork, request, (output, 0), mask)
@@ -280,7 +280,7 @@ impl<'a> Chooser<'a> {
         &mut self,
         sequence: &mut Sequence,
         request: &ActiveRequest,
-        output: (&mut Output<'_>, usize),
+        output: (&mut SequenceOutput<'_>, usize),
         mask: Option<Mask>,
     ) -> Sent {
         let advance = || {
@@ -317,7 +317,7 @@ impl<'a> Chooser<'a> {
         &mut self,
         sequence: &mut Sequence,
         request: &ActiveRequest,
-        (output, drafted): (&mut Output<'_>, usize),
+        (output, drafted): (&mut SequenceOutput<'_>, usize),
         mask: Option<TokenMask>,
     ) -> Result<(u32, Option<TokenLogprob>), RequestError> {
         let _span = tracing::debug_span!("sample").entered();
@@ -368,7 +368,7 @@ impl<'a> Chooser<'a> {
         sequence.touch();
         self.generated_tokens += 1;
         let choice = &mut sequence.choice;
-        let Piece { text, mut end } = choice.generation.push(self.tokenizer, id)?;
+        let TokenPiece { text, mut end } = choice.generation.push(self.tokenizer, id)?;
         let goes_on = !matches!(end, Some(StopReason::Eog | StopReason::StopString));
         if goes_on && let Some(constraint) = &mut choice.constraint {
             match constraint.accept(id) {

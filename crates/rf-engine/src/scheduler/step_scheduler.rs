@@ -16,7 +16,7 @@ use crate::scheduler::request::{Request, RequestId};
 use crate::scheduler::sequence::{Sequence, by_group};
 use crate::scheduler::stats::SchedulerStats;
 use crate::scheduler::step::{self, Chooser, Computed};
-use crate::scheduler::submission::{ActiveRequest, End, Limits, Submission};
+use crate::scheduler::submission::{ActiveRequest, RequestEnd, RequestLimits, Submission};
 use crate::scheduler::submit_error::SubmitError;
 use crate::scheduler::waiting::Waiting;
 use crate::session::Session;
@@ -60,7 +60,7 @@ use crate::speculation::Speculation;
 /// ```
 pub struct StepScheduler {
     options: SchedulerOptions,
-    limits: Limits,
+    limits: RequestLimits,
     /// Requests that were submitted here.
     num_requests: u64,
     requests: HashMap<RequestId, ActiveRequest>,
@@ -90,7 +90,7 @@ impl StepScheduler {
     pub fn new(engine: &Engine, options: SchedulerOptions) -> Result<Self, Error> {
         let options = options.for_engine(engine)?;
         Ok(Self {
-            limits: Limits::new(engine, &options),
+            limits: RequestLimits::new(engine, &options),
             options,
             num_requests: 0,
             requests: HashMap::new(),
@@ -146,7 +146,7 @@ impl StepScheduler {
     /// Ends a request with [`StopReason::Cancelled`](crate::StopReason::Cancelled). The next step
     /// sends its last events. Does nothing if it has ended already.
     pub fn cancel(&mut self, id: RequestId) {
-        self.end(id, End::Cancelled);
+        self.end(id, RequestEnd::Cancelled);
     }
 
     /// Returns true if all requests have ended.
@@ -235,7 +235,7 @@ impl StepScheduler {
     }
 
     /// Ends a request before its choices do.
-    fn end(&mut self, id: RequestId, end: End) {
+    fn end(&mut self, id: RequestId, end: RequestEnd) {
         if let Some(request) = self.requests.get_mut(&id)
             && request.end.is_none()
         {
@@ -302,7 +302,7 @@ impl StepScheduler {
                 let planned = self.running.iter().filter(|sequence| sequence.planned_tokens > 0);
                 let failed: Vec<RequestId> = planned.map(|s| s.rank.request).collect();
                 for id in failed {
-                    self.end(id, End::Failed(error.clone()));
+                    self.end(id, RequestEnd::Failed(error.clone()));
                 }
             }
         }
@@ -359,8 +359,8 @@ impl StepScheduler {
             }
             request.end = match result {
                 Ok(ControlFlow::Continue(())) => continue,
-                Ok(ControlFlow::Break(())) => Some(End::Cancelled),
-                Err(error) => Some(End::Failed(error)),
+                Ok(ControlFlow::Break(())) => Some(RequestEnd::Cancelled),
+                Err(error) => Some(RequestEnd::Failed(error)),
             };
             self.ended.push(id);
         }
@@ -406,11 +406,11 @@ impl StepScheduler {
         self.is_blocked = false;
         let choices = std::mem::take(&mut request.unfinished_choices) as u64;
         match request.end.take() {
-            Some(End::Failed(error)) => {
+            Some(RequestEnd::Failed(error)) => {
                 self.stats.finished.failed += choices;
                 self.last_events.push((id, Event::Failed(error)));
             }
-            Some(End::Cancelled) | None => {
+            Some(RequestEnd::Cancelled) | None => {
                 self.stats.finished.cancelled += choices;
                 for mut sequence in sequences {
                     let events = sequence.cancelled(request);

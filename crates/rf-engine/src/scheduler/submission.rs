@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::adapters::AdapterScales;
 use crate::engine::Engine;
-use crate::generation::{GenerateOptions, Generation};
+use crate::generation::{GenerateOptions, GenerationState};
 use crate::media::{MediaError, MixedPrompt, PromptMedia, is_row};
 use crate::model::Model;
 use crate::scheduler::constraint::Constraint;
@@ -48,7 +48,7 @@ pub(super) struct ActiveRequest {
     pub(super) unfinished_choices: usize,
     pub(super) start: Option<Start>,
     /// Set when the request ends before its choices do.
-    pub(super) end: Option<End>,
+    pub(super) end: Option<RequestEnd>,
 }
 
 /// The first batch of a request.
@@ -59,7 +59,7 @@ pub(super) struct Start {
 }
 
 /// The reason for the early end of a request.
-pub(super) enum End {
+pub(super) enum RequestEnd {
     Cancelled,
     Failed(RequestError),
 }
@@ -67,7 +67,7 @@ pub(super) enum End {
 /// One answer to a request.
 pub(super) struct Choice {
     pub(super) index: usize,
-    pub(super) generation: Generation,
+    pub(super) generation: GenerationState,
     pub(super) constraint: Option<Box<dyn Constraint>>,
     /// How many of the most probable tokens are enough to choose from; `None` if all logits are
     /// needed.
@@ -86,7 +86,7 @@ impl Choice {
 
 /// The room and the vocabulary of an engine, which requests must keep to.
 #[derive(Clone, Debug)]
-pub(super) struct Limits {
+pub(super) struct RequestLimits {
     pub(super) model: Arc<Model>,
     pub(super) kv_tokens: usize,
     context_tokens: usize,
@@ -95,7 +95,7 @@ pub(super) struct Limits {
     step_tokens: usize,
 }
 
-impl Limits {
+impl RequestLimits {
     pub(super) fn new(engine: &Engine, options: &SchedulerOptions) -> Self {
         Self {
             model: Arc::clone(engine.model()),
@@ -150,7 +150,7 @@ impl Limits {
         let stops = StopStrings::new(&options.stop);
         for index in 0..num_choices {
             options.sampler.seed = seed.map(|seed| seed.wrapping_add(index as u64));
-            let generation = Generation::new(&prompt, &options, &stops)?;
+            let generation = GenerationState::new(&prompt, &options, &stops)?;
             // An unset seed is drawn once, so that it repeats all choices.
             seed.get_or_insert(generation.seed());
             let is_last = index + 1 == num_choices;

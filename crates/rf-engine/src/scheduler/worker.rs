@@ -8,23 +8,23 @@ use std::sync::mpsc::Receiver;
 
 use crate::engine::Engine;
 use crate::scheduler::event::{Event, Observer, Sink};
-use crate::scheduler::handle::{Message, Shared};
+use crate::scheduler::handle::{SchedulerMessage, SchedulerState};
 use crate::scheduler::request::RequestId;
 use crate::scheduler::stats::SchedulerStats;
 use crate::scheduler::step_scheduler::StepScheduler;
 use crate::speculation::Speculation;
 
 /// The state of the thread.
-pub(super) struct Worker {
+pub(super) struct SchedulerThread {
     pub(super) engine: Engine,
     pub(super) speculation: Option<Speculation>,
     pub(super) steps: StepScheduler,
     pub(super) sinks: Sinks,
 }
 
-impl Worker {
+impl SchedulerThread {
     /// Serves requests until the shutdown.
-    pub(super) fn run(mut self, inbox: &Receiver<Message>) {
+    pub(super) fn run(mut self, inbox: &Receiver<SchedulerMessage>) {
         while self.receive(inbox) {
             self.step();
         }
@@ -45,7 +45,7 @@ impl Worker {
 
     /// Takes all messages, and sleeps until there is one if there is nothing to compute. Returns
     /// false at the shutdown.
-    fn receive(&mut self, inbox: &Receiver<Message>) -> bool {
+    fn receive(&mut self, inbox: &Receiver<SchedulerMessage>) -> bool {
         if self.steps.is_idle() && !inbox.recv().is_ok_and(|message| self.take(message)) {
             return false;
         }
@@ -58,19 +58,19 @@ impl Worker {
     }
 
     /// Takes a message. Returns false at the shutdown.
-    fn take(&mut self, message: Message) -> bool {
+    fn take(&mut self, message: SchedulerMessage) -> bool {
         match message {
-            Message::Submit(submission, sink) => {
+            SchedulerMessage::Submit(submission, sink) => {
                 let unfinished_choices = submission.choices.len();
                 let receiver = EventReceiver { sink, unfinished_choices, is_queued: true };
                 self.sinks.receivers.insert(submission.id, receiver);
                 self.steps.enqueue(&mut self.engine, *submission);
             }
-            Message::Cancel(id) => self.steps.cancel(id),
-            Message::Call(work) => {
+            SchedulerMessage::Cancel(id) => self.steps.cancel(id),
+            SchedulerMessage::Call(work) => {
                 self.sinks.shared.work_clock().time(|| work(&mut self.engine));
             }
-            Message::Shutdown => return false,
+            SchedulerMessage::Shutdown => return false,
         }
         true
     }
@@ -78,7 +78,7 @@ impl Worker {
 
 /// The receivers of the events of all requests.
 pub(super) struct Sinks {
-    shared: Arc<Shared>,
+    shared: Arc<SchedulerState>,
     receivers: HashMap<RequestId, EventReceiver>,
     /// The error of the device in the present step.
     device_error: Option<String>,
@@ -95,7 +95,7 @@ struct EventReceiver {
 }
 
 impl Sinks {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<SchedulerState>) -> Self {
         Self { shared, receivers: HashMap::new(), device_error: None, has_tokens: false }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::{Engine, Feed, Outputs};
+use crate::engine::{Engine, Outputs, SequenceInput};
 use crate::error::Error;
 use crate::sampling::{Sampler, SamplerConfig};
 use crate::session::Session;
@@ -47,7 +47,7 @@ impl DraftModel {
         let mut ids = past[kept..].to_vec();
         if ids.len() > FEW_TOKENS {
             let session = &mut self.session;
-            let feed = Feed { session, ids: &ids, outputs: Outputs::None };
+            let feed = SequenceInput { session, ids: &ids, outputs: Outputs::None };
             self.engine.forward_into(&mut [feed], &mut self.logits)?;
             ids.clear();
         }
@@ -66,7 +66,7 @@ impl DraftModel {
             };
             let id = session.tentatively(is_drafted && !is_copied, |session| {
                 let outputs = Outputs::Last;
-                let mut feeds = [Feed { session, ids: &ids, outputs }];
+                let mut feeds = [SequenceInput { session, ids: &ids, outputs }];
                 if self.engine.max_top_k() > 0 {
                     let best = self.engine.forward_top_k(&mut feeds, 1)?;
                     return Ok(self.sampler.sample_best(&best)?);

@@ -8,15 +8,15 @@ use rf_cpu::{CpuBackend, CpuOptions, Isa};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Event, Request, RequestId, SchedulerOptions, StepScheduler};
 use rf_engine::{
-    Adapter, AdapterScales, ControlVector, Engine, EngineOptions, Feed, GenerateOptions, Model,
-    Outputs, Session,
+    Adapter, AdapterScales, ControlVector, Engine, EngineOptions, GenerateOptions, Model, Outputs,
+    SequenceInput, Session,
 };
 use rf_gguf::{Gguf, GgufWriter};
-use rf_graph::{Backend, HybridBackend, KvType, Layout};
+use rf_graph::{Backend, KvType, Layout};
 use rf_oracle::ReferenceBackend;
 use rf_quant::DType;
-use rf_testing::engine::cpu;
-use rf_testing::{GoldenAdapters, Lcg, demo_model, golden_adapters};
+use rf_testing::engine::{cpu, demo};
+use rf_testing::{GoldenAdapters, HybridBackend, Lcg, golden_adapters};
 
 use crate::models::{all_logits, argmax, greedy};
 
@@ -183,7 +183,7 @@ fn random_adapter(base: &Gguf, rank: u64, seed: u64) -> Adapter {
 
 /// The demo model, whose matrices are Q8_0, with three adapters of different ranks and no scales.
 fn demo_with_adapters(batch_tokens: usize) -> Engine {
-    let model = Model::open(demo_model()).unwrap();
+    let model = demo();
     let adapters = (1..=3).map(|i| (random_adapter(model.gguf(), 4 * i, i), 0.0)).collect();
     let options = OPTIONS.with_batch_tokens(batch_tokens);
     Engine::load(model.with_adapters(adapters).unwrap(), &cpu(2), options, &mut |_| ()).unwrap()
@@ -211,7 +211,11 @@ fn sequences_with_other_adapters_in_a_batch_have_the_bits_that_each_has_alone() 
         .iter()
         .map(|scales| {
             let mut session = session(&alone, scales);
-            alone.forward(&mut [Feed { session: &mut session, ids: &ids, outputs: Outputs::All }])
+            alone.forward(&mut [SequenceInput {
+                session: &mut session,
+                ids: &ids,
+                outputs: Outputs::All,
+            }])
         })
         .collect::<Result<_, _>>()
         .unwrap();
@@ -226,8 +230,9 @@ fn sequences_with_other_adapters_in_a_batch_have_the_bits_that_each_has_alone() 
         let mut sessions: Vec<Session> =
             MIXED.iter().map(|scales| session(&engine, scales)).collect();
         let feeds = sessions.iter_mut();
-        let mut feeds: Vec<Feed<'_>> =
-            feeds.map(|session| Feed { session, ids: &ids, outputs: Outputs::All }).collect();
+        let mut feeds: Vec<SequenceInput<'_>> = feeds
+            .map(|session| SequenceInput { session, ids: &ids, outputs: Outputs::All })
+            .collect();
         let logits = engine.forward(&mut feeds).unwrap();
         assert_eq!(bits(&logits), bits(&expected.concat()), "batches of {batch_tokens}");
     }
@@ -236,7 +241,7 @@ fn sequences_with_other_adapters_in_a_batch_have_the_bits_that_each_has_alone() 
 #[test]
 fn a_sequence_without_adapters_has_the_bits_of_a_model_without_any() {
     let ids = rf_testing::prompt(5, 40);
-    let model = Model::open(demo_model()).unwrap();
+    let model = demo();
     let mut plain = Engine::load(model, &cpu(2), OPTIONS, &mut |_| ()).unwrap();
     let expected = all_logits(&mut plain, &ids);
     assert_eq!(bits(&all_logits(&mut demo_with_adapters(512), &ids)), bits(&expected));
@@ -246,7 +251,7 @@ fn a_sequence_without_adapters_has_the_bits_of_a_model_without_any() {
         let mut plain = Engine::load(model, &cpu(2), OPTIONS, &mut |_| ()).unwrap();
         let mut engine = with_adapters(&case, &cpu(2));
         let mut session = session(&engine, &[]);
-        let feed = Feed { session: &mut session, ids: &ids, outputs: Outputs::All };
+        let feed = SequenceInput { session: &mut session, ids: &ids, outputs: Outputs::All };
         let logits = engine.forward(&mut [feed]).unwrap();
         assert_eq!(bits(&logits), bits(&all_logits(&mut plain, &ids)), "{}", case.name);
     }
@@ -322,7 +327,7 @@ fn a_saved_sequence_keeps_its_adapters_and_others_do_not_continue_it() {
     let mut restored = engine.restore(&saved).unwrap();
     assert_eq!(restored.adapters(), first.adapters());
     let mut next = |session: &mut Session| {
-        let feed = Feed { session, ids: &ids[39..], outputs: Outputs::Last };
+        let feed = SequenceInput { session, ids: &ids[39..], outputs: Outputs::Last };
         argmax(&engine.forward(&mut [feed]).unwrap())
     };
     assert_eq!(next(&mut restored), next(&mut first));

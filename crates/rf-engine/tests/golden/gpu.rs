@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::{EngineOptions, Feed, Model, Outputs, Session};
+use rf_engine::{EngineOptions, Outputs, SequenceInput, Session};
 use rf_graph::tensor::TensorBackend;
-use rf_graph::{Backend, HybridBackend, Layout};
+use rf_graph::{Backend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
-use rf_testing::engine::cpu;
+use rf_testing::engine::{cpu, demo};
 use rf_testing::{
-    GoldenModel, StubBackend, demo_model, golden_folder, golden_models, golden_models_in, shared,
-    skip,
+    GoldenModel, HybridBackend, StubBackend, demo_model, golden_folder, golden_models,
+    golden_models_in, shared, skip,
 };
 
 use crate::models::{
@@ -51,7 +50,7 @@ fn two_gpus() -> Option<[GpuBackend; 2]> {
 fn the_demo_model_writes_on_the_gpu_what_the_cpu_expects() {
     const SLACK: f32 = 0.25;
     let Some(gpu) = gpu() else { return };
-    let cpu = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
+    let cpu = cpu(2);
     let golden = json(&golden_folder().join("logits-stories-7m.json"));
     for file in golden["models"].as_object().unwrap().keys() {
         let engine = |backend| load(&demo_folder().join(file), backend, EngineOptions::default());
@@ -113,7 +112,7 @@ fn two_gpus_together_give_the_same_bits_each_time_and_what_one_gives() {
         .with_kv_tokens(Some(3 * 256))
         .with_sequences(3);
     let run = |backend: &dyn Backend, is_profiled: bool| {
-        let need = Model::open(demo_model()).unwrap().memory_need(backend, &options).unwrap();
+        let need = demo().memory_need(backend, &options).unwrap();
         let mut engine = load(&demo_model(), backend, options);
         assert_eq!(engine.memory(), need.held);
         assert!(!is_profiled || engine.profile(true));
@@ -121,14 +120,15 @@ fn two_gpus_together_give_the_same_bits_each_time_and_what_one_gives() {
         let (mut a, mut b, mut c) = (engine.session(), engine.session(), engine.session());
         let mut logits = Vec::new();
         for session in [&mut a, &mut b, &mut c] {
-            let feed = Feed { session, ids: &prompt, outputs: Outputs::Last };
+            let feed = SequenceInput { session, ids: &prompt, outputs: Outputs::Last };
             logits.extend(engine.forward(&mut [feed]).unwrap());
         }
         for step in 0..4 {
             let ids = [[step], [step + 1], [step + 2]];
             let sessions = [&mut a, &mut b, &mut c].into_iter();
             let feeds = sessions.zip(&ids);
-            let feeds = feeds.map(|(session, ids)| Feed { session, ids, outputs: Outputs::All });
+            let feeds =
+                feeds.map(|(session, ids)| SequenceInput { session, ids, outputs: Outputs::All });
             logits.extend(engine.forward(&mut feeds.collect::<Vec<_>>()).unwrap());
         }
         let sums = engine
@@ -172,7 +172,7 @@ fn a_sum_over_a_gpu_and_a_cpu_is_refused() {
     let backend = TensorBackend::new(&parts).unwrap().with_limit(Duration::from_mins(10));
     let mut engine = load(&demo_model(), &backend, EngineOptions::default());
     let mut session = engine.session();
-    let feed = Feed { session: &mut session, ids: &[1], outputs: Outputs::Last };
+    let feed = SequenceInput { session: &mut session, ids: &[1], outputs: Outputs::Last };
     let error = engine.forward(&mut [feed]).unwrap_err().to_string();
     assert!(error.contains("devices of different kinds"), "{error}");
 }
@@ -196,7 +196,7 @@ fn long_prompts_on_two_gpus_give_what_one_gives() {
         let (mut a, mut b) = (engine.session(), engine.session());
         let (long, other, rest) = (prompt(3, 4 * CHUNK - 2), prompt(5, 2 * CHUNK), [7, 8]);
         let mut feed = |session: &mut Session, ids: &[u32], outputs| {
-            engine.forward(&mut [Feed { session, ids, outputs }]).unwrap()
+            engine.forward(&mut [SequenceInput { session, ids, outputs }]).unwrap()
         };
         // Without outputs, so that the next prompt follows in the same queue.
         feed(&mut a, &long, Outputs::None);
@@ -245,7 +245,7 @@ fn logits_after_pictures_match_on_the_gpu() {
 #[test]
 fn a_model_with_latents_is_split_between_cpu_and_gpu() {
     let Some(gpu) = gpu() else { return };
-    let cpu = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
+    let cpu = cpu(2);
     let model = find("deepseek2_groups");
     for layers in 1..3 {
         let layout = Layout { layers, expert_layers: 0 };
@@ -261,7 +261,7 @@ fn a_model_with_latents_is_split_between_cpu_and_gpu() {
 #[test]
 fn a_model_that_drafts_with_its_own_block_is_split_between_cpu_and_gpu() {
     let Some(gpu) = gpu() else { return };
-    let cpu = CpuBackend::new(CpuOptions::default().with_threads(2)).unwrap();
+    let cpu = cpu(2);
     let model = find("glm4moe");
     for (layers, expert_layers) in [(2, 0), (0, 3)] {
         let layout = Layout { layers, expert_layers };

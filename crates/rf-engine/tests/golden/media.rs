@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Event, Request, SchedulerOptions, StepScheduler};
 use rf_engine::{
-    Engine, EngineOptions, Feed, GenerateOptions, MediaRows, MixedPrompt, Model, Outputs,
+    Engine, EngineOptions, GenerateOptions, MediaRows, MixedPrompt, Model, Outputs, SequenceInput,
 };
 use rf_gguf::Gguf;
 use rf_graph::{Backend, KvType};
@@ -54,7 +54,7 @@ fn logits(engine: &mut Engine, prompt: &MixedPrompt) -> Vec<f32> {
     let mut session = engine.session();
     session.set_prompt(prompt);
     let (session, outputs) = (&mut session, Outputs::All);
-    engine.forward(&mut [Feed { session, ids: prompt.ids(), outputs }]).unwrap()
+    engine.forward(&mut [SequenceInput { session, ids: prompt.ids(), outputs }]).unwrap()
 }
 
 fn largest_error(ours: &[f32], stored: &[f32]) -> f32 {

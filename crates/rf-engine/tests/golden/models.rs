@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::{
-    Engine, EngineOptions, Extras, Feed, GenerateOptions, Model, Normalization, Outcome, Outputs,
-    Pooling, Speculation, SpeculationOptions,
+    Engine, EngineOptions, GenerateExtras, GenerateOptions, GenerationOutcome, Model,
+    Normalization, Outputs, Pooling, SequenceInput, Speculation, SpeculationOptions,
 };
 use rf_graph::{Backend, KvType};
 use rf_testing::GoldenModel;
@@ -41,7 +41,9 @@ pub(crate) fn load(path: &Path, backend: &dyn Backend, options: EngineOptions) -
 
 pub(crate) fn all_logits(engine: &mut Engine, ids: &[u32]) -> Vec<f32> {
     let mut session = engine.session();
-    engine.forward(&mut [Feed { session: &mut session, ids, outputs: Outputs::All }]).unwrap()
+    engine
+        .forward(&mut [SequenceInput { session: &mut session, ids, outputs: Outputs::All }])
+        .unwrap()
 }
 
 /// The logits of every token, one token at a time.
@@ -49,7 +51,9 @@ pub(crate) fn logits_by_token(engine: &mut Engine, ids: &[u32]) -> Vec<f32> {
     let mut session = engine.session();
     let mut forward = |id: &u32| {
         let ids = std::slice::from_ref(id);
-        engine.forward(&mut [Feed { session: &mut session, ids, outputs: Outputs::All }]).unwrap()
+        engine
+            .forward(&mut [SequenceInput { session: &mut session, ids, outputs: Outputs::All }])
+            .unwrap()
     };
     ids.iter().flat_map(&mut forward).collect()
 }
@@ -79,14 +83,14 @@ pub(crate) fn greedy_with(
     prompt: &[u32],
     n: usize,
     speculation: Option<&mut Speculation>,
-) -> Outcome {
+) -> GenerationOutcome {
     let options = GenerateOptions::default()
         .with_sampler(SamplerConfig::greedy())
         .with_max_tokens(n)
         .with_ignore_eos(true);
     let mut session = engine.session();
     let go_on = &mut |_: &str| ControlFlow::Continue(());
-    let extras = Extras::default().with_speculation(speculation);
+    let extras = GenerateExtras::default().with_speculation(speculation);
     engine.generate_with(&mut session, prompt, &options, extras, go_on).unwrap()
 }
 
@@ -294,7 +298,7 @@ impl TinyModel {
 pub(crate) fn assert_lost_in_the_second_step(mut engine: Engine) {
     let mut session = engine.session();
     let mut forward = |id| {
-        let feed = Feed { session: &mut session, ids: &[id], outputs: Outputs::Last };
+        let feed = SequenceInput { session: &mut session, ids: &[id], outputs: Outputs::Last };
         engine.forward(&mut [feed])
     };
     assert!(forward(1).is_ok());

@@ -2,7 +2,7 @@
 
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Event, Request};
-use rf_engine::{Feed, Outputs, StopReason};
+use rf_engine::{Outputs, SequenceInput, StopReason};
 
 use crate::support::{
     ENGINE, SCHEDULER, VOCAB_SIZE, alone, ask, end, engine, greedy, prompt, sampled, start, submit,
@@ -103,7 +103,7 @@ fn log_probabilities_are_those_of_the_logits() {
     let mut engine = engine(&tiny(), ENGINE);
     let mut session = engine.session();
     let all = [&ids[..], &answer.ids].concat();
-    let mut feeds = [Feed { session: &mut session, ids: &all, outputs: Outputs::All }];
+    let mut feeds = [SequenceInput { session: &mut session, ids: &all, outputs: Outputs::All }];
     let logits = engine.forward(&mut feeds).unwrap();
     let rows = logits.chunks_exact(VOCAB_SIZE).skip(ids.len() - 1);
     for ((row, id), logprob) in rows.zip(&answer.ids).zip(&answer.logprobs) {
@@ -140,7 +140,7 @@ fn log_probabilities_of_a_prompt_are_those_of_its_tokens() {
 
     let mut engine = engine(&tiny(), ENGINE);
     let mut session = engine.session();
-    let mut feeds = [Feed { session: &mut session, ids, outputs: Outputs::All }];
+    let mut feeds = [SequenceInput { session: &mut session, ids, outputs: Outputs::All }];
     let logits = engine.forward(&mut feeds).unwrap();
     for answer in answers {
         assert_eq!(answer[0].timings.cached_tokens, 0);

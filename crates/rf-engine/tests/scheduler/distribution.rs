@@ -1,7 +1,7 @@
 //! The distribution of the text with drafts: a χ² test of sequences of tokens.
 
 use rf_engine::sampling::SamplerConfig;
-use rf_engine::{Engine, Extras, Feed, Outputs, Speculation};
+use rf_engine::{Engine, GenerateExtras, Outputs, SequenceInput, Speculation};
 
 use crate::drafts::{engine, fixed, generate};
 use crate::recurrent::shapes::WITH_MTP;
@@ -43,7 +43,7 @@ impl Experiment {
                 .with_min_p(0.0)
                 .with_logit_bias(logit_bias.clone())
                 .with_seed(seed);
-            let extras = Extras::default().with_speculation(&mut *speculation);
+            let extras = GenerateExtras::default().with_speculation(&mut *speculation);
             let options = with_sampler(sampler, DRAWN);
             let outcome = generate(&mut self.engine, &mut session, &self.prompt, &options, extras);
             accepted += outcome.timings.accepted_tokens;
@@ -61,7 +61,8 @@ impl Experiment {
             let mut next = Vec::new();
             for (ids, probability) in cells {
                 let mut session = self.engine.session();
-                let feed = Feed { session: &mut session, ids: &ids, outputs: Outputs::Last };
+                let feed =
+                    SequenceInput { session: &mut session, ids: &ids, outputs: Outputs::Last };
                 let logits = self.engine.forward(&mut [feed]).unwrap();
                 let weights = self.allowed.map(|id| f64::from(logits[id as usize]).exp());
                 let sum: f64 = weights.iter().sum();

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Event, Request, Scheduler, StepScheduler, SubmitError, TokenLogprob};
 use rf_engine::{
-    Engine, EngineOptions, Error, Extras, GenerateOptions, PromptProgress, Session, Speculation,
-    StopReason, Timings,
+    Engine, EngineOptions, Error, GenerateExtras, GenerateOptions, PromptProgress, Session,
+    Speculation, StopReason, Timings,
 };
 
 use crate::constraints::{Fault, Phrases, phrases};
@@ -89,7 +89,7 @@ fn drafts(engine: &Engine, drafts: bool) -> Option<Speculation> {
 fn generated(kind: &str, case: &Case, with_drafts: bool) -> (Answer, [usize; 5]) {
     let mut engine = load(kind, SMALL);
     let mut speculation = drafts(&engine, with_drafts);
-    let extras = Extras::default()
+    let extras = GenerateExtras::default()
         .with_constraint(
             case.constraint.map(|forces| Phrases::boxed(&phrases(), forces, Fault::None)),
         )
@@ -372,7 +372,7 @@ fn a_prompt_tells_its_progress_and_stops_after_a_batch() {
             seen.push((progress.cached_tokens, progress.done_tokens));
             if seen.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let extras = Extras::default().with_on_prompt(&mut on_prompt);
+        let extras = GenerateExtras::default().with_on_prompt(&mut on_prompt);
         let go_on = &mut |_: &str| ControlFlow::Continue(());
         let outcome = engine.generate_with(session, &ids, &greedy(9), extras, go_on).unwrap();
         (seen, outcome)
@@ -393,7 +393,7 @@ fn a_fault_of_a_constraint_is_the_error_of_a_generation() {
     let ids = prompt(1, 20);
     let mut fails = |fault| {
         let constraint = Some(Phrases::boxed(&phrases(), false, fault));
-        let extras = Extras::default().with_constraint(constraint);
+        let extras = GenerateExtras::default().with_constraint(constraint);
         let go_on = &mut |_: &str| ControlFlow::Continue(());
         engine.generate_with(&mut session, &ids, &greedy(20), extras, go_on).unwrap_err()
     };

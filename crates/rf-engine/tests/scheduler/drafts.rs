@@ -6,8 +6,9 @@ use std::path::Path;
 use rf_engine::sampling::{DryConfig, MirostatConfig, MirostatVersion, SamplerConfig};
 use rf_engine::scheduler::Scheduler;
 use rf_engine::{
-    EncodeOptions, Engine, EngineOptions, Error, Extras, Feed, GenerateOptions, Model, Outcome,
-    Outputs, Pooling, Session, Speculation, SpeculationOptions, StopReason,
+    EncodeOptions, Engine, EngineOptions, Error, GenerateExtras, GenerateOptions,
+    GenerationOutcome, Model, Outputs, Pooling, SequenceInput, Session, Speculation,
+    SpeculationOptions, StopReason,
 };
 
 use crate::constraints::{Fault, Phrases};
@@ -31,8 +32,8 @@ pub(crate) fn generate(
     session: &mut Session,
     prompt: &[u32],
     options: &GenerateOptions,
-    extras: Extras<'_>,
-) -> Outcome {
+    extras: GenerateExtras<'_>,
+) -> GenerationOutcome {
     let on_text = &mut |_: &str| ControlFlow::Continue(());
     engine.generate_with(session, prompt, options, extras, on_text).unwrap()
 }
@@ -44,10 +45,10 @@ pub(crate) fn compare(
     speculation: &mut Speculation,
     prompt: &[u32],
     options: &GenerateOptions,
-) -> Outcome {
+) -> GenerationOutcome {
     let (mut session, mut other) = (engine.session(), engine.session());
-    let expected = generate(engine, &mut session, prompt, options, Extras::default());
-    let extras = Extras::default().with_speculation(speculation);
+    let expected = generate(engine, &mut session, prompt, options, GenerateExtras::default());
+    let extras = GenerateExtras::default().with_speculation(speculation);
     let outcome = generate(engine, &mut other, prompt, options, extras);
     assert_eq!(outcome.ids, expected.ids, "{prompt:?}");
     assert_eq!(outcome.text, expected.text);
@@ -61,7 +62,7 @@ pub(crate) fn compare(
         let ids = [session.tokens(), &[7]].concat();
         let [a, b] = [&mut session, &mut other].map(|session| {
             let ids = &ids[session.len()..];
-            let feed = Feed { session, ids, outputs: Outputs::Last };
+            let feed = SequenceInput { session, ids, outputs: Outputs::Last };
             let logits = engine.forward(&mut [feed]).unwrap();
             logits.into_iter().map(f32::to_bits).collect::<Vec<_>>()
         });
@@ -82,7 +83,7 @@ pub(crate) fn prompts() -> Vec<Vec<u32>> {
 }
 
 /// Adds up drafted and accepted tokens.
-pub(crate) fn add(sums: &mut (usize, usize), outcome: &Outcome) {
+pub(crate) fn add(sums: &mut (usize, usize), outcome: &GenerationOutcome) {
     sums.0 += outcome.timings.drafted_tokens;
     sums.1 += outcome.timings.accepted_tokens;
 }
@@ -214,7 +215,7 @@ fn a_stopped_answer_leaves_the_tokens_that_were_shown() {
         if pieces == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let mut session = engine.session();
-    let extras = Extras::default().with_speculation(&mut speculation);
+    let extras = GenerateExtras::default().with_speculation(&mut speculation);
     let outcome =
         engine.generate_with(&mut session, &repeated, &greedy(40), extras, &mut cancel).unwrap();
     assert_eq!(outcome.stop_reason, StopReason::Cancelled);
@@ -233,7 +234,7 @@ fn a_constraint_holds_in_drafts() {
         let mut run = |speculation| {
             let constraint = Some(Phrases::boxed(&phrases, false, Fault::None));
             let extras =
-                Extras::default().with_constraint(constraint).with_speculation(speculation);
+                GenerateExtras::default().with_constraint(constraint).with_speculation(speculation);
             let mut session = engine.session();
             let outcome = generate(&mut engine, &mut session, &prompt, &options, extras);
             (outcome, session.tokens().to_vec())

@@ -130,8 +130,11 @@ fn a_session_outside_of_the_scheduler_fails_requests_instead_of_stopping_it() {
     let mut engine = engine(&tiny(), ENGINE.with_kv_tokens(Some(160)));
     let mut session = engine.session();
     let ids = prompt(1, 100);
-    let mut feeds =
-        [rf_engine::Feed { session: &mut session, ids: &ids, outputs: rf_engine::Outputs::None }];
+    let mut feeds = [rf_engine::SequenceInput {
+        session: &mut session,
+        ids: &ids,
+        outputs: rf_engine::Outputs::None,
+    }];
     engine.forward(&mut feeds).unwrap();
     let scheduler = rf_engine::scheduler::Scheduler::start(engine, SCHEDULER).unwrap();
     let handle = scheduler.handle();

@@ -3,8 +3,9 @@
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::{Request, Scheduler};
 use rf_engine::{Engine, EngineOptions, Error, Model, Speculation, SpeculationOptions};
-use rf_graph::{Backend, HybridBackend, Layout};
+use rf_graph::{Backend, Layout};
 use rf_kv::PageGroup;
+use rf_testing::HybridBackend;
 
 use crate::drafts::{add, compare, fixed, prompts};
 use crate::recurrent::shapes::{WITH_MTP, threads_of_cpu};

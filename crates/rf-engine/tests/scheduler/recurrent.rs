@@ -8,12 +8,13 @@ use std::ops::ControlFlow;
 use rf_engine::sampling::SamplerConfig;
 use rf_engine::scheduler::Scheduler;
 use rf_engine::{
-    Engine, EngineOptions, Error, Feed, GenerateOptions, Model, Outputs, Session, Speculation,
-    SpeculationOptions,
+    Engine, EngineOptions, Error, GenerateOptions, Model, Outputs, SequenceInput, Session,
+    Speculation, SpeculationOptions,
 };
-use rf_graph::{Backend, HybridBackend, Layout};
+use rf_graph::{Backend, Layout};
 use rf_kernels::{GpuBackend, GpuOptions};
 use rf_kv::{CutCause, NotCut, PageGroup};
+use rf_testing::HybridBackend;
 
 use crate::checkpoints::{self, with_checkpoints};
 use crate::drafts::{add, compare, fixed, prompts};
@@ -25,7 +26,8 @@ use crate::{host_states, saved};
 use shapes::{HIDDEN, QWEN35, SHAPES, Shape, threads_of_cpu};
 
 fn feed(engine: &mut Engine, session: &mut Session, ids: &[u32]) -> Vec<u32> {
-    let logits = engine.forward(&mut [Feed { session, ids, outputs: Outputs::All }]).unwrap();
+    let logits =
+        engine.forward(&mut [SequenceInput { session, ids, outputs: Outputs::All }]).unwrap();
     logits.iter().map(|logit| logit.to_bits()).collect()
 }
 
@@ -48,8 +50,8 @@ fn logits_do_not_depend_on_threads_chunks_or_neighbours() {
         let mut logits = Vec::new();
         for (a, b) in [(0..40, 0..1), (40..41, 1..60), (41..90, 60..90)] {
             let feeds = &mut [
-                Feed { session: &mut first, ids: &ids[a.clone()], outputs: Outputs::All },
-                Feed { session: &mut second, ids: &ids[b], outputs: Outputs::None },
+                SequenceInput { session: &mut first, ids: &ids[a.clone()], outputs: Outputs::All },
+                SequenceInput { session: &mut second, ids: &ids[b], outputs: Outputs::None },
             ];
             logits.extend(whole.forward(feeds).unwrap().iter().map(|logit| logit.to_bits()));
         }
@@ -162,8 +164,8 @@ fn a_sequence_whose_batch_fails_starts_again() {
         // There is no second state, so the batch of both fails before it is computed.
         let mut second = engine.session();
         let feeds = &mut [
-            Feed { session: &mut first, ids: &[1], outputs: Outputs::Last },
-            Feed { session: &mut second, ids: &[1], outputs: Outputs::Last },
+            SequenceInput { session: &mut first, ids: &[1], outputs: Outputs::Last },
+            SequenceInput { session: &mut second, ids: &[1], outputs: Outputs::Last },
         ];
         let error = engine.forward(feeds).unwrap_err();
         assert!(matches!(error, Error::OutOfPages(_)), "{error:?}");

@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 
 use rf_engine::{Engine, EngineOptions, Error, Model, SavedError, Session};
-use rf_graph::{Backend, HybridBackend, KvType, Layout};
+use rf_graph::{Backend, KvType, Layout};
 use rf_kv::PageGroup;
 use rf_oracle::ReferenceBackend;
+use rf_testing::HybridBackend;
 
 use crate::recurrent::shapes::SHAPES;
 use crate::support::{ENGINE, alone, cpu, data, engine, greedy, prompt, tiny};

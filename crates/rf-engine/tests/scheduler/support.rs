@@ -10,7 +10,9 @@ use rf_engine::scheduler::{
     Event, Handle, Request, RequestError, RequestId, Scheduler, SchedulerOptions, SchedulerStats,
     TokenLogprob,
 };
-use rf_engine::{Engine, EngineOptions, GenerateOptions, Outcome, Session, StopReason, Timings};
+use rf_engine::{
+    Engine, EngineOptions, GenerateOptions, GenerationOutcome, Session, StopReason, Timings,
+};
 pub(crate) use rf_testing::{demo_model as demo, golden_model as data, prompt, tiny_model as tiny};
 
 pub(crate) const PAGE_TOKENS: usize = 16;
@@ -62,7 +64,11 @@ pub(crate) fn with_sampler(sampler: SamplerConfig, max_tokens: usize) -> Generat
 }
 
 /// The answer without a scheduler.
-pub(crate) fn alone(engine: &mut Engine, prompt: &[u32], options: &GenerateOptions) -> Outcome {
+pub(crate) fn alone(
+    engine: &mut Engine,
+    prompt: &[u32],
+    options: &GenerateOptions,
+) -> GenerationOutcome {
     let mut session = engine.session();
     engine.generate(&mut session, prompt, options, &mut |_| ControlFlow::Continue(())).unwrap()
 }

@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 
 use rf_engine::scheduler::{Event, Request, Scheduler};
-use rf_engine::{EngineOptions, Feed, Outputs, Session};
+use rf_engine::{EngineOptions, Outputs, SequenceInput, Session};
 use rf_kv::{CutCause, NotCut, PageGroup, PageSize};
 
 use crate::support::{
@@ -27,7 +27,8 @@ fn whole() -> EngineOptions {
 }
 
 fn feed(engine: &mut rf_engine::Engine, session: &mut Session, ids: &[u32]) -> Vec<u32> {
-    let logits = engine.forward(&mut [Feed { session, ids, outputs: Outputs::All }]).unwrap();
+    let logits =
+        engine.forward(&mut [SequenceInput { session, ids, outputs: Outputs::All }]).unwrap();
     logits.iter().map(|logit| logit.to_bits()).collect()
 }
 

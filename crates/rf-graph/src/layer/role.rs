@@ -125,7 +125,7 @@ pub enum Role {
 
 /// The shape of a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum RoleShape {
     /// `[len]`.
     Vector(usize),
     /// `[rows, columns]`.
@@ -134,7 +134,7 @@ pub enum Shape {
     Experts([usize; 3]),
 }
 
-impl Shape {
+impl RoleShape {
     /// Rows of the matrix, or of each expert's or head's; 1 for a vector.
     pub fn rows(self) -> usize {
         match self {
@@ -147,8 +147,8 @@ impl Shape {
 impl Role {
     /// The shape of the weight in a layer.
     #[expect(clippy::too_many_lines, reason = "a table with a row for each role")]
-    pub fn shape(self, layer: &LayerSpec) -> Shape {
-        use Shape::{Experts, Matrix, Vector};
+    pub fn shape(self, layer: &LayerSpec) -> RoleShape {
+        use RoleShape::{Experts, Matrix, Vector};
         let hidden = layer.hidden_size;
         let (mut num_heads, mut head_dim, mut q, mut kv) = (0, 0, 0, 0);
         let (mut kv_values, mut gates) = (0, 0);
@@ -271,8 +271,8 @@ impl Role {
     }
 
     /// The shapes of the weights of experts. Other weights are empty.
-    fn shape_of_experts(self, layer: &LayerSpec) -> Shape {
-        use Shape::{Experts, Matrix, Vector};
+    fn shape_of_experts(self, layer: &LayerSpec) -> RoleShape {
+        use RoleShape::{Experts, Matrix, Vector};
         let Some(experts) = layer.experts else { return Vector(0) };
         let (hidden, count, inner) = (layer.hidden_size, experts.count, experts.intermediate_size);
         let shared = experts.shared_intermediate_size.unwrap_or(0);
@@ -294,8 +294,8 @@ impl Role {
     }
 
     /// The shapes of a layer that scans, where they differ from those of others.
-    fn shape_of_scan(self, hidden: usize, scan: ScanSpec) -> Option<Shape> {
-        use Shape::{Matrix, Vector};
+    fn shape_of_scan(self, hidden: usize, scan: ScanSpec) -> Option<RoleShape> {
+        use RoleShape::{Matrix, Vector};
         let ScanSpec { channels, state_dim, time_step_rank, heads, taps, .. } = scan;
         Some(match (self, heads) {
             (Self::MixerInput, Some(_)) => Matrix([2 * channels, hidden]),

@@ -8,7 +8,7 @@ use super::{
     ExpertProjection, Function, Gating, LowRank, MatMul, Op, PositionScale, Projection, Prologue,
     Rope, Router, SelectiveScan, StateSpace, StateSpaceHeads,
 };
-use crate::value::{RowKind, Storage, Value, ValueId, WeightId};
+use crate::value::{RowKind, Storage, ValueId, ValueShape, WeightId};
 use crate::weight::{Weight, WeightShape};
 
 /// Builds a graph op by op. Shapes follow from the operands.
@@ -18,7 +18,7 @@ use crate::weight::{Weight, WeightShape};
 #[derive(Debug, Default)]
 pub struct GraphBuilder {
     pub(crate) ops: Vec<Op>,
-    pub(crate) values: Vec<Value>,
+    pub(crate) values: Vec<ValueShape>,
     pub(crate) weights: Vec<Weight>,
     /// For each layer, the number of ops up to its end.
     pub(crate) layer_ends: Vec<usize>,
@@ -58,7 +58,7 @@ impl GraphBuilder {
 
     /// A new value.
     fn value(&mut self, rows: RowKind, width: usize) -> ValueId {
-        self.values.push(Value { rows, width, storage: Storage::F32 });
+        self.values.push(ValueShape { rows, width, storage: Storage::F32 });
         ValueId(self.values.len() as u32 - 1)
     }
 

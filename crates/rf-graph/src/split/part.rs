@@ -43,7 +43,7 @@ impl Caches {
 }
 
 /// A part of a program, with its values, weights and layers renumbered.
-pub(super) struct Part<'a> {
+pub(super) struct ProgramPart<'a> {
     whole: &'a Graph,
     whole_weights: &'a [Weight],
     caches: Caches,
@@ -57,7 +57,7 @@ pub(super) struct Part<'a> {
     layer_ends: Vec<Option<usize>>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> ProgramPart<'a> {
     pub(super) fn new(whole: &'a Graph, whole_weights: &'a [Weight], caches: Caches) -> Self {
         let graph = Graph {
             ops: Vec::new(),

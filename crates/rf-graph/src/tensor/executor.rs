@@ -8,7 +8,7 @@ use std::time::Duration;
 use rf_kv::{CopyPage, PageGroup, PageId};
 
 use super::PartOutput;
-use super::worker::{PartRows, Reply, Step, Worker};
+use super::worker::{BatchStep, PartRows, PartWorker, Reply};
 use crate::backend::Executor;
 use crate::batch::Batch;
 use crate::collective::Rendezvous;
@@ -21,7 +21,7 @@ use crate::value::RowKind;
 
 /// The parts of a program, each on a separate thread.
 pub(super) struct TensorExecutor {
-    workers: Vec<Worker>,
+    workers: Vec<PartWorker>,
     replies: Receiver<Reply>,
     rendezvous: Arc<Rendezvous>,
     stages: Vec<Vec<PartOutput>>,
@@ -71,7 +71,7 @@ impl TensorExecutor {
             .collect();
         let (send, replies) = mpsc::channel();
         let workers = executors.into_iter().enumerate().map(|(part, executor)| {
-            Worker::start(part, executor, Arc::clone(&rendezvous), send.clone())
+            PartWorker::start(part, executor, Arc::clone(&rendezvous), send.clone())
         });
         let workers = workers.collect::<Result<_, _>>()?;
         let is_lost = false;
@@ -87,7 +87,7 @@ impl TensorExecutor {
     }
 
     /// Runs a step on all parts, and returns their outputs in the order of the parts.
-    fn run(&mut self, step: Step, k: usize) -> Result<Vec<PartRows>, BackendError> {
+    fn run(&mut self, step: BatchStep, k: usize) -> Result<Vec<PartRows>, BackendError> {
         self.rendezvous.reset();
         let stage = &self.stages[step.stage];
         let step_rows = |output: &PartOutput| step.rows(output.rows);
@@ -130,7 +130,7 @@ impl TensorExecutor {
                 self.is_lost = true;
                 let missing = all.iter().position(Option::is_none).unwrap_or(0);
                 let what = format!("part {} of the model does not answer", missing + 1);
-                self.workers.iter_mut().for_each(Worker::abandon);
+                self.workers.iter_mut().for_each(PartWorker::abandon);
                 return Err(BackendError::Device(what));
             };
             match outcome {
@@ -215,7 +215,7 @@ impl Executor for TensorExecutor {
         if output.rows.len() != expected {
             return invalid(format!("room for {} outputs, {expected} are due", output.rows.len()));
         }
-        let parts = self.run(Step::new(batch, stage), k)?;
+        let parts = self.run(BatchStep::new(batch, stage), k)?;
         let outputs: Vec<_> = self.stages[stage].iter().zip(rows).collect();
         match output.rows {
             OutputRows::Whole(out) => {
@@ -307,7 +307,7 @@ impl Executor for TensorExecutor {
 
     fn telemetry(&mut self) -> Option<&mut dyn Telemetry> {
         self.check().ok()?;
-        let is_measured = |worker: &Worker| worker.executor().telemetry().is_some();
+        let is_measured = |worker: &PartWorker| worker.executor().telemetry().is_some();
         self.workers.iter().any(is_measured).then_some(self as _)
     }
 }

@@ -9,7 +9,7 @@ use crate::graph::Graph;
 use crate::kv::{KvLayer, KvLayout};
 use crate::op::{Epilogue, ExpertMatMul, Function, MatMul, Op, Operand, Projection, Prologue};
 use crate::program::Program;
-use crate::value::{Value, ValueId, WeightId};
+use crate::value::{ValueId, ValueShape, WeightId};
 use crate::weight::Weight;
 
 /// Rows and columns of a weight of the whole program.
@@ -22,7 +22,7 @@ pub(super) struct PartProgram<'a> {
     regions: &'a Regions,
     part: usize,
     ops: Vec<Op>,
-    values: Vec<Value>,
+    values: Vec<ValueShape>,
     weights: Vec<Weight>,
     weight_ids: HashMap<WeightPart, WeightId>,
     /// Values that are summands of their whole values.
@@ -163,7 +163,7 @@ impl<'a> PartProgram<'a> {
         }
     }
 
-    fn value(&mut self, value: Value) -> ValueId {
+    fn value(&mut self, value: ValueShape) -> ValueId {
         self.values.push(value);
         ValueId(self.values.len() as u32 - 1)
     }
@@ -216,7 +216,7 @@ impl<'a> PartProgram<'a> {
             return *slice;
         }
         let value = self.values[x.index()];
-        let out = self.value(Value { width: columns.len(), ..value });
+        let out = self.value(ValueShape { width: columns.len(), ..value });
         self.ops.push(Op::Slice { x, start: columns.start, out });
         self.slices.insert((x, columns), out);
         out

@@ -87,7 +87,7 @@ impl Uses {
 /// values. The sides differ because several parts may have the same KV head. In a region without
 /// attention all values are on the side of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum AttentionSide {
     Query,
     KeyValue,
 }
@@ -100,11 +100,11 @@ pub(super) struct Walk<'a> {
     taken: &'a HashMap<usize, usize>,
     root: ValueId,
     ops: HashMap<usize, Role>,
-    values: HashMap<ValueId, (usize, Side)>,
+    values: HashMap<ValueId, (usize, AttentionSide)>,
     /// Values to visit.
-    next: Vec<(ValueId, usize, Side)>,
+    next: Vec<(ValueId, usize, AttentionSide)>,
     /// Whole values of which the region reads columns, with the reason why they are not divided.
-    slices: HashMap<ValueId, (usize, Side, String)>,
+    slices: HashMap<ValueId, (usize, AttentionSide, String)>,
     /// The greatest common divisor of the numbers of indivisible groups, by side.
     groups: [usize; 2],
     attention: Option<&'a Attention>,
@@ -136,7 +136,7 @@ impl<'a> Walk<'a> {
     /// Visits the readers of the root and all ops that compute it.
     pub(super) fn visit_all(&mut self) -> Result<(), String> {
         let repeat = self.visit_readers_of_root()?;
-        self.next.push((self.root, repeat, Side::Query));
+        self.next.push((self.root, repeat, AttentionSide::Query));
         while let Some((id, repeat, side)) = self.next.pop() {
             let slice = self.slices.get(&id).map(|(repeat, side, _)| (*repeat, *side));
             match self.values.get(&id).copied().or(slice) {
@@ -175,18 +175,18 @@ impl<'a> Walk<'a> {
                 return Err("a value that is read in two ways".to_owned());
             }
             // Blocks of formats are not divided.
-            self.limit(Side::Query, weight.columns / weight.dtype.block_elements());
+            self.limit(AttentionSide::Query, weight.columns / weight.dtype.block_elements());
             self.ops.insert(*reader, Role::Sum);
         }
         repeat.ok_or_else(|| "no op reads it".to_owned())
     }
 
-    fn limit(&mut self, side: Side, groups: usize) {
+    fn limit(&mut self, side: AttentionSide, groups: usize) {
         let limit = &mut self.groups[side as usize];
         *limit = gcd(*limit, groups);
     }
 
-    fn visit(&mut self, id: ValueId, repeat: usize, side: Side) -> Result<(), String> {
+    fn visit(&mut self, id: ValueId, repeat: usize, side: AttentionSide) -> Result<(), String> {
         let Some(writer) = self.uses.writers.get(&id).copied() else {
             return Err("a value without a writer".to_owned());
         };
@@ -222,8 +222,8 @@ impl<'a> Walk<'a> {
         op: &'a Op,
         width: usize,
         repeat: usize,
-        side: Side,
-    ) -> Result<Option<Vec<(ValueId, usize, Side)>>, String> {
+        side: AttentionSide,
+    ) -> Result<Option<Vec<(ValueId, usize, AttentionSide)>>, String> {
         let all = |ids: &[ValueId]| Ok(Some(ids.iter().map(|id| (*id, repeat, side)).collect()));
         match op {
             Op::MatMul(_) if repeat == 1 && left_operand(op).is_some() => Ok(None),
@@ -277,7 +277,7 @@ impl<'a> Walk<'a> {
                 all(&[*a, *b])
             }
             Op::Attention { append: None, q, attention, .. }
-                if (repeat, side) == (1, Side::Query) && self.attention.is_none() =>
+                if (repeat, side) == (1, AttentionSide::Query) && self.attention.is_none() =>
             {
                 self.attend(*q, attention).map(Some)
             }
@@ -293,7 +293,7 @@ impl<'a> Walk<'a> {
         &mut self,
         q: ValueId,
         attention: &'a Attention,
-    ) -> Result<Vec<(ValueId, usize, Side)>, String> {
+    ) -> Result<Vec<(ValueId, usize, AttentionSide)>, String> {
         if attention.latent_dim.is_some() {
             return Err("latent attention".to_owned());
         }
@@ -302,14 +302,16 @@ impl<'a> Walk<'a> {
         }
         self.attention = Some(attention);
         self.kv_layers.push(attention.layer);
-        let mut inputs = vec![(q, 1, Side::Query)];
+        let mut inputs = vec![(q, 1, AttentionSide::Query)];
         for (i, op) in self.graph.ops.iter().enumerate() {
             if let Op::KvAppend { k, v, layer } = op
                 && *layer == attention.layer
                 && !self.taken.contains_key(&i)
             {
                 self.ops.insert(i, Role::Inner);
-                inputs.extend([Some(*k), *v].into_iter().flatten().map(|x| (x, 1, Side::KeyValue)));
+                inputs.extend(
+                    [Some(*k), *v].into_iter().flatten().map(|x| (x, 1, AttentionSide::KeyValue)),
+                );
             }
         }
         Ok(inputs)
@@ -338,13 +340,15 @@ impl<'a> Walk<'a> {
         }
         self.check_size()?;
         let cuts = self.cuts(shares).ok_or_else(|| self.too_few(shares.len()))?;
-        let columns =
-            |repeat: usize, side: Side| Columns { repeat, cut: cuts[side as usize].clone() };
+        let columns = |repeat: usize, side: AttentionSide| Columns {
+            repeat,
+            cut: cuts[side as usize].clone(),
+        };
         let values = self.values.iter().map(|(id, (repeat, side))| (*id, columns(*repeat, *side)));
         let slices =
             self.slices.iter().map(|(id, (repeat, side, _))| (*id, columns(*repeat, *side)));
         let num_kv_heads = self.attention.map_or(0, |attention| attention.num_kv_heads);
-        let ranges = cuts[Side::KeyValue as usize].columns(num_kv_heads).collect();
+        let ranges = cuts[AttentionSide::KeyValue as usize].columns(num_kv_heads).collect();
         let kv_cut = Cut { units: num_kv_heads, ranges };
         Ok(Region {
             ops: self.ops.clone(),
@@ -388,7 +392,8 @@ impl<'a> Walk<'a> {
     fn cuts(&self, shares: &[f32]) -> Option<[Cut; 2]> {
         let [queries, keys] = self.groups;
         let width = |units: usize| {
-            let (repeat, _) = self.values.get(&self.root).copied().unwrap_or((1, Side::Query));
+            let (repeat, _) =
+                self.values.get(&self.root).copied().unwrap_or((1, AttentionSide::Query));
             self.graph.value(self.root).width / repeat / units.max(1)
         };
         let Some(attention) = self.attention else {
@@ -406,7 +411,7 @@ impl<'a> Walk<'a> {
 
     fn too_few(&self, parts: usize) -> String {
         let Some(attention) = self.attention else {
-            let units = self.groups[Side::Query as usize];
+            let units = self.groups[AttentionSide::Query as usize];
             return format!("{units} blocks of columns for {parts} parts");
         };
         let Attention { num_heads, num_kv_heads, .. } = attention;

@@ -18,7 +18,7 @@ use crate::output::{Candidate, Output, OutputRows};
 use crate::value::RowKind;
 
 /// A batch whose data the threads of all parts share.
-pub(super) struct Step {
+pub(super) struct BatchStep {
     ids: Vec<u32>,
     spans: Vec<StepSpan>,
     output_rows: Vec<usize>,
@@ -45,7 +45,7 @@ enum StepInput {
     Queued(Arc<dyn QueuedRows>),
 }
 
-impl Step {
+impl BatchStep {
     pub(super) fn new(batch: &Batch<'_>, stage: usize) -> Self {
         let spans = batch.spans.iter().map(|span| StepSpan {
             tokens: span.tokens.clone(),
@@ -138,13 +138,13 @@ pub(super) struct Reply {
 }
 
 /// A part and its thread.
-pub(super) struct Worker {
+pub(super) struct PartWorker {
     executor: Arc<Mutex<Box<dyn Executor>>>,
-    steps: Option<Sender<(Arc<Step>, PartRows)>>,
+    steps: Option<Sender<(Arc<BatchStep>, PartRows)>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Worker {
+impl PartWorker {
     pub(super) fn start(
         part: usize,
         executor: Box<dyn Executor>,
@@ -162,7 +162,7 @@ impl Worker {
     }
 
     /// Begins a step. A reply follows.
-    pub(super) fn begin(&self, step: Arc<Step>, rows: PartRows) -> Result<(), BackendError> {
+    pub(super) fn begin(&self, step: Arc<BatchStep>, rows: PartRows) -> Result<(), BackendError> {
         let sent = self.steps.as_ref().map(|steps| steps.send((step, rows)));
         match sent {
             Some(Ok(())) => Ok(()),
@@ -181,7 +181,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for PartWorker {
     fn drop(&mut self) {
         self.steps = None;
         if let Some(thread) = self.thread.take() {
@@ -196,7 +196,7 @@ fn serve(
     part: usize,
     executor: &Mutex<Box<dyn Executor>>,
     rendezvous: &Rendezvous,
-    steps: &Receiver<(Arc<Step>, PartRows)>,
+    steps: &Receiver<(Arc<BatchStep>, PartRows)>,
     replies: &Sender<Reply>,
 ) {
     for (step, mut rows) in steps {

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use libloading::Library;
 
 use super::{static_text, text_of};
-use crate::sys::{CompilerFunctions, Entry, ProgramHandle, Status, constants, library};
+use crate::sys::{CompilerFunctions, ForeignFunction, ProgramHandle, Status, constants, library};
 use crate::{Error, Platform};
 
 /// HIP 5's compiler crashes when two threads use it concurrently.
@@ -113,7 +113,7 @@ impl CompilerApi {
         }
     }
 
-    fn pointer<F: Copy>(&self, entry: &Entry<F>) -> Result<F, Error> {
+    fn pointer<F: Copy>(&self, entry: &ForeignFunction<F>) -> Result<F, Error> {
         entry.pointer.ok_or_else(|| Error::MissingSymbol {
             symbol: entry.symbol,
             library: self.library_path.clone(),

@@ -16,13 +16,13 @@ const _: () = assert!(size_of::<*const c_void>() == 8, "the GPU runtimes are 64-
 
 /// One foreign function: its symbol, and its address if the library has it.
 #[derive(Debug)]
-pub(crate) struct Entry<F> {
+pub(crate) struct ForeignFunction<F> {
     /// Empty if the platform has no such function.
     pub(crate) symbol: &'static str,
     pub(crate) pointer: Option<F>,
 }
 
-impl<F: Copy> Entry<F> {
+impl<F: Copy> ForeignFunction<F> {
     fn resolve(library: &Library, symbol: &'static str) -> Self {
         if symbol.is_empty() {
             return Self { symbol, pointer: None };
@@ -42,14 +42,15 @@ macro_rules! define_table {
         /// The foreign functions of a library; see [`super::functions`].
         #[derive(Debug)]
         pub(crate) struct $table {
-            $(pub(crate) $name: Entry<unsafe extern "C" fn($($arg: $type),*) -> $result>,)*
+            $(pub(crate) $name:
+                ForeignFunction<unsafe extern "C" fn($($arg: $type),*) -> $result>,)*
         }
 
         impl $table {
             /// Resolves all symbols; a missing symbol is an error only when it is called.
             pub(crate) fn resolve(platform: Platform, library: &Library) -> Self {
                 Self {$(
-                    $name: Entry::resolve(library, match platform {
+                    $name: ForeignFunction::resolve(library, match platform {
                         Platform::Amd => concat!($(stringify!($amd))?),
                         Platform::Nvidia => concat!($(stringify!($nvidia))?),
                     }),

@@ -7,7 +7,7 @@ use super::media::MediaPlaces;
 use super::program::{BatchProgram, DeviceProgram};
 use super::record;
 use super::results::{MAX_STORED_FLOATS, Results};
-use super::step::{STAMPS, Shape, StepMemory};
+use super::step::{STAMPS, StepMemory, StepShape};
 use super::sums::{SumPlace, Sums};
 use super::top_k::{self, TopK};
 use crate::error::Error;
@@ -24,8 +24,8 @@ const FIRST_GRAPH_LAUNCHES: usize = 24;
 
 /// The steps that share their launches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key {
-    pub(super) shape: Shape,
+pub(super) struct LaunchesKey {
+    pub(super) shape: StepShape,
     pub(super) stage: usize,
     /// The number of candidates per output row; 0 for whole rows.
     pub(super) k: usize,
@@ -73,7 +73,7 @@ impl StepLaunches {
 }
 
 /// The number of output rows of a stage, and their width.
-pub(super) fn output_shape(graph: &Graph, stage: &Stage, shape: Shape) -> (usize, usize) {
+pub(super) fn output_shape(graph: &Graph, stage: &Stage, shape: StepShape) -> (usize, usize) {
     // Several outputs have as many rows each.
     let rows = graph.value(stage.outputs[0]).rows;
     (shape.rows_of(rows), graph.width_of(&stage.outputs))
@@ -100,7 +100,7 @@ impl StepPlaces<'_> {
     /// graphs are `divided`.
     pub(super) fn record(
         &self,
-        key: Key,
+        key: LaunchesKey,
         block: usize,
         divided: bool,
     ) -> Result<StepLaunches, Error> {
@@ -174,18 +174,18 @@ impl StepPlaces<'_> {
 
     fn record_result(
         &self,
-        key: Key,
+        key: LaunchesKey,
         program: &BatchProgram<'_>,
         (block, stamp): (usize, Address),
         launches: &mut LaunchList,
     ) -> ResultPlan {
-        let Key { shape, k, .. } = key;
+        let LaunchesKey { shape, k, .. } = key;
         let outputs = &self.stage.outputs;
         let (stamps, values) = (self.results.stamps(block), self.results.values());
         let words = |count: usize| 4 * count as Address;
         let rows = output_shape(&self.program.graph, self.stage, shape).0;
         if k > 0 && rows > 0 {
-            let request = top_k::Request {
+            let request = top_k::TopKRequest {
                 logits: program.address(outputs[0]),
                 rows,
                 width: program.width(outputs[0]),

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::launch::Recording;
 
 /// Totals of all batches since profiling started.
-pub(super) struct Profile {
+pub(super) struct LaunchProfile {
     summary: BackendExecutionSummary,
     /// One event before each launch and one after the last.
     events: Vec<Event>,
@@ -52,7 +52,7 @@ struct Record {
     queued: Vec<Range<Instant>>,
 }
 
-impl Profile {
+impl LaunchProfile {
     /// An empty profile of a backend.
     pub(super) fn new(backend: String) -> Self {
         let summary = BackendExecutionSummary { backend, ..BackendExecutionSummary::default() };

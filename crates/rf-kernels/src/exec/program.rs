@@ -8,7 +8,7 @@ use rf_kv::PageGroup;
 use super::analysis::GraphAnalysis;
 use super::kv::KvPlace;
 use super::media::MediaPlaces;
-use super::step::Shape;
+use super::step::StepShape;
 use super::weights::WeightPlace;
 use crate::params::{
     Activations, Address, Batch, Halves, KvCache, NormIn, NormOut, Operand, RowMemory, State,
@@ -70,7 +70,7 @@ pub(super) struct StoredOperand {
 #[derive(Clone, Copy)]
 pub(super) struct BatchProgram<'a> {
     pub(super) program: &'a DeviceProgram,
-    pub(super) shape: Shape,
+    pub(super) shape: StepShape,
     /// The arrays of the batch in device memory, with the pages of each group, by
     /// [`PageGroup::index`].
     pub(super) groups: [Batch; 3],

@@ -206,7 +206,7 @@ mod tests {
     use crate::exec::analysis::GraphAnalysis;
     use crate::exec::kv::KvPlan;
     use crate::exec::program::{DeviceProgram, ScratchAddresses};
-    use crate::exec::step::Shape;
+    use crate::exec::step::StepShape;
     use crate::exec::weights::WeightPlan;
     use crate::params::{Address, Batch, Halves, MatmulDevice};
     use crate::tuning::Knob;
@@ -259,7 +259,7 @@ mod tests {
             analysis,
             plan,
         };
-        let shape = Shape {
+        let shape = StepShape {
             tokens,
             spans: 1,
             outputs: 1,

@@ -27,7 +27,7 @@
 
 use rf_hip::{GraphExec, Stream};
 
-use super::launches::{Key, StepLaunches};
+use super::launches::{LaunchesKey, StepLaunches};
 
 /// Recorded steps that are kept, with their graphs: those used last.
 const MAX_STEPS: usize = 16;
@@ -36,7 +36,7 @@ const MAX_STEPS: usize = 16;
 const MAX_CAPTURES: u32 = 3;
 
 /// A step whose launches are kept.
-pub(super) struct Entry {
+pub(super) struct ReplayEntry {
     pub(super) launches: StepLaunches,
     state: State,
 }
@@ -52,7 +52,7 @@ enum State {
     Refused,
 }
 
-impl Entry {
+impl ReplayEntry {
     pub(super) fn new(launches: StepLaunches) -> Self {
         Self { launches, state: State::New }
     }
@@ -137,18 +137,18 @@ impl StepLaunches {
 #[derive(Default)]
 pub(super) struct KeptSteps {
     /// The last one was used last.
-    entries: Vec<(Key, Entry)>,
+    entries: Vec<(LaunchesKey, ReplayEntry)>,
 }
 
 impl KeptSteps {
     /// Takes a step out.
-    pub(super) fn take(&mut self, key: Key) -> Option<Entry> {
+    pub(super) fn take(&mut self, key: LaunchesKey) -> Option<ReplayEntry> {
         let place = self.entries.iter().position(|(other, _)| *other == key)?;
         Some(self.entries.remove(place).1)
     }
 
     /// Puts a step back as the one that was used last.
-    pub(super) fn put(&mut self, key: Key, entry: Entry) {
+    pub(super) fn put(&mut self, key: LaunchesKey, entry: ReplayEntry) {
         if self.entries.len() == MAX_STEPS {
             self.entries.remove(0);
         }

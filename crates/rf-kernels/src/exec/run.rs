@@ -8,15 +8,15 @@ use rf_hip::Stream;
 
 use super::hand_over::{HandOvers, HandedRows};
 use super::kv::{KvMemory, SavedStates};
-use super::launches::{Key, ResultKind, StepLaunches, StepPlaces, output_shape};
+use super::launches::{LaunchesKey, ResultKind, StepLaunches, StepPlaces, output_shape};
 use super::media::{MediaMemory, MediaPlaces};
 use super::padding::{PaddedBatch, Padding};
-use super::profile::Profile;
+use super::profile::LaunchProfile;
 use super::program::DeviceProgram;
-use super::replay::{Entry, KeptSteps};
+use super::replay::{KeptSteps, ReplayEntry};
 use super::results::Results;
 use super::rope::RopeTables;
-use super::step::{BLOCKS, Shape, StepMemory};
+use super::step::{BLOCKS, StepMemory, StepShape};
 use super::sums::Sums;
 use super::top_k::TopK;
 use super::work::Work;
@@ -38,7 +38,7 @@ enum Replayed {
 }
 
 /// A program in device memory, and the steps that ran on it.
-pub(super) struct Runner {
+pub(super) struct ProgramRunner {
     pub(super) gpu: Arc<Gpu>,
     pub(super) stream: Stream,
     pub(super) program: DeviceProgram,
@@ -65,14 +65,14 @@ pub(super) struct Runner {
     /// True if the cache may have wrong values.
     pub(super) is_damaged: bool,
     pub(super) costs: Costs,
-    pub(super) profile: Option<Profile>,
+    pub(super) profile: Option<LaunchProfile>,
 }
 
-impl Runner {
+impl ProgramRunner {
     /// Records the launches of a step, see [`StepPlaces::record`].
     pub(super) fn record(
         &self,
-        key: Key,
+        key: LaunchesKey,
         block: usize,
         divided: bool,
     ) -> Result<StepLaunches, Error> {
@@ -166,7 +166,7 @@ impl Runner {
         }
         let mut entry = match self.kept.take(key) {
             Some(entry) => entry,
-            None => Entry::new(self.record(key, 0, true)?),
+            None => ReplayEntry::new(self.record(key, 0, true)?),
         };
         let outcome = self.run_kept(&mut entry, key, &all, &mut out);
         self.kept.put(key, entry);
@@ -174,17 +174,17 @@ impl Runner {
     }
 
     /// Prepares the memory for a step.
-    fn prepare(&mut self, batch: &Batch<'_>, stage: usize, k: usize) -> Result<Key, Error> {
+    fn prepare(&mut self, batch: &Batch<'_>, stage: usize, k: usize) -> Result<LaunchesKey, Error> {
         if self.is_damaged {
             return Err(Error::Stale);
         }
-        let shape = Shape::of(batch);
+        let shape = StepShape::of(batch);
         self.make_room(batch, &shape)?;
-        Ok(Key { shape, stage, k })
+        Ok(LaunchesKey { shape, stage, k })
     }
 
     /// Extends the arrays and the tables of RoPE for a batch, and copies its pictures.
-    fn make_room(&mut self, batch: &Batch<'_>, shape: &Shape) -> Result<(), Error> {
+    fn make_room(&mut self, batch: &Batch<'_>, shape: &StepShape) -> Result<(), Error> {
         let pages = self.step.pages_of(batch);
         if !self.step.has_room(shape, pages) {
             self.finish()?;
@@ -245,7 +245,7 @@ impl Runner {
     fn write_inputs(
         &mut self,
         block: usize,
-        key: Key,
+        key: LaunchesKey,
         batch: &Batch<'_>,
     ) -> Result<(u32, usize), Error> {
         let unchecked = self.step.claim(block, &self.stream)?;
@@ -263,7 +263,7 @@ impl Runner {
     /// device has the next chunk of a prompt when it is done with this one.
     fn run_once(
         &mut self,
-        key: Key,
+        key: LaunchesKey,
         batch: &Batch<'_>,
         handed: Option<Arc<HandedRows>>,
         out: &mut OutputRows<'_>,
@@ -279,7 +279,7 @@ impl Runner {
     /// writes.
     fn queue_once(
         &mut self,
-        key: Key,
+        key: LaunchesKey,
         batch: &Batch<'_>,
         from: Option<Arc<HandedRows>>,
         to: Option<&HandedRows>,
@@ -302,7 +302,7 @@ impl Runner {
     fn run_plain(
         &mut self,
         launches: &StepLaunches,
-        key: Key,
+        key: LaunchesKey,
         batch: &Batch<'_>,
         out: &mut OutputRows<'_>,
     ) -> Result<(), Error> {
@@ -314,7 +314,7 @@ impl Runner {
     fn queue_plain(
         &mut self,
         launches: &StepLaunches,
-        key: Key,
+        key: LaunchesKey,
         batch: &Batch<'_>,
     ) -> Result<u32, Error> {
         let (stamp, _) = self.write_inputs(launches.block, key, batch)?;
@@ -339,8 +339,8 @@ impl Runner {
     /// Runs a step whose launches are kept: as graphs from the third use on.
     fn run_kept(
         &mut self,
-        entry: &mut Entry,
-        key: Key,
+        entry: &mut ReplayEntry,
+        key: LaunchesKey,
         batch: &Batch<'_>,
         out: &mut OutputRows<'_>,
     ) -> Result<(), Error> {
@@ -401,8 +401,8 @@ impl Runner {
 
     fn replay(
         &mut self,
-        entry: &Entry,
-        key: Key,
+        entry: &ReplayEntry,
+        key: LaunchesKey,
         batch: &Batch<'_>,
         out: &mut OutputRows<'_>,
     ) -> Result<Replayed, Error> {
@@ -417,7 +417,7 @@ impl Runner {
     }
 
     /// The bits of all output rows in device memory and of the result.
-    fn snapshot(&mut self, key: Key, out: &OutputRows<'_>) -> Result<Vec<u32>, Error> {
+    fn snapshot(&mut self, key: LaunchesKey, out: &OutputRows<'_>) -> Result<Vec<u32>, Error> {
         let (rows, width) = output_shape(&self.program.graph, &self.stages[key.stage], key.shape);
         let mut values = vec![0.0_f32; rows * width];
         self.copy_rows(key, &mut values)?;
@@ -437,7 +437,7 @@ impl Runner {
         &mut self,
         launches: &StepLaunches,
         stamp: u32,
-        key: Key,
+        key: LaunchesKey,
         out: &mut OutputRows<'_>,
     ) -> Result<(), Error> {
         if self.collect(launches, stamp, key, out)? { Ok(()) } else { Err(Error::Stale) }
@@ -449,7 +449,7 @@ impl Runner {
         &mut self,
         launches: &StepLaunches,
         stamp: u32,
-        key: Key,
+        key: LaunchesKey,
         out: &mut OutputRows<'_>,
     ) -> Result<bool, Error> {
         let is_copied = matches!(launches.result.kind, ResultKind::CopiedRows) && !out.is_empty();
@@ -491,7 +491,7 @@ impl Runner {
     }
 
     /// Queues the copy of the rows of a stage's outputs.
-    fn copy_rows(&mut self, key: Key, out: &mut [f32]) -> Result<(), Error> {
+    fn copy_rows(&mut self, key: LaunchesKey, out: &mut [f32]) -> Result<(), Error> {
         let outputs = &self.stages[key.stage].outputs;
         let total = self.program.graph.width_of(outputs);
         let rows = out.len() / total.max(1);
@@ -514,7 +514,7 @@ impl Runner {
     /// Runs a step with an event between launches. `all` is the padded batch.
     fn run_profiled(
         &mut self,
-        key: Key,
+        key: LaunchesKey,
         (all, batch): (&Batch<'_>, &Batch<'_>),
         out: &mut OutputRows<'_>,
         started: Instant,

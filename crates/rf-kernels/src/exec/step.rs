@@ -30,7 +30,7 @@ const HEADER: usize = 2;
 
 /// The counts of a batch that launches depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Shape {
+pub(super) struct StepShape {
     pub(super) tokens: usize,
     pub(super) spans: usize,
     pub(super) outputs: usize,
@@ -45,7 +45,7 @@ pub(super) struct Shape {
     pub(super) has_positions: bool,
 }
 
-impl Shape {
+impl StepShape {
     pub(super) fn of(batch: &Batch<'_>) -> Self {
         let spans = batch.spans.iter();
         let context = spans.clone().map(|s| s.past_tokens + s.tokens.len()).max().unwrap_or(0);
@@ -61,7 +61,7 @@ impl Shape {
     }
 }
 
-impl Shape {
+impl StepShape {
     /// Number of rows of a value of this kind.
     pub(super) fn rows_of(&self, kind: RowKind) -> usize {
         match kind {
@@ -199,11 +199,11 @@ impl StepMemory {
     }
 
     /// Returns true if a batch with this many page numbers fits.
-    pub(super) fn has_room(&self, shape: &Shape, pages: usize) -> bool {
+    pub(super) fn has_room(&self, shape: &StepShape, pages: usize) -> bool {
         self.layout(shape).pages + pages <= self.sizes.len()
     }
 
-    fn layout(&self, shape: &Shape) -> Layout {
+    fn layout(&self, shape: &StepShape) -> Layout {
         Layout::of(shape, self.sizes.groups)
     }
 
@@ -270,7 +270,7 @@ impl StepMemory {
         widths: &[usize],
         ropes: &RopeTables,
     ) -> (u32, usize) {
-        let shape = Shape::of(batch);
+        let shape = StepShape::of(batch);
         let (at, groups) = (self.layout(&shape), self.groups());
         self.last_stamp = self.last_stamp.wrapping_add(1);
         let (stamp, rows_at) = (self.last_stamp, self.sizes.arrays_end());
@@ -360,7 +360,7 @@ impl StepMemory {
     }
 
     /// The rows of the tables of RoPE of a batch, by token.
-    pub(super) fn rope_rows(&self, shape: &Shape) -> Address {
+    pub(super) fn rope_rows(&self, shape: &StepShape) -> Address {
         self.array(self.layout(shape).rope_rows)
     }
 
@@ -370,7 +370,7 @@ impl StepMemory {
 
     /// The kernel parameters of a batch: addresses and lengths of its arrays, with the pages of a
     /// group. Without that group they are those of [`PageGroup::Full`].
-    pub(super) fn params(&self, shape: &Shape, group: PageGroup) -> params::Batch {
+    pub(super) fn params(&self, shape: &StepShape, group: PageGroup) -> params::Batch {
         let at = self.layout(shape);
         params::Batch {
             ids: self.array(0),
@@ -403,7 +403,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(shape: &Shape, groups: &'static [PageGroup]) -> Self {
+    fn of(shape: &StepShape, groups: &'static [PageGroup]) -> Self {
         let positions = shape.tokens;
         let span_of = positions + shape.tokens;
         let rope_rows = if shape.has_positions { span_of + shape.tokens } else { positions };

@@ -33,9 +33,9 @@ use rf_graph::{BackendError, Graph, Member, Op, QueuedRows, QueuedSummands, Stag
 use rf_hip::{Context, DeviceBuffer, Event, MappedBuffer, Stream};
 
 use super::program::DirectSlot;
-use super::step::Shape;
+use super::step::StepShape;
 use crate::error::Error;
-use crate::launch::{Gpu, Kernel};
+use crate::launch::{Gpu, LoadedKernel};
 use crate::params::{Address, CopyRowsParams, SumPartsParams};
 
 /// The most values of a slot in host memory.
@@ -69,8 +69,8 @@ struct Memory {
     device: [Arc<Slot>; 2],
     /// The summand of another part; empty if all are small.
     received: DeviceBuffer<f32>,
-    copy_kernel: Kernel,
-    sum_kernel: Kernel,
+    copy_kernel: LoadedKernel,
+    sum_kernel: LoadedKernel,
     /// The slots of other parts in host memory, with their addresses for this device.
     others: Vec<(Arc<Slot>, Address)>,
 }
@@ -197,7 +197,7 @@ impl Sums {
         &self,
         graph: &Graph,
         stage: &Stage,
-        shape: &Shape,
+        shape: &StepShape,
     ) -> HashMap<ValueId, DirectSlot> {
         let Some(memory) = &self.memory else { return HashMap::new() };
         let slots = memory.direct.iter().map(|slot| slot.address()).enumerate().cycle();
@@ -334,7 +334,7 @@ impl Slot {
 fn direct_summands(
     graph: &Graph,
     stage: &Stage,
-    shape: &Shape,
+    shape: &StepShape,
     read_once: &HashSet<ValueId>,
 ) -> Vec<ValueId> {
     let (mut written, mut summands) = (HashSet::new(), Vec::new());
@@ -386,8 +386,8 @@ mod tests {
 
     use super::*;
 
-    fn shape(tokens: usize) -> Shape {
-        Shape {
+    fn shape(tokens: usize) -> StepShape {
+        StepShape {
             tokens,
             spans: 1,
             outputs: 1,

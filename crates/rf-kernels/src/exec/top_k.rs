@@ -47,7 +47,7 @@ pub(super) struct TopK {
 
 /// A selection.
 #[derive(Clone, Copy)]
-pub(super) struct Request {
+pub(super) struct TopKRequest {
     /// `[rows, width]`: logits.
     pub(super) logits: Address,
     pub(super) rows: usize,
@@ -89,11 +89,11 @@ impl TopK {
     }
 
     /// Records the launches of a selection.
-    pub(super) fn record(&self, request: Request, launches: &mut LaunchList) {
-        let Request { rows, width, k, .. } = request;
+    pub(super) fn record(&self, request: TopKRequest, launches: &mut LaunchList) {
+        let TopKRequest { rows, width, k, .. } = request;
         for first in (0..rows).step_by(ROWS_AT_ONCE) {
             let words = |count: usize| 4 * count as Address;
-            let part = Request {
+            let part = TopKRequest {
                 logits: request.logits + words(first * width),
                 rows: (rows - first).min(ROWS_AT_ONCE),
                 ids: request.ids + words(first * k),
@@ -105,8 +105,8 @@ impl TopK {
         }
     }
 
-    fn record_part(&self, request: Request, launches: &mut LaunchList) {
-        let Request { logits, rows, width, k, ids, values, stamp, stamps } = request;
+    fn record_part(&self, request: TopKRequest, launches: &mut LaunchList) {
+        let TopKRequest { logits, rows, width, k, ids, values, stamp, stamps } = request;
         if k == 1 {
             let params = ArgmaxParams {
                 logits,

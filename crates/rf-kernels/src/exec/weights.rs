@@ -14,7 +14,7 @@ use crate::params::{self, Address};
 const STAGING_BYTES: usize = 32 << 20;
 
 /// The memory of all weights of a program.
-pub(super) struct Weights {
+pub(super) struct DeviceWeights {
     memory: SplitMemory,
     /// The power of two by which each weight is multiplied before it becomes f16, indexed by
     /// [`WeightId::index`].
@@ -136,7 +136,7 @@ impl WeightPlan {
     }
 }
 
-impl Weights {
+impl DeviceWeights {
     /// Packs and uploads all weights, and releases the source of each.
     pub(super) fn load(
         stream: &Stream,

@@ -36,15 +36,11 @@ mod tests {
     use super::*;
 
     use rf_kernels_build::delta;
+    use rf_testing::Lcg;
 
     /// Bytes without repetition.
     fn noise(len: usize, seed: u32) -> Vec<u8> {
-        let mut state = seed;
-        let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 24) as u8
-        };
-        (0..len).map(|_| next()).collect()
+        Lcg::new(seed).bytes(len)
     }
 
     #[test]

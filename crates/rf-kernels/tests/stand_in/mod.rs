@@ -68,7 +68,7 @@ pub(crate) fn session(
         return Some(Session { folder: folder.into() });
     }
     let Some(arch) = arch() else {
-        println!("skipped: {}", build_note());
+        rf_testing::skip!("{}", build_note());
         return None;
     };
     let folder = tempfile::TempDir::new().unwrap();

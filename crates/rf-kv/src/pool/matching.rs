@@ -3,18 +3,18 @@
 use super::{OutOfPages, PagePool};
 use crate::export::{ChainKey, PageImport, PageKey, PageStore};
 use crate::page::{PageCounts, PageGroup, PageId};
-use crate::prefix::{Node, Prefix};
+use crate::prefix::{Prefix, PrefixNode};
 use crate::table::{DROPPED, GroupTable, PageTable};
 
 /// A full page of a prefix: its page in each group, if the prefix cache has it.
-struct Place {
+struct PrefixPage {
     chain: ChainKey,
     cached: [Option<PageId>; 3],
 }
 
 /// The pages of a prefix that the prefix cache and the store have.
 struct Chain {
-    places: Vec<Place>,
+    places: Vec<PrefixPage>,
     /// The longest prefix of which the prefix cache has all that a sequence needs, in pages.
     cached: usize,
     /// The same of both together.
@@ -73,10 +73,10 @@ impl PagePool {
     fn find_places(&self, prefix: Prefix<'_>, store: Option<&dyn PageStore>) -> Chain {
         let in_store = |group, chain| store.is_some_and(|s| s.contains(PageKey { group, chain }));
         let can_load = self.groups[PageGroup::State.index()].available() > 0;
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<PrefixPage> = Vec::new();
         let (mut in_cache, mut with_store) = (Usable::default(), Usable::default());
         // The node of the last page, while the prefix cache has all pages of the chain.
-        let mut node = Some(Node::ROOT);
+        let mut node = Some(PrefixNode::ROOT);
         let mut chain = ChainKey::ROOT;
         for chunk in prefix.chunks(self.page_size.tokens()) {
             let found = node.and_then(|node| self.prefix.find(node, &chunk));
@@ -91,7 +91,7 @@ impl PagePool {
             }
             let window = node.and_then(|node| self.prefix.find_window(node));
             let state = node.and_then(|node| self.prefix.find_state(node));
-            places.push(Place { chain, cached: [full, window, state] });
+            places.push(PrefixPage { chain, cached: [full, window, state] });
             let len = places.len();
             let has_window = window.is_some() || in_store(PageGroup::Window, chain);
             let has_state = state.is_some() || (can_load && in_store(PageGroup::State, chain));
@@ -129,7 +129,7 @@ impl PagePool {
     }
 
     /// The number of pages of a prefix that the prefix cache lacks.
-    fn missing(&self, places: &[Place]) -> PageCounts {
+    fn missing(&self, places: &[PrefixPage]) -> PageCounts {
         let [full, window, states] = PageGroup::ALL.map(|group| {
             let needed = &places[self.needed_places(places.len(), group)];
             needed.iter().filter(|place| place.cached[group.index()].is_none()).count()
@@ -140,7 +140,7 @@ impl PagePool {
     /// A table with the pages of a prefix. Those that the prefix cache lacks are new.
     fn take_places(
         &mut self,
-        places: &[Place],
+        places: &[PrefixPage],
     ) -> Result<(PageTable, Vec<PageImport>), OutOfPages> {
         let len = places.len();
         let cached: Vec<(PageGroup, PageId)> = PageGroup::ALL

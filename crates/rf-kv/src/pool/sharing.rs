@@ -3,7 +3,7 @@
 use super::PagePool;
 use crate::observer::{CacheEvent, CacheObserver};
 use crate::page::{PageGroup, PageId};
-use crate::prefix::{Node, Prefix};
+use crate::prefix::{Prefix, PrefixNode};
 use crate::table::PageTable;
 
 impl PagePool {
@@ -21,7 +21,7 @@ impl PagePool {
     pub fn publish<'a>(&mut self, table: &PageTable, prefix: impl Into<Prefix<'a>>) {
         let Prefix { key, tokens } = prefix.into();
         let tokens = &tokens[..tokens.len().min(table.len_tokens)];
-        let mut node = Node::ROOT;
+        let mut node = PrefixNode::ROOT;
         let chunks = Prefix { key, tokens }.chunks(self.page_size.tokens());
         for (index, (chunk, &page)) in chunks.zip(table.pages(PageGroup::Full)).enumerate() {
             node = match self.prefix.find(node, &chunk) {
@@ -90,8 +90,8 @@ impl PagePool {
     }
 
     /// The cached pages that a prefix begins with: their tokens, and the node of the last one.
-    fn find_chain(&self, prefix: Prefix<'_>) -> (usize, Node) {
-        let (mut len_tokens, mut node) = (0, Node::ROOT);
+    fn find_chain(&self, prefix: Prefix<'_>) -> (usize, PrefixNode) {
+        let (mut len_tokens, mut node) = (0, PrefixNode::ROOT);
         for chunk in prefix.chunks(self.page_size.tokens()) {
             let Some((_, found)) = self.prefix.find(node, &chunk) else { break };
             (len_tokens, node) = (len_tokens + self.page_size.tokens(), found);
@@ -99,7 +99,13 @@ impl PagePool {
         (len_tokens, node)
     }
 
-    fn publish_page(&mut self, page: PageId, parent: Node, tokens: &[u32], key: &[u32]) -> Node {
+    fn publish_page(
+        &mut self,
+        page: PageId,
+        parent: PrefixNode,
+        tokens: &[u32],
+        key: &[u32],
+    ) -> PrefixNode {
         // The page may still be cached after a node that was evicted.
         self.prefix.remove(PageGroup::Full, page);
         let (node, displaced) = self.prefix.insert(page, parent, tokens);
@@ -107,7 +113,7 @@ impl PagePool {
             self.groups[PageGroup::Full.index()].end_cached(displaced);
         }
         if let Some(observer) = &mut self.prefix.observer {
-            let is_first = parent == Node::ROOT;
+            let is_first = parent == PrefixNode::ROOT;
             let own_tokens = if is_first { &tokens[key.len()..] } else { tokens };
             observer.observe(CacheEvent::Stored {
                 hash: node.chain_hash,

@@ -4,8 +4,8 @@ use rf_graph::{Attention, KvLayer, KvType, OperandFormat, RopeAxis, RopeStyle, V
 use rf_kv::{PageGroup, PageSize};
 use rf_quant::DType;
 
-use super::bound::Bound;
-use super::definition::{Case, Shape};
+use super::bound::ErrorBound;
+use super::definition::{Case, CaseShape};
 use super::net::Net;
 use super::rows::{AxisRule, rope, rope_with_axes};
 use super::schedule::Schedule;
@@ -32,9 +32,9 @@ pub fn kv_append(
 ) -> Case {
     let name = format!("kv_append/{num_layers}x{num_kv_heads}x{head_dim}/{kv}");
     let what =
-        (Some(OperandFormat::Cache(kv)), Shape::Layers { num_layers, num_kv_heads, head_dim });
+        (Some(OperandFormat::Cache(kv)), CaseShape::Layers { num_layers, num_kv_heads, head_dim });
     let schedule = schedule.with_cache(kv, vec![(num_kv_heads, head_dim); num_layers]);
-    Case::new(name, what, Bound::of_cache(kv, false), schedule, move |net, copies| {
+    Case::new(name, what, ErrorBound::of_cache(kv, false), schedule, move |net, copies| {
         let [q, k, v] = [(); 3].map(|()| net.input(num_kv_heads * head_dim));
         let mut out = q;
         for layer in 0..copies * num_layers {
@@ -323,24 +323,24 @@ fn layers(kv: KvType) -> [Case; 5] {
     let caches = LAYERS.map(|(heads, head_dim, _)| (heads, head_dim)).to_vec();
     let several = |name: &str, build: fn(&mut Net) -> ValueId| {
         let schedule = turns(16).with_cache(kv, caches.clone());
-        let (name, bound) = (format!("attention/{name}/{kv}"), Bound::of_cache(kv, false));
+        let (name, bound) = (format!("attention/{name}/{kv}"), ErrorBound::of_cache(kv, false));
         Case::program_of(name, Some(OperandFormat::Cache(kv)), bound, schedule, build)
     };
     let schedule = turns(16).with_cache(kv, vec![(2, 64)]);
-    let (name, bound) = (format!("attention/key-is-value/{kv}"), Bound::of_cache(kv, true));
+    let (name, bound) = (format!("attention/key-is-value/{kv}"), ErrorBound::of_cache(kv, true));
     [
         several("layers", each_layer),
         Case::program_of(
             format!("attention/passed-window/{kv}"),
             Some(OperandFormat::Cache(kv)),
-            Bound::of_cache(kv, false),
+            ErrorBound::of_cache(kv, false),
             passed_window().with_layers(kv, window_layers()),
             each_layer,
         ),
         Case::program_of(
             format!("attention/passed-chunk/{kv}"),
             Some(OperandFormat::Cache(kv)),
-            Bound::of_cache(kv, false),
+            ErrorBound::of_cache(kv, false),
             passed_window().with_layers(kv, window_layers()[2..].to_vec()),
             |net| {
                 let [q, k, v] = [(); 3].map(|()| net.input(3 * 64));
@@ -440,11 +440,11 @@ pub(super) fn turns(page_tokens: usize) -> Schedule {
 
 fn case(name: String, kv: KvType, schedule: Schedule, variant: Variant) -> Case {
     let Variant { num_kv_heads, group, head_dim, .. } = variant;
-    let heads = Shape::Heads { num_heads: num_kv_heads * group, num_kv_heads, head_dim };
+    let heads = CaseShape::Heads { num_heads: num_kv_heads * group, num_kv_heads, head_dim };
     let computed = variant.rope.is_some() || variant.qk_norm;
     let schedule = schedule.with_cache(kv, vec![(num_kv_heads, head_dim)]);
     let what = (Some(OperandFormat::Cache(kv)), heads);
-    Case::new(name, what, Bound::of_cache(kv, computed), schedule, move |net, copies| {
+    Case::new(name, what, ErrorBound::of_cache(kv, computed), schedule, move |net, copies| {
         variant.build(net, copies)
     })
 }
@@ -456,7 +456,7 @@ fn after_input() -> Case {
     const WIDTH: usize = 128;
     let layers = vec![(PLAIN.num_kv_heads, PLAIN.head_dim)];
     let schedule = turns(16).with_input(WIDTH).with_cache(KvType::F32, layers);
-    Case::program_of("input/attention", None, Bound::Float, schedule, |net| {
+    Case::program_of("input/attention", None, ErrorBound::Float, schedule, |net| {
         let x = net.g.input(WIDTH);
         let kv_width = PLAIN.num_kv_heads * PLAIN.head_dim;
         let weights = [PLAIN.group * kv_width, kv_width, kv_width]

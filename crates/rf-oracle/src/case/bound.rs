@@ -6,7 +6,7 @@ use rf_quant::DType;
 /// The arithmetic of a case, which determines the error bound of its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Bound {
+pub enum ErrorBound {
     /// One f32 operation, or none: the result is exact to the bit.
     Exact,
     /// f32 arithmetic in any order, with approximations of `exp` within a few ulp.
@@ -37,7 +37,7 @@ pub enum Bound {
     Int8Model,
 }
 
-impl Bound {
+impl ErrorBound {
     /// The largest NMSE: `Σ(a − b)² / Σb²`.
     ///
     /// Quantising to int8 with the scale `m / 127`, where `m` is the largest magnitude of a group,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rf_graph::{Costs, KvLayout, OpCost, OperandFormat, Program, ValueId};
 
-use super::bound::Bound;
-use super::net::{Net, Values};
+use super::bound::ErrorBound;
+use super::net::{Net, WeightValues};
 use super::schedule::{CaseBatch, Schedule};
 
 /// A program, its batches in order, and the error bound of its results.
@@ -14,8 +14,8 @@ use super::schedule::{CaseBatch, Schedule};
 pub struct Case {
     name: String,
     format: Option<OperandFormat>,
-    shape: Shape,
-    bound: Bound,
+    shape: CaseShape,
+    bound: ErrorBound,
     kv: KvLayout,
     batches: Vec<CaseBatch>,
     build: Arc<Build>,
@@ -27,7 +27,7 @@ type Build = dyn Fn(&mut Net, usize) -> ValueId + Send + Sync;
 /// The dimensions of a case of one op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Shape {
+pub enum CaseShape {
     /// A weight matrix or a table `[rows, columns]`.
     Matrix {
         /// Output features, or rows of the table.
@@ -66,8 +66,8 @@ impl Case {
     /// A case of one op. `build` writes the requested number of copies.
     pub(super) fn new(
         name: impl Into<String>,
-        (format, shape): (Option<OperandFormat>, Shape),
-        bound: Bound,
+        (format, shape): (Option<OperandFormat>, CaseShape),
+        bound: ErrorBound,
         schedule: Schedule,
         build: impl Fn(&mut Net, usize) -> ValueId + Send + Sync + 'static,
     ) -> Self {
@@ -79,12 +79,12 @@ impl Case {
     pub(super) fn program_of(
         name: impl Into<String>,
         format: Option<OperandFormat>,
-        bound: Bound,
+        bound: ErrorBound,
         schedule: Schedule,
         build: impl Fn(&mut Net) -> ValueId + Send + Sync + 'static,
     ) -> Self {
         let build = move |net: &mut Net, _copies: usize| build(net);
-        Self::new(name, (format, Shape::Program), bound, schedule, build)
+        Self::new(name, (format, CaseShape::Program), bound, schedule, build)
     }
 
     /// A path that begins with [`Self::op`]: `matmul/Q4_K/37x768`.
@@ -104,12 +104,12 @@ impl Case {
     }
 
     /// The shape.
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> CaseShape {
         self.shape
     }
 
     /// The error bound of the results.
-    pub fn bound(&self) -> Bound {
+    pub fn bound(&self) -> ErrorBound {
         self.bound
     }
 
@@ -131,7 +131,7 @@ impl Case {
     /// The cost of the op in the timed batch: of all ops of that name, in one copy; without one, of
     /// all ops.
     pub fn cost(&self) -> OpCost {
-        let program = self.program_with(Values::Zeros);
+        let program = self.program_with(WeightValues::Zeros);
         let costs = Costs::new(&program);
         let has_op = program.graph.ops().iter().any(|op| op.name() == self.op());
         let ops = program.graph.ops().iter().filter(|op| !has_op || op.name() == self.op());
@@ -140,7 +140,7 @@ impl Case {
 
     /// The program, unfused. Each element of a weight is drawn from the generator of the case.
     pub fn program(&self) -> Program {
-        self.program_with(Values::Random)
+        self.program_with(WeightValues::Random)
     }
 
     /// The program to time, unfused: copies of the op, each with weights and a KV cache of its own,
@@ -148,13 +148,13 @@ impl Case {
     /// times do not depend on values, and quantising a large matrix takes longer than measuring it.
     /// A case of several ops has one copy.
     pub fn timed_program(&self, copies: usize) -> Program {
-        let mut net = Net::new(&self.name, Values::Repeated);
+        let mut net = Net::new(&self.name, WeightValues::Repeated);
         let output = (self.build)(&mut net, copies);
         let output = net.g.select_rows(output);
         self.finish(net, output, copies)
     }
 
-    fn program_with(&self, values: Values) -> Program {
+    fn program_with(&self, values: WeightValues) -> Program {
         let mut net = Net::new(&self.name, values);
         let output = (self.build)(&mut net, 1);
         self.finish(net, output, 1)

@@ -3,8 +3,8 @@
 use rf_graph::{OperandFormat, ValueId};
 use rf_quant::DType;
 
-use super::bound::Bound;
-use super::definition::{Case, Shape};
+use super::bound::ErrorBound;
+use super::definition::{Case, CaseShape};
 use super::net::{LARGEST_EXPONENT, Net, part_of_super_block};
 use super::schedule::{Schedule, VOCAB_SIZE};
 
@@ -12,7 +12,7 @@ use super::schedule::{Schedule, VOCAB_SIZE};
 pub fn embed(dtype: DType, rows: usize, columns: usize) -> Case {
     let name = format!("embed/{dtype}/{rows}x{columns}");
     let schedule = Schedule::each_row(rows);
-    let what = (Some(OperandFormat::Weight(dtype)), Shape::Matrix { rows, columns });
+    let what = (Some(OperandFormat::Weight(dtype)), CaseShape::Matrix { rows, columns });
     Case::new(name, what, bound(dtype), schedule, move |net, copies| {
         let table = net.table(dtype, rows, columns);
         let outs: Vec<_> = (0..copies.max(1)).map(|_| net.g.embed(table, 1.0)).collect();
@@ -39,7 +39,7 @@ pub(super) fn cases() -> Vec<Case> {
         let name = format!("embed/{dtype}/exponents");
         let format = Some(OperandFormat::Weight(dtype));
         let schedule = Schedule::batches(&[1, 5, 33]);
-        cases.push(Case::program_of(name, format, Bound::Exact, schedule, move |net| {
+        cases.push(Case::program_of(name, format, ErrorBound::Exact, schedule, move |net| {
             let table = net.microscaled(dtype, VOCAB_SIZE, 256, &exponents);
             net.g.embed(table, 1.0)
         }));
@@ -50,11 +50,11 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-fn bound(dtype: DType) -> Bound {
-    if dtype == DType::F32 { Bound::Exact } else { Bound::Float }
+fn bound(dtype: DType) -> ErrorBound {
+    if dtype == DType::F32 { ErrorBound::Exact } else { ErrorBound::Float }
 }
 
-fn table(name: String, dtype: DType, bound: Bound, width: usize, scale: f32) -> Case {
+fn table(name: String, dtype: DType, bound: ErrorBound, width: usize, scale: f32) -> Case {
     let schedule = Schedule::batches(&[1, 5, 33]);
     Case::program_of(name, Some(OperandFormat::Weight(dtype)), bound, schedule, move |net| {
         net.embedding(dtype, width, scale)
@@ -90,7 +90,7 @@ fn media() -> Vec<Case> {
     };
     let case = |name: &str, width, build: fn(&mut Net) -> ValueId| {
         let format = Some(OperandFormat::Weight(DType::Q8_0));
-        Case::program_of(name, format, Bound::Float, schedule(width), build)
+        Case::program_of(name, format, ErrorBound::Float, schedule(width), build)
     };
     vec![
         case("embed/media", 96, |net| net.media(DType::Q8_0, 96, 7.0)),
@@ -113,17 +113,23 @@ fn inputs() -> Vec<Case> {
     let with_input = |tokens: &[usize], width| Schedule::batches(tokens).with_input(width);
     let some_without_outputs = with_input(&[4, 1, 5, 33], 100).without_first_output();
     vec![
-        Case::program_of("input", None, Bound::Exact, with_input(&[1, 5, 33], 96), |net| {
+        Case::program_of("input", None, ErrorBound::Exact, with_input(&[1, 5, 33], 96), |net| {
             net.g.input(96)
         }),
-        Case::program_of("input/select_rows", None, Bound::Exact, some_without_outputs, |net| {
-            let x = net.g.input(100);
-            net.g.select_rows(x)
-        }),
+        Case::program_of(
+            "input/select_rows",
+            None,
+            ErrorBound::Exact,
+            some_without_outputs,
+            |net| {
+                let x = net.g.input(100);
+                net.g.select_rows(x)
+            },
+        ),
         Case::program_of(
             "input/then-ops",
             None,
-            Bound::Float,
+            ErrorBound::Float,
             with_input(&[1, 5, 33], 64),
             |net| {
                 let x = net.g.input(64);

@@ -3,8 +3,8 @@
 use rf_graph::{Activation, Attention, KvType, OperandFormat, ValueId};
 use rf_quant::DType;
 
-use super::bound::Bound;
-use super::definition::{Case, Shape};
+use super::bound::ErrorBound;
+use super::definition::{Case, CaseShape};
 use super::matmul::MANY_TOKENS;
 use super::net::{Net, part_of_super_block};
 use super::schedule::Schedule;
@@ -35,7 +35,7 @@ pub(super) fn cases() -> Vec<Case> {
 /// The feed-forward part of a layer: norm, gated unit of `ffn_size` elements, down and residual.
 /// The input of a copy is the output of the one before.
 pub fn feed_forward(dtype: DType, [hidden_size, ffn_size]: [usize; 2], schedule: Schedule) -> Case {
-    let what = (Some(OperandFormat::Weight(dtype)), Shape::Program);
+    let what = (Some(OperandFormat::Weight(dtype)), CaseShape::Program);
     let name = format!("feed_forward/{dtype}/{hidden_size}x{ffn_size}");
     Case::new(name, what, bound(dtype), schedule, move |net, copies| {
         let mut stream = net.input(hidden_size);
@@ -65,10 +65,10 @@ fn case(
 }
 
 /// The bound of several matmuls of a format.
-fn bound(dtype: DType) -> Bound {
-    match Bound::of_matmul(dtype) {
-        Bound::Float => Bound::FloatModel,
-        _ => Bound::Int8Model,
+fn bound(dtype: DType) -> ErrorBound {
+    match ErrorBound::of_matmul(dtype) {
+        ErrorBound::Float => ErrorBound::FloatModel,
+        _ => ErrorBound::Int8Model,
     }
 }
 

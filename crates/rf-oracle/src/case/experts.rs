@@ -3,8 +3,8 @@
 use rf_graph::{Activation, ExpertGroups, GateFunction, OperandFormat, Router, ValueId};
 use rf_quant::DType;
 
-use super::bound::Bound;
-use super::definition::{Case, Shape};
+use super::bound::ErrorBound;
+use super::definition::{Case, CaseShape};
 use super::net::Net;
 use super::schedule::Schedule;
 
@@ -16,7 +16,7 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for experts_per_token in [1, 2, 4] {
         let name = format!("route/{experts_per_token}-of-16");
-        cases.push(Case::program_of(name, None, Bound::Float, rows(), move |net| {
+        cases.push(Case::program_of(name, None, ErrorBound::Float, rows(), move |net| {
             let logits = net.input(16);
             net.g.route(logits, &Router::softmax(experts_per_token))
         }));
@@ -27,23 +27,29 @@ pub(super) fn cases() -> Vec<Case> {
     }
     for slots in [1, 3] {
         let name = format!("scale_experts/{slots}");
-        cases.push(Case::program_of(name, None, Bound::Float, rows(), move |net| {
+        cases.push(Case::program_of(name, None, ErrorBound::Float, rows(), move |net| {
             let (x, logits) = (net.input(slots * 37), net.input(NUM_EXPERTS));
             let route = net.g.route(logits, &Router::softmax(slots));
             net.g.scale_experts(x, route)
         }));
     }
-    cases.push(Case::program_of("combine_experts", None, Bound::Float, rows(), |net| {
+    cases.push(Case::program_of("combine_experts", None, ErrorBound::Float, rows(), |net| {
         let (x, logits) = (net.input(3 * 40), net.input(NUM_EXPERTS));
         let route = net.g.route(logits, &Router::softmax(3));
         net.g.combine_experts(x, route)
     }));
-    cases.push(Case::program_of("combine_experts/residual", None, Bound::Float, rows(), |net| {
-        let (x, logits, residual) = (net.input(3 * 40), net.input(NUM_EXPERTS), net.input(40));
-        let route = net.g.route(logits, &Router::softmax(3));
-        let y = net.g.combine_experts(x, route);
-        net.g.add(residual, y)
-    }));
+    cases.push(Case::program_of(
+        "combine_experts/residual",
+        None,
+        ErrorBound::Float,
+        rows(),
+        |net| {
+            let (x, logits, residual) = (net.input(3 * 40), net.input(NUM_EXPERTS), net.input(40));
+            let route = net.g.route(logits, &Router::softmax(3));
+            let y = net.g.combine_experts(x, route);
+            net.g.add(residual, y)
+        },
+    ));
     for dtype in [DType::F32, DType::F16, DType::Q8_0, DType::Q4K, DType::Q6K, DType::Mxfp4] {
         cases.extend(matmuls(dtype));
     }
@@ -75,12 +81,18 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// The selection of 8 experts by logits `[tokens, experts]`. Copies read the same logits.
 pub fn route_of(experts: usize, schedule: Schedule) -> Case {
-    let what = (None, Shape::Row { columns: experts });
-    Case::new(format!("route/8-of-{experts}"), what, Bound::Float, schedule, move |net, copies| {
-        let logits = net.input(experts);
-        let routes = (0..copies).map(|_| net.g.route(logits, &Router::softmax(8)));
-        routes.last().unwrap_or(logits)
-    })
+    let what = (None, CaseShape::Row { columns: experts });
+    Case::new(
+        format!("route/8-of-{experts}"),
+        what,
+        ErrorBound::Float,
+        schedule,
+        move |net, copies| {
+            let logits = net.input(experts);
+            let routes = (0..copies).map(|_| net.g.route(logits, &Router::softmax(8)));
+            routes.last().unwrap_or(logits)
+        },
+    )
 }
 
 /// A routing: number of experts, and the router with or without its vectors.
@@ -122,7 +134,7 @@ fn routers() -> Vec<Case> {
     }
     let case = |(name, routing): (String, Routing)| {
         let (name, schedule) = (format!("route/{name}"), Schedule::batches(&[1, 5, 33]));
-        Case::program_of(name, None, Bound::Float, schedule, move |net| route(net, &routing))
+        Case::program_of(name, None, ErrorBound::Float, schedule, move |net| route(net, &routing))
     };
     routings.into_iter().map(case).collect()
 }
@@ -142,7 +154,7 @@ fn router_matmuls(dtype: DType) -> Vec<Case> {
     let case = |(experts, columns, experts_per_token): (usize, usize, usize)| {
         let name = format!("router/{dtype}/{experts_per_token}-of-{experts}-by-{columns}");
         let schedule = Schedule::batches(&[1, 1, 5, 33]);
-        let (format, bound) = (Some(OperandFormat::Weight(dtype)), Bound::of_matmul(dtype));
+        let (format, bound) = (Some(OperandFormat::Weight(dtype)), ErrorBound::of_matmul(dtype));
         Case::program_of(name, format, bound, schedule, move |net| {
             let x = net.input(columns);
             let (weight, bias) = (net.matrix(dtype, experts, columns), net.vector(experts));
@@ -160,9 +172,9 @@ fn router_matmuls(dtype: DType) -> Vec<Case> {
 /// The experts between two matmuls, with everything that a model has around them. All experts are
 /// selected: the int8 operand of the first matmul may change their order.
 fn layer(dtype: DType) -> Case {
-    let bound = match Bound::of_matmul(dtype) {
-        Bound::Float => Bound::FloatModel,
-        _ => Bound::Int8Model,
+    let bound = match ErrorBound::of_matmul(dtype) {
+        ErrorBound::Float => ErrorBound::FloatModel,
+        _ => ErrorBound::Int8Model,
     };
     let name = format!("experts/{dtype}/layer");
     let format = Some(OperandFormat::Weight(dtype));
@@ -200,7 +212,7 @@ fn layer(dtype: DType) -> Case {
 /// the int8 operand may change their order.
 fn shared_expert(dtype: DType, is_gated: bool) -> Case {
     let name = format!("experts/{dtype}/shared{}", if is_gated { "/gated" } else { "" });
-    let (format, bound) = (Some(OperandFormat::Weight(dtype)), Bound::of_gated_matmul(dtype));
+    let (format, bound) = (Some(OperandFormat::Weight(dtype)), ErrorBound::of_gated_matmul(dtype));
     Case::program_of(name, format, bound, Schedule::batches(&[1, 2, 17]), move |net| {
         let x = net.input(COLUMNS);
         let router = net.matrix(DType::F32, NUM_EXPERTS, COLUMNS);
@@ -233,7 +245,7 @@ fn shared_expert(dtype: DType, is_gated: bool) -> Case {
 fn matmuls(dtype: DType) -> Vec<Case> {
     let format = Some(OperandFormat::Weight(dtype));
     let schedule = || Schedule::batches(&[1, 2, 13]);
-    let bound = Bound::of_matmul(dtype);
+    let bound = ErrorBound::of_matmul(dtype);
     let mut cases = Vec::new();
     for experts_per_token in [1, 3] {
         // One input per token, or one per token and selected expert.
@@ -258,7 +270,7 @@ fn matmuls(dtype: DType) -> Vec<Case> {
         net.g.expert_matmul(x, route, experts, Some(bias))
     }));
     for activation in Activation::GATED {
-        let bound = Bound::of_gated_matmul(dtype);
+        let bound = ErrorBound::of_gated_matmul(dtype);
         let name = format!("experts/{dtype}/{activation:?}");
         cases.push(Case::program_of(name, format, bound, schedule(), move |net| {
             gated_experts(net, dtype, activation)
@@ -271,7 +283,7 @@ fn matmuls(dtype: DType) -> Vec<Case> {
 /// that is nearly empty, and experts without any.
 fn prompts(dtype: DType) -> Vec<Case> {
     let case = |name: &str, tokens: &[usize], experts: usize, experts_per_token: usize| {
-        let (format, bound) = (Some(OperandFormat::Weight(dtype)), Bound::of_matmul(dtype));
+        let (format, bound) = (Some(OperandFormat::Weight(dtype)), ErrorBound::of_matmul(dtype));
         let name = format!("expert_matmul/{dtype}/{name}");
         Case::program_of(name, format, bound, Schedule::batches(tokens), move |net| {
             let (x, logits) = (net.input(COLUMNS), net.input(experts));
@@ -295,7 +307,7 @@ fn prompts(dtype: DType) -> Vec<Case> {
 /// of gate and up that end within a tile.
 fn gated_prompt(dtype: DType) -> Case {
     const ROWS: usize = 96;
-    let (format, bound) = (Some(OperandFormat::Weight(dtype)), Bound::of_gated_matmul(dtype));
+    let (format, bound) = (Some(OperandFormat::Weight(dtype)), ErrorBound::of_gated_matmul(dtype));
     let name = format!("experts/{dtype}/prompt");
     Case::program_of(name, format, bound, Schedule::batches(&[210, 70]), move |net| {
         let (x, logits) = (net.input(COLUMNS), net.input(3));

@@ -4,7 +4,7 @@ use rf_graph::{Attention, KvLayer, KvType, OperandFormat};
 use rf_quant::DType;
 
 use super::attention::turns;
-use super::bound::Bound;
+use super::bound::ErrorBound;
 use super::definition::Case;
 use super::schedule::Schedule;
 
@@ -21,7 +21,7 @@ pub(super) fn cases() -> Vec<Case> {
     for (groups, a, b) in [(1, 96, 32), (5, 48, 16), (3, 37, 1), (4, 1, 5)] {
         let name = format!("join_groups/{groups}x{a}+{b}");
         let schedule = Schedule::batches(&[1, 5, 33]);
-        cases.push(Case::program_of(name, None, Bound::Exact, schedule, move |net| {
+        cases.push(Case::program_of(name, None, ErrorBound::Exact, schedule, move |net| {
             let (a, b) = (net.input(groups * a), net.input(groups * b));
             net.g.join_groups(a, b, groups)
         }));
@@ -49,7 +49,7 @@ pub(super) fn cases() -> Vec<Case> {
 /// Heads, each with a matrix of `[rows, columns]`.
 fn head_matmul(dtype: DType, heads: usize, [rows, columns]: [usize; 2]) -> Case {
     let name = format!("head_matmul/{dtype}/{heads}x{rows}x{columns}");
-    let (format, bound) = (Some(OperandFormat::Weight(dtype)), Bound::of_matmul(dtype));
+    let (format, bound) = (Some(OperandFormat::Weight(dtype)), ErrorBound::of_matmul(dtype));
     Case::program_of(name, format, bound, Schedule::batches(&[1, 2, 8, 13, 33]), move |net| {
         let x = net.input(heads * columns);
         let weights = (0..heads).map(|_| net.matrix(dtype, rows, columns)).collect();
@@ -71,7 +71,7 @@ fn attention(
         scale: 2.0 / (head_dim as f32).sqrt(),
         ..Attention::new(0, num_heads, 1, head_dim)
     };
-    let (format, bound) = (Some(OperandFormat::Cache(kv)), Bound::of_cache(kv, false));
+    let (format, bound) = (Some(OperandFormat::Cache(kv)), ErrorBound::of_cache(kv, false));
     Case::program_of(name, format, bound, schedule, move |net| {
         let (q, k) = (net.input(num_heads * head_dim), net.input(head_dim));
         net.g.latent_attention(q, k, &attention)

@@ -3,8 +3,8 @@
 use rf_graph::{Activation, OperandFormat, ValueId};
 use rf_quant::DType;
 
-use super::bound::Bound;
-use super::definition::{Case, Shape};
+use super::bound::ErrorBound;
+use super::definition::{Case, CaseShape};
 use super::net::{Net, part_of_super_block};
 use super::schedule::Schedule;
 
@@ -21,9 +21,9 @@ pub fn matmul(dtype: DType, rows: usize, columns: usize, schedule: Schedule) -> 
 
 /// `silu(x · Gᵀ) · (x · Uᵀ)`, G and U `[rows, columns]` in a format. Copies read the same `x`.
 pub fn gated_unit(dtype: DType, rows: usize, columns: usize, schedule: Schedule) -> Case {
-    let what = (Some(OperandFormat::Weight(dtype)), Shape::Matrix { rows, columns });
+    let what = (Some(OperandFormat::Weight(dtype)), CaseShape::Matrix { rows, columns });
     let name = format!("gated_unit/{dtype}/{rows}x{columns}");
-    Case::new(name, what, Bound::of_matmul(dtype), schedule, move |net, copies| {
+    Case::new(name, what, ErrorBound::of_matmul(dtype), schedule, move |net, copies| {
         let mut out = net.input(columns);
         let x = out;
         let weights = net.matrices(2 * copies, dtype, rows, columns);
@@ -47,8 +47,8 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn named(name: String, dtype: DType, [rows, columns]: [usize; 2], schedule: Schedule) -> Case {
-    let what = (Some(OperandFormat::Weight(dtype)), Shape::Matrix { rows, columns });
-    Case::new(name, what, Bound::of_matmul(dtype), schedule, move |net, copies| {
+    let what = (Some(OperandFormat::Weight(dtype)), CaseShape::Matrix { rows, columns });
+    Case::new(name, what, ErrorBound::of_matmul(dtype), schedule, move |net, copies| {
         let x = net.input(columns);
         let weights = net.matrices(copies, dtype, rows, columns);
         let outs: Vec<_> = weights.into_iter().map(|weight| net.g.matmul(x, weight)).collect();
@@ -84,7 +84,7 @@ fn shapes() -> Vec<Case> {
 fn among(
     name: String,
     format: OperandFormat,
-    bound: Bound,
+    bound: ErrorBound,
     build: impl Fn(&mut Net) -> ValueId + Send + Sync + 'static,
 ) -> Case {
     Case::program_of(name, Some(format), bound, Schedule::batches(&TOKENS), build)
@@ -92,7 +92,7 @@ fn among(
 
 fn fused(dtype: DType) -> Vec<Case> {
     let (rows, columns) = (37, 256);
-    let (format, bound) = (OperandFormat::Weight(dtype), Bound::of_matmul(dtype));
+    let (format, bound) = (OperandFormat::Weight(dtype), ErrorBound::of_matmul(dtype));
     let mut cases = vec![
         among(format!("matmul/{dtype}/bias"), format, bound, move |net| {
             let (x, w) = (net.input(columns), net.matrix(dtype, rows, columns));
@@ -119,7 +119,7 @@ fn fused(dtype: DType) -> Vec<Case> {
         }),
     ];
     for activation in Activation::GATED {
-        let bound = Bound::of_gated_matmul(dtype);
+        let bound = ErrorBound::of_gated_matmul(dtype);
         let name = format!("matmul/{dtype}/glu-{activation:?}");
         cases.push(among(name, format, bound, move |net| {
             let (gate, up) = (net.input(columns), net.input(columns));
@@ -142,7 +142,7 @@ fn microscaled() -> Vec<Case> {
         let tests = [("least", least, 2f32.powi(60)), ("largest", largest, 2f32.powi(-60))];
         for (which, exponents, scale) in tests {
             let name = format!("matmul/{dtype}/{which}-exponents");
-            let bound = Bound::of_matmul(dtype);
+            let bound = ErrorBound::of_matmul(dtype);
             cases.push(among(name, OperandFormat::Weight(dtype), bound, move |net| {
                 let x = net.embedding(DType::F32, 256, scale);
                 let w = net.microscaled(dtype, 37, 256, &exponents);
@@ -160,7 +160,8 @@ fn subnormals() -> Vec<Case> {
     let tests = [("weights", 4e-6, 1.0), ("activations", 1.0, 1e-5)];
     let case = |(which, weight_scale, scale): (&str, f32, f32)| {
         let name = format!("matmul/F16/f16-subnormal-{which}");
-        let (format, bound) = (OperandFormat::Weight(DType::F16), Bound::of_matmul(DType::F16));
+        let (format, bound) =
+            (OperandFormat::Weight(DType::F16), ErrorBound::of_matmul(DType::F16));
         among(name, format, bound, move |net| {
             let x = net.embedding(DType::F32, 256, scale);
             let w = net.scaled_matrix(DType::F16, 37, 256, weight_scale);
@@ -185,7 +186,7 @@ fn mixed() -> Vec<Case> {
         for output in 0..mix.len() {
             let names: Vec<_> = mix.iter().map(|dtype| dtype.name()).collect();
             let name = format!("matmul/{}/projection-{output}", names.join("+"));
-            let bound = Bound::of_matmul(mix[output]);
+            let bound = ErrorBound::of_matmul(mix[output]);
             cases.push(among(name, OperandFormat::Mixed, bound, move |net| {
                 let (x, weight) = (net.input(256), net.norm_weight(256));
                 let x = net.g.rms_norm(x, weight, 1e-5);

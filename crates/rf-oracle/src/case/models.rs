@@ -9,7 +9,7 @@ use std::convert::Infallible;
 
 use rf_graph::layer::{
     AttentionSpec, BeforeAttention, DenseSpec, ExpertSpec, KvSource, LayerSpec, LayerWeights,
-    Mixer, NormKind, QkNormGroup, QkNormSpec, Role, Shape, layer,
+    Mixer, NormKind, QkNormGroup, QkNormSpec, Role, RoleShape, layer,
 };
 use rf_graph::{
     Activation, Function, GateFunction, GraphBuilder, KvLayer, KvType, RopeStyle, StateShape,
@@ -17,7 +17,7 @@ use rf_graph::{
 };
 use rf_quant::DType;
 
-use super::bound::Bound;
+use super::bound::ErrorBound;
 use super::definition::Case;
 use super::net::Net;
 use super::rows::rope;
@@ -85,12 +85,12 @@ fn case(name: &str, model: Model) -> Case {
         schedule = schedule.with_states(model.states());
     }
     let dtypes = [model.dtype, model.better_dtype, model.expert_dtype];
-    let is_float = dtypes.map(Bound::of_matmul) == [Bound::Float; 3];
+    let is_float = dtypes.map(ErrorBound::of_matmul) == [ErrorBound::Float; 3];
     let bound = match (is_float, model.kv) {
-        (true, KvType::Fp8) => Bound::CacheFp8,
-        (true, KvType::Q4_0 | KvType::Q5_0) => Bound::CacheInt4,
-        (true, _) => Bound::FloatModel,
-        (false, _) => Bound::Int8Model,
+        (true, KvType::Fp8) => ErrorBound::CacheFp8,
+        (true, KvType::Q4_0 | KvType::Q5_0) => ErrorBound::CacheInt4,
+        (true, _) => ErrorBound::FloatModel,
+        (false, _) => ErrorBound::Int8Model,
     };
     Case::program_of(format!("model/{name}"), None, bound, schedule, move |net| model.build(net))
 }
@@ -402,23 +402,25 @@ impl LayerWeights for Weights<'_> {
     }
 
     fn weight(&mut self, layer: &LayerSpec, role: Role) -> Result<Option<WeightId>, Infallible> {
-        let is_vector = matches!(role.shape(layer), Shape::Vector(_));
+        let is_vector = matches!(role.shape(layer), RoleShape::Vector(_));
         let is_required = matches!(role, Role::Decay | Role::DecayBias | Role::Skip);
         let is_optional = is_vector || matches!(role, Role::SharedRouter | Role::BetaAlpha);
         if !is_required && is_optional && !self.model.vectors.contains(&role) {
             return Ok(None);
         }
         Ok(Some(match (role, role.shape(layer)) {
-            (Role::Sinks | Role::SelectionBias | Role::DecayBias, Shape::Vector(len)) => {
+            (Role::Sinks | Role::SelectionBias | Role::DecayBias, RoleShape::Vector(len)) => {
                 self.net.vector(len)
             }
-            (Role::Decay, Shape::Vector(len)) => self.net.decays(len),
-            (Role::Decay, Shape::Matrix([rows, columns])) => self.net.decay_rates(rows, columns),
-            (Role::MixerNorm, Shape::Matrix([rows, columns])) => {
+            (Role::Decay, RoleShape::Vector(len)) => self.net.decays(len),
+            (Role::Decay, RoleShape::Matrix([rows, columns])) => {
+                self.net.decay_rates(rows, columns)
+            }
+            (Role::MixerNorm, RoleShape::Matrix([rows, columns])) => {
                 self.net.norm_weights(rows, columns)
             }
-            (_, Shape::Vector(len)) => self.net.norm_weight(len),
-            (_, Shape::Matrix([rows, columns]) | Shape::Experts([_, rows, columns])) => {
+            (_, RoleShape::Vector(len)) => self.net.norm_weight(len),
+            (_, RoleShape::Matrix([rows, columns]) | RoleShape::Experts([_, rows, columns])) => {
                 self.net.matrix(self.dtype(role), rows, columns)
             }
         }))
@@ -426,13 +428,13 @@ impl LayerWeights for Weights<'_> {
 
     fn bias(&mut self, layer: &LayerSpec, role: Role) -> Result<Option<WeightId>, Infallible> {
         Ok(self.model.biased.contains(&role).then(|| match role.shape(layer) {
-            Shape::Vector(len) | Shape::Matrix([len, _]) => self.net.vector(len),
-            Shape::Experts([count, rows, _]) => self.net.table(DType::F32, count, rows),
+            RoleShape::Vector(len) | RoleShape::Matrix([len, _]) => self.net.vector(len),
+            RoleShape::Experts([count, rows, _]) => self.net.table(DType::F32, count, rows),
         }))
     }
 
     fn experts(&mut self, layer: &LayerSpec, role: Role) -> Result<Vec<WeightId>, Infallible> {
-        let Shape::Experts([count, rows, columns]) = role.shape(layer) else {
+        let RoleShape::Experts([count, rows, columns]) = role.shape(layer) else {
             unreachable!("{role:?} is not a role of experts")
         };
         let dtype = self.dtype(role);

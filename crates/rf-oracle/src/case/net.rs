@@ -12,12 +12,12 @@ use super::schedule::VOCAB_SIZE;
 /// elements of MXFP6 E3M2 reach 28.
 pub(super) const LARGEST_EXPONENT: u8 = 250;
 
-/// Elements that [`Values::Repeated`] draws and quantises per weight.
+/// Elements that [`WeightValues::Repeated`] draws and quantises per weight.
 const DISTINCT_VALUES: usize = 1 << 18;
 
 /// The values of a program's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Values {
+pub(super) enum WeightValues {
     /// Each element is drawn from the generator of the case: for results that are compared.
     Random,
     /// A few random rows are repeated: for timing. Times do not depend on values, and quantising a
@@ -31,11 +31,11 @@ pub(super) enum Values {
 pub(super) struct Net {
     pub(super) g: GraphBuilder,
     numbers: Numbers,
-    values: Values,
+    values: WeightValues,
 }
 
 impl Net {
-    pub(super) fn new(name: &str, values: Values) -> Self {
+    pub(super) fn new(name: &str, values: WeightValues) -> Self {
         Self { g: GraphBuilder::new(), numbers: Numbers::new(name), values }
     }
 
@@ -166,9 +166,9 @@ impl Net {
     ) -> Weight {
         let row_bytes = dtype.row_bytes(columns).expect("whole blocks");
         let distinct = match self.values {
-            Values::Zeros => return stored(dtype, rows, columns, vec![0; rows * row_bytes]),
-            Values::Repeated => rows.min((DISTINCT_VALUES / columns).max(1)),
-            Values::Random => rows,
+            WeightValues::Zeros => return stored(dtype, rows, columns, vec![0; rows * row_bytes]),
+            WeightValues::Repeated => rows.min((DISTINCT_VALUES / columns).max(1)),
+            WeightValues::Random => rows,
         };
         let values: Vec<f32> = (0..distinct * columns).map(|_| number(&mut self.numbers)).collect();
         let mut bytes = blocks_like(dtype, &values);

@@ -3,7 +3,7 @@
 use rf_graph::{DeltaDecay, DeltaHeads, StateShape, StateSpaceHeads};
 use rf_quant::DType;
 
-use super::bound::Bound;
+use super::bound::ErrorBound;
 use super::definition::Case;
 use super::schedule::Schedule;
 
@@ -34,7 +34,7 @@ fn convolutions() -> Vec<Case> {
             let what = if is_whole { "/bias-silu" } else { "" };
             let name = format!("causal_conv/{width}/{taps}-taps{what}");
             let schedule = schedule(vec![StateShape { rows: taps - 1, columns: width }]);
-            cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
+            cases.push(Case::program_of(name, None, ErrorBound::Float, schedule, move |net| {
                 let (x, filter) = (net.input(width), net.table(DType::F32, taps, width));
                 let bias = is_whole.then(|| net.vector(width));
                 net.g.causal_conv(x, filter, bias, is_whole, 0)
@@ -44,7 +44,7 @@ fn convolutions() -> Vec<Case> {
     // Two convolutions, each with its own state, between products.
     let shape = StateShape { rows: 2, columns: 40 };
     let gated = schedule(vec![shape, shape]);
-    cases.push(Case::program_of("causal_conv/gated", None, Bound::Float, gated, |net| {
+    cases.push(Case::program_of("causal_conv/gated", None, ErrorBound::Float, gated, |net| {
         let [mut x, gate] = [net.input(40), net.input(40)];
         for state in 0..2 {
             x = net.g.mul(x, gate);
@@ -73,7 +73,7 @@ fn delta_rules() -> Vec<Case> {
         let name =
             format!("delta_net/{num_key_heads}x{key_dim}/{num_value_heads}x{value_dim}{order}");
         let schedule = schedule(vec![heads.state()]);
-        cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
+        cases.push(Case::program_of(name, None, ErrorBound::Float, schedule, move |net| {
             let inputs = [heads.qkv_width(), num_value_heads, num_value_heads];
             let inputs = inputs.map(|width| net.input(width));
             let decays = [net.decays(num_value_heads), net.vector(num_value_heads)];
@@ -102,7 +102,7 @@ fn channel_delta_rules() -> Vec<Case> {
         let name =
             format!("delta_net/{num_key_heads}x{key_dim}/{num_value_heads}x{value_dim}/{what}");
         let schedule = schedule(vec![heads.state()]);
-        cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
+        cases.push(Case::program_of(name, None, ErrorBound::Float, schedule, move |net| {
             let inputs = [heads.qkv_width(), form.width(heads), num_value_heads];
             let inputs = inputs.map(|width| net.input(width));
             // The sign of the factor does not matter to the bounded form.
@@ -127,7 +127,7 @@ fn state_spaces() -> Vec<Case> {
         let heads = StateSpaceHeads { num_heads, head_dim, num_groups, state_dim };
         let name = format!("state_space/{num_heads}x{head_dim}/{num_groups}x{state_dim}");
         let schedule = schedule(vec![heads.state()]);
-        cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
+        cases.push(Case::program_of(name, None, ErrorBound::Float, schedule, move |net| {
             let inputs = [heads.xbc_width(), num_heads].map(|width| net.input(width));
             let vectors = [net.vector(num_heads), net.decays(num_heads), net.vector(num_heads)];
             net.g.state_space(inputs, vectors, heads, 0)
@@ -142,7 +142,7 @@ fn selective_scans() -> Vec<Case> {
     for [channels, state_dim] in [[1, 1], [7, 3], [64, 8], [130, 16], [300, 13], [1030, 16]] {
         let name = format!("selective_scan/{channels}x{state_dim}");
         let schedule = schedule(vec![StateShape { rows: state_dim, columns: channels }]);
-        cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
+        cases.push(Case::program_of(name, None, ErrorBound::Float, schedule, move |net| {
             let inputs = [channels, channels, state_dim, state_dim].map(|width| net.input(width));
             let vectors = [net.decay_rates(state_dim, channels), net.vector(channels)];
             net.g.selective_scan(inputs, vectors, 0)
@@ -151,7 +151,7 @@ fn selective_scans() -> Vec<Case> {
     // Time steps so large that a state is forgotten, and so small that it stays.
     let shape = StateShape { rows: 16, columns: 40 };
     let steep = schedule(vec![shape]);
-    cases.push(Case::program_of("selective_scan/steep", None, Bound::Float, steep, |net| {
+    cases.push(Case::program_of("selective_scan/steep", None, ErrorBound::Float, steep, |net| {
         let inputs = [40, 40, 16, 16].map(|width| net.input(width));
         let [x, dt, b, c] = inputs;
         let dt = net.g.scale(dt, 10.0);
@@ -164,13 +164,13 @@ fn selective_scans() -> Vec<Case> {
 /// Parts of groups of columns, and norms with a weight per group, as recurrences have them.
 fn groups() -> Vec<Case> {
     let state = || schedule(vec![StateShape { rows: 1, columns: 30 }]);
-    let sliced = Case::program_of("slice_groups", None, Bound::Float, state(), |net| {
+    let sliced = Case::program_of("slice_groups", None, ErrorBound::Float, state(), |net| {
         let (x, filter) = (net.input(50), net.table(DType::F32, 2, 30));
         let x = net.g.slice_groups(x, 5, 1..4);
         net.g.causal_conv(x, filter, None, false, 0)
     });
     let normed =
-        Case::program_of("rms_norm/weight-per-group", None, Bound::Float, state(), |net| {
+        Case::program_of("rms_norm/weight-per-group", None, ErrorBound::Float, state(), |net| {
             let (x, filter) = (net.input(30), net.table(DType::F32, 2, 30));
             let x = net.g.causal_conv(x, filter, None, false, 0);
             let weight = net.table(DType::F32, 3, 10);

@@ -5,8 +5,8 @@ use rf_graph::{
 };
 use rf_quant::DType;
 
-use super::bound::Bound;
-use super::definition::{Case, Shape};
+use super::bound::ErrorBound;
+use super::definition::{Case, CaseShape};
 use super::net::Net;
 use super::schedule::Schedule;
 
@@ -14,8 +14,8 @@ use super::schedule::Schedule;
 /// before.
 pub fn rms_norm(columns: usize, schedule: Schedule) -> Case {
     let name = format!("rms_norm/{columns}");
-    let what = (None, Shape::Row { columns });
-    Case::new(name, what, Bound::Float, schedule, move |net, copies| {
+    let what = (None, CaseShape::Row { columns });
+    Case::new(name, what, ErrorBound::Float, schedule, move |net, copies| {
         let mut x = net.input(columns);
         for _ in 0..copies {
             let weight = net.norm_weight(columns);
@@ -28,8 +28,8 @@ pub fn rms_norm(columns: usize, schedule: Schedule) -> Case {
 /// Layer norm of rows `[tokens, columns]`. Copies form a chain.
 pub fn layer_norm(columns: usize, schedule: Schedule) -> Case {
     let name = format!("layer_norm/{columns}");
-    let what = (None, Shape::Row { columns });
-    Case::new(name, what, Bound::Float, schedule, move |net, copies| {
+    let what = (None, CaseShape::Row { columns });
+    Case::new(name, what, ErrorBound::Float, schedule, move |net, copies| {
         let mut x = net.input(columns);
         for _ in 0..copies {
             let (weight, bias) = (net.norm_weight(columns), net.vector(columns));
@@ -42,21 +42,27 @@ pub fn layer_norm(columns: usize, schedule: Schedule) -> Case {
 /// RoPE of `num_heads` heads of 128 elements. Copies form a chain.
 pub fn rope_of_heads(num_heads: usize, schedule: Schedule) -> Case {
     let columns = num_heads * 128;
-    let what = (None, Shape::Row { columns });
-    Case::new(format!("rope/{num_heads}x128"), what, Bound::Float, schedule, move |net, copies| {
-        let mut x = net.input(columns);
-        for _ in 0..copies {
-            x = net.g.rope(x, &rope(RopeStyle::Neox, 128, 128, 1.0));
-        }
-        x
-    })
+    let what = (None, CaseShape::Row { columns });
+    Case::new(
+        format!("rope/{num_heads}x128"),
+        what,
+        ErrorBound::Float,
+        schedule,
+        move |net, copies| {
+            let mut x = net.input(columns);
+            for _ in 0..copies {
+                x = net.g.rope(x, &rope(RopeStyle::Neox, 128, 128, 1.0));
+            }
+            x
+        },
+    )
 }
 
 /// Negation of rows `[tokens, columns]`: the op with the least work. Copies form a chain: each
 /// reads the result of the one before.
 pub fn scale(columns: usize, schedule: Schedule) -> Case {
-    let what = (None, Shape::Row { columns });
-    Case::new(format!("scale/{columns}"), what, Bound::Exact, schedule, move |net, copies| {
+    let what = (None, CaseShape::Row { columns });
+    Case::new(format!("scale/{columns}"), what, ErrorBound::Exact, schedule, move |net, copies| {
         let mut x = net.input(columns);
         for _ in 0..copies {
             x = net.g.scale(x, -1.0);
@@ -117,7 +123,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 fn case(
     name: impl Into<String>,
-    bound: Bound,
+    bound: ErrorBound,
     tokens: &[usize],
     build: impl Fn(&mut Net) -> ValueId + Send + Sync + 'static,
 ) -> Case {
@@ -128,13 +134,13 @@ fn norms() -> Vec<Case> {
     let mut cases = Vec::new();
     for (width, group) in [(32, 32), (80, 80), (300, 300), (1024, 1024), (256, 64), (240, 80)] {
         let name = format!("rms_norm/{width}/group-{group}");
-        cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
+        cases.push(case(name, ErrorBound::Float, &[1, 5, 33], move |net| {
             let (x, weight) = (net.input(width), net.norm_weight(group));
             net.g.rms_norm(x, weight, 1e-5)
         }));
     }
     // Here eps dominates the denominator.
-    cases.push(case("rms_norm/large-eps", Bound::Float, &[3], |net| {
+    cases.push(case("rms_norm/large-eps", ErrorBound::Float, &[3], |net| {
         let (x, weight) = (net.input(64), net.norm_weight(64));
         let x = net.g.scale(x, 1e-3);
         net.g.rms_norm(x, weight, 1e-4)
@@ -147,7 +153,7 @@ fn layer_norms() -> Vec<Case> {
     for width in [32, 80, 300, 1024] {
         for has_bias in [false, true] {
             let name = format!("layer_norm/{width}{}", if has_bias { "/bias" } else { "" });
-            cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
+            cases.push(case(name, ErrorBound::Float, &[1, 5, 33], move |net| {
                 let (x, weight) = (net.input(width), net.norm_weight(width));
                 let bias = has_bias.then(|| net.vector(width));
                 net.g.layer_norm(x, weight, bias, 1e-5)
@@ -155,7 +161,7 @@ fn layer_norms() -> Vec<Case> {
         }
     }
     // The norm is the operand of a matmul, and eps dominates the denominator.
-    cases.push(case("layer_norm/then-matmul", Bound::Float, &[1, 5], |net| {
+    cases.push(case("layer_norm/then-matmul", ErrorBound::Float, &[1, 5], |net| {
         let (x, weight, bias) = (net.input(64), net.norm_weight(64), net.vector(64));
         let x = net.g.scale(x, 1e-3);
         let x = net.g.layer_norm(x, weight, Some(bias), 1e-4);
@@ -175,7 +181,7 @@ fn ropes() -> Vec<Case> {
             // A prompt, its continuation, then two sequences at different positions.
             let schedule =
                 Schedule::steps(16, &[&[(0, 40)], &[(0, 1)], &[(1, 3), (0, 2)], &[(0, 1), (1, 1)]]);
-            cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
+            cases.push(Case::program_of(name, None, ErrorBound::Float, schedule, move |net| {
                 let x = net.input(3 * head_dim);
                 net.g.rope(x, &rope(style, head_dim, dims, magnitude))
             }));
@@ -188,14 +194,14 @@ fn ropes() -> Vec<Case> {
             let divided = text.clone().with_positions();
             for (positions, schedule) in [("text", text), ("positions", divided)] {
                 let name = format!("rope/{positions}/{style:?}/{name}");
-                cases.push(Case::program_of(name, None, Bound::Float, schedule, move |net| {
+                cases.push(Case::program_of(name, None, ErrorBound::Float, schedule, move |net| {
                     let x = net.input(3 * 80);
                     net.g.rope(x, &rope_with_axes(style, 80, 64, axes))
                 }));
             }
         }
     }
-    cases.push(case("rope/300-positions", Bound::Float, &[300], |net| {
+    cases.push(case("rope/300-positions", ErrorBound::Float, &[300], |net| {
         let x = net.input(64);
         net.g.rope(x, &rope(RopeStyle::Neox, 64, 64, 1.0))
     }));
@@ -207,14 +213,14 @@ fn gated() -> Vec<Case> {
     for activation in Activation::GATED {
         for width in [24, 256, 300] {
             let name = format!("glu/{activation:?}/{width}");
-            cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
+            cases.push(case(name, ErrorBound::Float, &[1, 5, 33], move |net| {
                 let (gate, up) = (net.input(width), net.input(width));
                 net.g.glu(activation, gate, up)
             }));
         }
         for (width, group) in [(128, 128), (640, 128), (1024, 128), (256, 64)] {
             let name = format!("glu/{activation:?}/{width}/norm-of-{group}");
-            cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
+            cases.push(case(name, ErrorBound::Float, &[1, 5, 33], move |net| {
                 let (gate, x) = (net.input(width), net.input(width));
                 let weight = net.norm_weight(group);
                 let x = net.g.rms_norm(x, weight, 1e-5);
@@ -223,7 +229,7 @@ fn gated() -> Vec<Case> {
         }
         // Gates from −60 to 60: the far ends of exp.
         let name = format!("glu/{activation:?}/large");
-        cases.push(case(name, Bound::Float, &[33], move |net| {
+        cases.push(case(name, ErrorBound::Float, &[33], move |net| {
             let (gate, up) = (net.input(64), net.input(64));
             let gate = net.g.scale(gate, 20.0);
             net.g.glu(activation, gate, up)
@@ -235,26 +241,26 @@ fn gated() -> Vec<Case> {
 fn element_wise() -> Vec<Case> {
     let some_without_outputs = || Schedule::batches(&[4, 1, 5, 33]).without_first_output();
     vec![
-        case("add", Bound::Exact, &[1, 5, 33], |net| {
+        case("add", ErrorBound::Exact, &[1, 5, 33], |net| {
             let (a, b) = (net.input(100), net.input(100));
             net.g.add(a, b)
         }),
-        case("add/itself", Bound::Exact, &[5], |net| {
+        case("add/itself", ErrorBound::Exact, &[5], |net| {
             let a = net.input(48);
             net.g.add(a, a)
         }),
-        case("scale", Bound::Exact, &[1, 5, 33], |net| {
+        case("scale", ErrorBound::Exact, &[1, 5, 33], |net| {
             let x = net.input(100);
             net.g.scale(x, 0.37)
         }),
-        Case::program_of("select_rows", None, Bound::Exact, some_without_outputs(), |net| {
+        Case::program_of("select_rows", None, ErrorBound::Exact, some_without_outputs(), |net| {
             let x = net.input(100);
             net.g.select_rows(x)
         }),
         Case::program_of(
             "select_rows/then-ops",
             None,
-            Bound::Float,
+            ErrorBound::Float,
             some_without_outputs(),
             |net| {
                 let x = net.input(64);
@@ -272,7 +278,7 @@ fn sums_over_parts() -> Vec<Case> {
     let widths = [1, 3, 4, 37, 2050].into_iter();
     let mut cases: Vec<Case> = widths
         .map(|width| {
-            case(format!("all_reduce/{width}"), Bound::Float, &[1, 2, 9], move |net| {
+            case(format!("all_reduce/{width}"), ErrorBound::Float, &[1, 2, 9], move |net| {
                 let (x, y) = (net.input(width), net.input(width));
                 let y = net.g.all_reduce(y);
                 net.g.add(x, y)
@@ -280,7 +286,7 @@ fn sums_over_parts() -> Vec<Case> {
         })
         .collect();
     let schedule = Schedule::batches(&[4, 1, 5]).without_first_output();
-    cases.push(Case::program_of("all_reduce/rows", None, Bound::Float, schedule, |net| {
+    cases.push(Case::program_of("all_reduce/rows", None, ErrorBound::Float, schedule, |net| {
         // The first sum has no row where there are no outputs, and the second has another reader.
         let x = net.input(64);
         let y = net.g.select_rows(x);
@@ -314,7 +320,7 @@ fn maps() -> Vec<Case> {
     for (name, function) in functions {
         for (width, factor) in [(1, 1.0), (99, 1.0), (300, 20.0)] {
             let name = format!("{name}/{width}");
-            cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
+            cases.push(case(name, ErrorBound::Float, &[1, 5, 33], move |net| {
                 let x = net.input(width);
                 let x = net.g.scale(x, factor);
                 net.g.map(x, function)
@@ -330,7 +336,7 @@ fn gates() -> Vec<Case> {
     for (name, function) in [("sigmoid", Gating::Sigmoid), ("softplus", Gating::Softplus)] {
         for (width, gates) in shapes {
             let name = format!("{name}_gate/{width}/gate-{gates}");
-            cases.push(case(name, Bound::Float, &[1, 5, 33], move |net| {
+            cases.push(case(name, ErrorBound::Float, &[1, 5, 33], move |net| {
                 let (x, gate) = (net.input(width), net.input(gates));
                 let gate = net.g.scale(gate, 5.0);
                 net.g.gate(function, x, gate)
@@ -350,7 +356,7 @@ fn position_scales() -> Vec<Case> {
         let schedule =
             Schedule::steps(16, &[&[(0, 40)], &[(0, 1)], &[(1, 3), (0, 2)], &[(0, 1), (1, 1)]]);
         let name = format!("scale_by_position/{name}");
-        Case::program_of(name, None, Bound::Float, schedule, move |net| {
+        Case::program_of(name, None, ErrorBound::Float, schedule, move |net| {
             let x = net.input(99);
             net.g.scale_by_position(x, scale)
         })
@@ -364,13 +370,13 @@ fn slices() -> Vec<Case> {
         [(100, 0..100), (100, 0..1), (100, 99..100), (101, 1..100), (67, 33..50), (512, 128..384)]
     {
         let name = format!("slice/{width}/{}-{}", columns.start, columns.end);
-        cases.push(case(name, Bound::Exact, &[1, 5, 33], move |net| {
+        cases.push(case(name, ErrorBound::Exact, &[1, 5, 33], move |net| {
             let x = net.input(width);
             net.g.slice(x, columns.clone())
         }));
     }
     // Several slices of one value, which other ops read.
-    cases.push(case("slice/parts", Bound::Float, &[1, 5, 33], |net| {
+    cases.push(case("slice/parts", ErrorBound::Float, &[1, 5, 33], |net| {
         let x = net.input(3 * 37);
         let [a, b, c] = [0, 1, 2].map(|i| net.g.slice(x, i * 37..(i + 1) * 37));
         let y = net.g.glu(Activation::Silu, a, b);

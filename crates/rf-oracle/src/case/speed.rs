@@ -116,7 +116,7 @@ pub fn selftest(op: &str, format: Option<OperandFormat>) -> Vec<Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{Numbers, Shape};
+    use crate::case::{CaseShape, Numbers};
     use crate::conformance::{Deviation, check};
     use crate::reference::ReferenceBackend;
     use rf_graph::{Backend, OpCost, Output, Program};
@@ -196,7 +196,7 @@ mod tests {
             };
             let once = case.program();
             assert_eq!(count(&timed), 2 * count(&once), "{case:?}");
-            if matches!(case.shape(), Shape::Row { .. }) {
+            if matches!(case.shape(), CaseShape::Row { .. }) {
                 // Copies of ops on rows read each other.
                 continue;
             }

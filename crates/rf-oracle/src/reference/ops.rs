@@ -9,7 +9,7 @@ use rf_graph::{
 use super::cache::Cache;
 
 /// The execution of one stage of a batch. `values[i]` is the value with index `i`, `[rows, width]`.
-pub(super) struct Run<'a> {
+pub(super) struct StageRun<'a> {
     pub(super) program: &'a Program,
     pub(super) cache: &'a mut Cache,
     reduction: &'a mut Reduction,
@@ -19,7 +19,7 @@ pub(super) struct Run<'a> {
     input: &'a [f32],
 }
 
-impl<'a> Run<'a> {
+impl<'a> StageRun<'a> {
     pub(super) fn new(
         program: &'a Program,
         cache: &'a mut Cache,

@@ -6,9 +6,9 @@ use rf_graph::{
     StateSpaceHeads, ValueId, WeightId,
 };
 
-use super::ops::{Run, activate};
+use super::ops::{StageRun, activate};
 
-impl Run<'_> {
+impl StageRun<'_> {
     pub(super) fn causal_conv(&mut self, op: &CausalConv) {
         let (filter, bias) = (self.elements(op.filter), op.bias.map(|bias| self.elements(bias)));
         let (x, width) = self.rows(op.x);

@@ -19,7 +19,7 @@ const THROTTLED_CLOCK: f64 = 0.85;
 #[derive(Debug)]
 pub struct Sampling {
     stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<Record>>,
+    thread: Option<JoinHandle<MonitorRecord>>,
     source: &'static str,
 }
 
@@ -39,9 +39,9 @@ pub struct Sample {
 /// ```
 /// use std::time::Duration;
 ///
-/// use rf_profile::monitor::{GpuState, Record, Sample};
+/// use rf_profile::monitor::{GpuState, MonitorRecord, Sample};
 ///
-/// let mut record = Record::default();
+/// let mut record = MonitorRecord::default();
 /// for (second, clock_mhz) in [2400.0, 2390.0, 1700.0].into_iter().enumerate() {
 ///     let mut gpu = GpuState::default();
 ///     (gpu.busy_percent, gpu.clock_mhz) = (Some(99.0), Some(clock_mhz));
@@ -52,7 +52,7 @@ pub struct Sample {
 /// assert_eq!(throttling.evidence, "1700 MHz under load, after 2400 MHz");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Record {
+pub struct MonitorRecord {
     /// The name of the source.
     pub source: &'static str,
     /// The samples in order.
@@ -85,7 +85,7 @@ impl Sampling {
         let (stop, stopped) = channel::<()>();
         let thread = thread::spawn(move || {
             let start = Instant::now();
-            let mut record = Record { source, ..Record::default() };
+            let mut record = MonitorRecord { source, ..MonitorRecord::default() };
             loop {
                 let at = start.elapsed();
                 match sample() {
@@ -106,16 +106,16 @@ impl Sampling {
     }
 
     /// Stops sampling after the current sample and returns the samples.
-    pub fn stop(mut self) -> Record {
+    pub fn stop(mut self) -> MonitorRecord {
         self.stop = None;
         let thread = self.thread.take();
         thread
             .and_then(|thread| thread.join().ok())
-            .unwrap_or(Record { source: self.source, ..Record::default() })
+            .unwrap_or(MonitorRecord { source: self.source, ..MonitorRecord::default() })
     }
 }
 
-impl Record {
+impl MonitorRecord {
     /// Summarises a metric over the samples of a GPU.
     pub fn summary(&self, gpu: u32, metric: fn(&GpuState) -> Option<f64>) -> Option<Summary> {
         let values: Vec<f64> = self.states(gpu).filter_map(metric).collect();
@@ -213,12 +213,12 @@ fn line(out: &mut String, name: &str, values: &[String; 3]) {
 mod tests {
     use super::*;
 
-    fn record(states: &[GpuState]) -> Record {
+    fn record(states: &[GpuState]) -> MonitorRecord {
         let samples = states
             .iter()
             .map(|state| Sample { at: Duration::ZERO, gpus: vec![state.clone()] })
             .collect();
-        Record { source: "a test", samples, failures: None }
+        MonitorRecord { source: "a test", samples, failures: None }
     }
 
     fn busy(clock: f64) -> GpuState {

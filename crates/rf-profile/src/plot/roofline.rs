@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::svg::{Anchor, Svg};
 use super::{cut, digits};
-use crate::roofline::{Limits, Verdict};
+use crate::roofline::{MachineLimits, RooflineVerdict};
 
 /// The size of a picture in pixels.
 const WIDTH: f64 = 900.0;
@@ -40,13 +40,17 @@ struct Plot<'a> {
 
 /// An operation.
 struct Point<'a> {
-    verdict: &'a Verdict,
+    verdict: &'a RooflineVerdict,
     intensity: f64,
 }
 
 /// Draws operations below the roofline of a machine as SVG. `None` without limits, or without an
 /// operation that computes.
-pub fn roofline_svg(limits: &Limits, verdicts: &[Verdict], title: &str) -> Option<String> {
+pub fn roofline_svg(
+    limits: &MachineLimits,
+    verdicts: &[RooflineVerdict],
+    title: &str,
+) -> Option<String> {
     let plot = Plot::new(limits, verdicts)?;
     let mut svg = Svg::new(WIDTH, HEIGHT, title);
     svg.text("ink", (8.0, 22.0), Anchor::Start, title);
@@ -98,7 +102,11 @@ pub fn roofline_svg(limits: &Limits, verdicts: &[Verdict], title: &str) -> Optio
 }
 
 /// Draws the same as text of this width.
-pub fn roofline_text(limits: &Limits, verdicts: &[Verdict], width: usize) -> Option<String> {
+pub fn roofline_text(
+    limits: &MachineLimits,
+    verdicts: &[RooflineVerdict],
+    width: usize,
+) -> Option<String> {
     let plot = Plot::new(limits, verdicts)?;
     let columns = width.saturating_sub(LABELS + 1).max(20);
     let mut rows = vec![vec![' '; columns]; ROWS];
@@ -143,7 +151,7 @@ pub fn roofline_text(limits: &Limits, verdicts: &[Verdict], width: usize) -> Opt
 }
 
 impl<'a> Plot<'a> {
-    fn new(limits: &Limits, verdicts: &'a [Verdict]) -> Option<Self> {
+    fn new(limits: &MachineLimits, verdicts: &'a [RooflineVerdict]) -> Option<Self> {
         let bandwidth = limits.bandwidth_bytes_per_s.filter(|limit| *limit > 0.0)?;
         let roofs: Vec<_> = limits.operations_per_s().filter(|(_, limit)| *limit > 0.0).collect();
         let points = verdicts.iter().filter_map(|verdict| {
@@ -164,7 +172,7 @@ impl<'a> Plot<'a> {
 
 impl Point<'_> {
     fn description(&self) -> String {
-        let Verdict { name, time_share, roofline, .. } = self.verdict;
+        let RooflineVerdict { name, time_share, roofline, .. } = self.verdict;
         let reached = roofline
             .map(|roofline| format!(", {:.0} % of the roofline", 100.0 * roofline.share))
             .unwrap_or_default();
@@ -210,17 +218,17 @@ mod tests {
     use super::*;
     use crate::roofline::OpMeasurement;
 
-    fn limits() -> Limits {
-        Limits {
+    fn limits() -> MachineLimits {
+        MachineLimits {
             source: "a test".to_owned(),
             bandwidth_bytes_per_s: Some(10e9),
             f32_operations_per_s: Some(100e9),
             int8_operations_per_s: Some(1e12),
-            ..Limits::default()
+            ..MachineLimits::default()
         }
     }
 
-    fn verdicts() -> Vec<Verdict> {
+    fn verdicts() -> Vec<RooflineVerdict> {
         let op = |name: &str, bytes: f64, operations: f64| OpMeasurement {
             name: name.to_owned(),
             count: 1,
@@ -261,7 +269,7 @@ mod tests {
 
     #[test]
     fn nothing_is_drawn_without_limits_or_operations() {
-        assert_eq!(roofline_svg(&Limits::default(), &verdicts(), "Ops"), None);
+        assert_eq!(roofline_svg(&MachineLimits::default(), &verdicts(), "Ops"), None);
         assert_eq!(roofline_text(&limits(), &[], 60), None);
         let copies: Vec<_> = verdicts().into_iter().filter(|it| it.name == "copy").collect();
         assert_eq!(roofline_text(&limits(), &copies, 60), None);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use rf_hip::{Context, DeviceBuffer, PinnedBuffer, Stream};
 
-use super::Limits;
+use super::MachineLimits;
 use crate::{Error, KernelTimer};
 
-impl Limits {
+impl MachineLimits {
     /// Measures the memory bandwidth of the host: `threads` threads read 256 MiB together or
     /// update them in place, and the fastest of eight passes counts. The throughput of arithmetic
     /// depends on the instruction set, so the caller measures it with its own kernels.
@@ -65,7 +65,7 @@ impl Limits {
 
     /// Measures a device: its memory bandwidth by copies within its memory, the transfer bandwidth
     /// by a copy from pinned host memory, and the least time of a queued operation. Arithmetic is
-    /// left to the caller, as in [`Limits::measure_host`].
+    /// left to the caller, as in [`MachineLimits::measure_host`].
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_host_has_a_bandwidth_and_its_arithmetic_is_left_to_the_caller() {
-        let limits = Limits::measure_host(2).unwrap();
+        let limits = MachineLimits::measure_host(2).unwrap();
         assert!(limits.bandwidth_bytes_per_s.unwrap() > 0.0, "{limits:?}");
         assert_eq!(limits.source, "measured with 2 threads");
         assert_eq!((limits.f32_operations_per_s, limits.int8_operations_per_s), (None, None));
@@ -145,9 +145,12 @@ mod tests {
     #[test]
     fn a_device_is_measured_if_there_is_one() {
         let context = rf_hip::Runtime::load().and_then(|runtime| runtime.device(0)?.context());
-        match context.map_err(Error::from).and_then(|context| Limits::measure_device(&context)) {
+        match context
+            .map_err(Error::from)
+            .and_then(|context| MachineLimits::measure_device(&context))
+        {
             Ok(limits) => assert!(limits.bandwidth_bytes_per_s.unwrap() > 0.0, "{limits:?}"),
-            Err(error) => println!("skipped: {error}"),
+            Err(error) => rf_testing::skip!("{error}"),
         }
     }
 }

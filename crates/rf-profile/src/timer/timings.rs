@@ -214,7 +214,7 @@ mod tests {
         });
         match outcome {
             Ok(()) => assert_eq!(timings.summaries()[0].1.count, 1),
-            Err(error) => println!("skipped: {error}"),
+            Err(error) => rf_testing::skip!("{error}"),
         }
     }
 }

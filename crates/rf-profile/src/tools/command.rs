@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use super::request::Request;
+use super::request::ProfileRequest;
 use super::tool::Tool;
 use crate::Error;
 
 /// The destination of a tool's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
+pub struct ToolOutput {
     /// A folder for this run only.
     pub folder: PathBuf,
     /// The common part of the file names.
@@ -51,11 +51,11 @@ impl Invocation {
     /// # Examples
     ///
     /// ```
-    /// use rf_profile::tools::{Invocation, Output, Request, Tool};
+    /// use rf_profile::tools::{Invocation, ToolOutput, ProfileRequest, Tool};
     ///
-    /// let output = Output { folder: "out".into(), name: "run".into() };
+    /// let output = ToolOutput { folder: "out".into(), name: "run".into() };
     /// let program = ["rf-cli".into(), "run".into()];
-    /// let line = Invocation::new(Tool::Rocprofv3, &Request::kernels(), &output, &program)?;
+    /// let line = Invocation::new(Tool::Rocprofv3, &ProfileRequest::kernels(), &output, &program)?;
     /// assert_eq!(
     ///     line.to_string(),
     ///     "rocprofv3 --kernel-trace --output-format csv -d out -o run -- rf-cli run"
@@ -64,8 +64,8 @@ impl Invocation {
     /// ```
     pub fn new(
         tool: Tool,
-        request: &Request,
-        output: &Output,
+        request: &ProfileRequest,
+        output: &ToolOutput,
         program: &[OsString],
     ) -> Result<Self, Error> {
         let mut line = Self {
@@ -92,7 +92,7 @@ impl Invocation {
         Ok(line)
     }
 
-    fn rocprofv3(&mut self, request: &Request, output: &Output) {
+    fn rocprofv3(&mut self, request: &ProfileRequest, output: &ToolOutput) {
         self.flag_if(request.kernels, "--kernel-trace");
         self.flag_if(request.api, "--hip-trace");
         self.flag_if(request.copies, "--memory-copy-trace");
@@ -115,7 +115,7 @@ impl Invocation {
         self.separator = true;
     }
 
-    fn rocprofv2(&mut self, request: &Request, output: &Output) -> Result<(), Error> {
+    fn rocprofv2(&mut self, request: &ProfileRequest, output: &ToolOutput) -> Result<(), Error> {
         self.reject_if(request.allocations, "it does not record allocations")?;
         self.reject_if(request.kernel_filter.is_some(), "it cannot select kernels by name")?;
         self.flag_if(request.kernels, "--kernel-trace");
@@ -130,7 +130,7 @@ impl Invocation {
         Ok(())
     }
 
-    fn rocprof(&mut self, request: &Request, output: &Output) -> Result<(), Error> {
+    fn rocprof(&mut self, request: &ProfileRequest, output: &ToolOutput) -> Result<(), Error> {
         self.reject_if(request.allocations, "it does not record allocations")?;
         let traces = request.api || request.copies;
         let counts = !request.passes.is_empty();
@@ -152,7 +152,7 @@ impl Invocation {
         Ok(())
     }
 
-    fn compute(&mut self, request: &Request, output: &Output) -> Result<(), Error> {
+    fn compute(&mut self, request: &ProfileRequest, output: &ToolOutput) -> Result<(), Error> {
         let traces = request.api || request.copies || request.allocations;
         self.reject_if(traces, "it records kernels, but not calls, copies or allocations")?;
         self.subcommand = Some("profile");
@@ -186,7 +186,7 @@ impl Invocation {
         Ok(())
     }
 
-    fn systems(&mut self, request: &Request, output: &Output) -> Result<(), Error> {
+    fn systems(&mut self, request: &ProfileRequest, output: &ToolOutput) -> Result<(), Error> {
         self.reject_if(
             !request.passes.is_empty(),
             "it is supported for timelines only: use rocprofv3 for counters",
@@ -270,7 +270,7 @@ impl Invocation {
         flag: &'static str,
         passes: &[Vec<String>],
         kernel: Option<&str>,
-        output: &Output,
+        output: &ToolOutput,
     ) {
         let mut text = String::new();
         for pass in passes {

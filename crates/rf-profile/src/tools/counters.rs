@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 /// # Examples
 ///
 /// ```
-/// use rf_profile::tools::{CounterGroup, Generation};
+/// use rf_profile::tools::{CounterGroup, GpuGeneration};
 ///
-/// let rdna3 = Generation::of("gfx1100").unwrap();
+/// let rdna3 = GpuGeneration::of("gfx1100").unwrap();
 /// assert_eq!(CounterGroup::Cache.counters(rdna3), ["GL2C_HIT_sum", "GL2C_MISS_sum"]);
-/// let cdna = Generation::of("gfx90a:sramecc+").unwrap();
+/// let cdna = GpuGeneration::of("gfx90a:sramecc+").unwrap();
 /// assert_eq!(CounterGroup::Cache.counters(cdna), ["TCC_HIT_sum", "TCC_MISS_sum"]);
-/// assert_eq!(Generation::of("sm_90"), None);
+/// assert_eq!(GpuGeneration::of("sm_90"), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CounterGroup {
@@ -50,8 +50,8 @@ impl CounterGroup {
     ];
 
     /// The counters of this group on a GPU generation.
-    pub const fn counters(self, generation: Generation) -> &'static [&'static str] {
-        use Generation::{Cdna, Gcn, Rdna, Rdna3};
+    pub const fn counters(self, generation: GpuGeneration) -> &'static [&'static str] {
+        use GpuGeneration::{Cdna, Gcn, Rdna, Rdna3};
         match (self, generation) {
             (Self::Instructions, Cdna | Gcn) => &[
                 "SQ_WAVES",
@@ -109,7 +109,7 @@ impl CounterGroup {
 
 /// A GPU generation with its own counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Generation {
+pub enum GpuGeneration {
     /// gfx900 to gfx908: Vega, MI50, MI100.
     Gcn,
     /// gfx90a, gfx94x, gfx950: MI200 and later.
@@ -120,7 +120,7 @@ pub enum Generation {
     Rdna3,
 }
 
-impl Generation {
+impl GpuGeneration {
     /// The generation of a target such as `gfx1100`, or `None` if its counters are unknown.
     pub fn of(gfx: &str) -> Option<Self> {
         let number = gfx.strip_prefix("gfx")?.split([':', '-']).next()?;
@@ -198,25 +198,27 @@ mod tests {
     #[test]
     fn targets_map_to_generations() {
         for (gfx, generation) in [
-            ("gfx1100", Some(Generation::Rdna3)),
-            ("gfx1151", Some(Generation::Rdna3)),
-            ("gfx11-generic", Some(Generation::Rdna3)),
-            ("gfx1030", Some(Generation::Rdna)),
-            ("gfx1201", Some(Generation::Rdna)),
-            ("gfx90a:sramecc+:xnack-", Some(Generation::Cdna)),
-            ("gfx942", Some(Generation::Cdna)),
-            ("gfx906", Some(Generation::Gcn)),
+            ("gfx1100", Some(GpuGeneration::Rdna3)),
+            ("gfx1151", Some(GpuGeneration::Rdna3)),
+            ("gfx11-generic", Some(GpuGeneration::Rdna3)),
+            ("gfx1030", Some(GpuGeneration::Rdna)),
+            ("gfx1201", Some(GpuGeneration::Rdna)),
+            ("gfx90a:sramecc+:xnack-", Some(GpuGeneration::Cdna)),
+            ("gfx942", Some(GpuGeneration::Cdna)),
+            ("gfx906", Some(GpuGeneration::Gcn)),
             ("sm_90", None),
             ("gfx803", None),
             ("gfx", None),
         ] {
-            assert_eq!(Generation::of(gfx), generation, "{gfx}");
+            assert_eq!(GpuGeneration::of(gfx), generation, "{gfx}");
         }
     }
 
     #[test]
     fn no_pass_exceeds_the_counters_of_a_block() {
-        for generation in [Generation::Gcn, Generation::Cdna, Generation::Rdna, Generation::Rdna3] {
+        for generation in
+            [GpuGeneration::Gcn, GpuGeneration::Cdna, GpuGeneration::Rdna, GpuGeneration::Rdna3]
+        {
             let all: Vec<&str> = CounterGroup::ALL
                 .iter()
                 .flat_map(|group| group.counters(generation))
@@ -242,9 +244,9 @@ mod tests {
 
     #[test]
     fn rdna_and_cdna_differ_in_cache_and_lds_counters() {
-        assert!(CounterGroup::Cache.counters(Generation::Rdna3)[0].starts_with("GL2C"));
-        assert!(CounterGroup::Cache.counters(Generation::Cdna)[0].starts_with("TCC"));
-        assert!(CounterGroup::Lds.counters(Generation::Rdna)[1].starts_with("SQC"));
-        assert!(CounterGroup::Lds.counters(Generation::Cdna)[1].starts_with("SQ_"));
+        assert!(CounterGroup::Cache.counters(GpuGeneration::Rdna3)[0].starts_with("GL2C"));
+        assert!(CounterGroup::Cache.counters(GpuGeneration::Cdna)[0].starts_with("TCC"));
+        assert!(CounterGroup::Lds.counters(GpuGeneration::Rdna)[1].starts_with("SQC"));
+        assert!(CounterGroup::Lds.counters(GpuGeneration::Cdna)[1].starts_with("SQ_"));
     }
 }

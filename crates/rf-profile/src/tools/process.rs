@@ -326,7 +326,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         if !Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()) {
-            println!("skipped: no mkfifo");
+            rf_testing::skip!("no mkfifo");
             return;
         }
         // The background process holds the pipe's only writing end and outlives the shell. The

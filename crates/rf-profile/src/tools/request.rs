@@ -1,6 +1,6 @@
 //! Requests to a profiler.
 
-use super::counters::{CounterGroup, Generation, passes};
+use super::counters::{CounterGroup, GpuGeneration, passes};
 use crate::Error;
 
 /// The data that a profiler records. The constructors cover the usual cases.
@@ -8,21 +8,21 @@ use crate::Error;
 /// # Examples
 ///
 /// ```
-/// use rf_profile::tools::Request;
+/// use rf_profile::tools::ProfileRequest;
 ///
-/// let request = Request::memory("gfx1100")?;
+/// let request = ProfileRequest::memory("gfx1100")?;
 /// assert_eq!(request.passes[0], ["FETCH_SIZE"]);
-/// assert!(Request::memory("gfx803").is_err(), "the counters of this target are unknown");
+/// assert!(ProfileRequest::memory("gfx803").is_err(), "the counters of this target are unknown");
 /// // Caches, stalls and waves take more passes. The matmul request selects kernels by name.
-/// assert!(Request::detailed_memory("gfx1100")?.passes.len() > request.passes.len());
-/// assert!(Request::matmul_memory("gfx1100")?.kernel_filter.is_some());
-/// let compute_unit = Request::compute_unit("gfx90a")?;
+/// assert!(ProfileRequest::detailed_memory("gfx1100")?.passes.len() > request.passes.len());
+/// assert!(ProfileRequest::matmul_memory("gfx1100")?.kernel_filter.is_some());
+/// let compute_unit = ProfileRequest::compute_unit("gfx90a")?;
 /// assert!(compute_unit.passes.iter().flatten().any(|name| name == "VALUBusy"));
 /// # Ok::<(), rf_profile::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent options")]
-pub struct Request {
+pub struct ProfileRequest {
     /// Records the times of kernels.
     pub kernels: bool,
     /// Records calls of the HIP runtime.
@@ -37,7 +37,7 @@ pub struct Request {
     pub kernel_filter: Option<String>,
 }
 
-impl Request {
+impl ProfileRequest {
     /// Requests the times of kernels.
     pub fn kernels() -> Self {
         Self { kernels: true, ..Self::default() }
@@ -61,7 +61,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// The errors of [`Request::memory`].
+    /// The errors of [`ProfileRequest::memory`].
     pub fn detailed_memory(gfx: &str) -> Result<Self, Error> {
         use CounterGroup::{Cache, Memory, Stalls, Waves};
         Self::counting(gfx, &[Memory, Cache, Stalls, Waves])
@@ -71,7 +71,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// The errors of [`Request::memory`].
+    /// The errors of [`ProfileRequest::memory`].
     pub fn matmul_memory(gfx: &str) -> Result<Self, Error> {
         use CounterGroup::{Cache, Instructions, Lds, Memory};
         let request = Self::counting(gfx, &[Memory, Cache, Lds, Instructions])?;
@@ -82,7 +82,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// The errors of [`Request::memory`].
+    /// The errors of [`ProfileRequest::memory`].
     pub fn compute_unit(gfx: &str) -> Result<Self, Error> {
         use CounterGroup::{ComputeUnit, Instructions, Stalls, Waves};
         Self::counting(gfx, &[ComputeUnit, Waves, Instructions, Stalls])
@@ -92,9 +92,9 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// The errors of [`Request::memory`].
+    /// The errors of [`ProfileRequest::memory`].
     pub fn counting(gfx: &str, groups: &[CounterGroup]) -> Result<Self, Error> {
-        let generation = Generation::of(gfx).ok_or_else(|| Error::Unsupported {
+        let generation = GpuGeneration::of(gfx).ok_or_else(|| Error::Unsupported {
             tool: "hardware counters",
             reason: format!("those of '{gfx}' are unknown"),
         })?;

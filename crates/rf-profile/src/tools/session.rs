@@ -7,9 +7,9 @@ use std::process::{self, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::command::{Invocation, Output};
+use super::command::{Invocation, ToolOutput};
 use super::process::{ProcessOutput, Runner};
-use super::request::Request;
+use super::request::ProfileRequest;
 use super::tool::{InstalledTool, QUERY_LIMIT, Tool};
 use crate::Error;
 use crate::tables::{
@@ -22,12 +22,13 @@ use crate::tables::{
 /// # Examples
 ///
 /// ```
-/// use rf_profile::tools::{Request, Session, Tool, Toolbox};
+/// use rf_profile::tools::{ProfileRequest, Session, Tool, Toolbox};
 ///
 /// fn kernels_of(program: &str) -> Result<usize, rf_profile::Error> {
 ///     let tool = Toolbox::system().find(Tool::Rocprofv3)?;
 ///     let folder = std::env::temp_dir().join("profiles");
-///     let profile = Session::new(tool, folder).run(&Request::kernels(), &[program.into()])?;
+///     let profile =
+///         Session::new(tool, folder).run(&ProfileRequest::kernels(), &[program.into()])?;
 ///     Ok(profile.kernel_summaries().len())
 /// }
 ///
@@ -103,12 +104,12 @@ impl Session {
     /// [`Error::Unsupported`] and [`Error::FlagMissing`] before the run; [`Error::Start`],
     /// [`Error::Killed`] and [`Error::Failed`] from the run; [`Error::NoOutput`] and
     /// [`Error::Malformed`] from reading the files.
-    pub fn run(&self, request: &Request, program: &[OsString]) -> Result<Profile, Error> {
+    pub fn run(&self, request: &ProfileRequest, program: &[OsString]) -> Result<Profile, Error> {
         if let Some(gfx) = &self.gfx {
             self.installed.tool.check_target(gfx)?;
         }
         let folder = self.run_folder();
-        let output = Output { folder: folder.clone(), name: "run".to_owned() };
+        let output = ToolOutput { folder: folder.clone(), name: "run".to_owned() };
         let line = Invocation::new(self.installed.tool, request, &output, program)?;
         let arguments = line.arguments(&self.help(&line)?)?;
         fs::create_dir_all(&folder).map_err(|source| Error::write(&folder, source))?;

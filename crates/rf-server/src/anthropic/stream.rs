@@ -11,9 +11,8 @@ use crate::stream::{Encoder, Frames};
 
 /// An event of a stream.
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "MessageEvent")]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum Event<'a> {
+pub(crate) enum MessageEvent<'a> {
     MessageStart { message: MessageJson<'a> },
     ContentBlockStart { index: usize, content_block: Block },
     ContentBlockDelta { index: usize, delta: BlockDelta },
@@ -41,7 +40,7 @@ pub(crate) struct OutputUsage {
     output_tokens: usize,
 }
 
-impl Event<'_> {
+impl MessageEvent<'_> {
     /// An event is named by the type of its data.
     fn name(&self) -> &'static str {
         match self {
@@ -94,7 +93,7 @@ impl Events {
         self.open = Some(kind);
         let index = self.blocks;
         self.blocks += 1;
-        Event::ContentBlockStart { index, content_block: empty }.send(out);
+        MessageEvent::ContentBlockStart { index, content_block: empty }.send(out);
     }
 
     fn leave(&mut self, out: &mut Frames) {
@@ -103,12 +102,12 @@ impl Events {
             let signature = std::mem::take(&mut self.signature).finish();
             self.grow(BlockDelta::Signature { signature }, out);
         }
-        Event::ContentBlockStop { index: self.blocks - 1 }.send(out);
+        MessageEvent::ContentBlockStop { index: self.blocks - 1 }.send(out);
     }
 
     fn grow(&self, delta: BlockDelta, out: &mut Frames) {
         let index = self.blocks.saturating_sub(1);
-        Event::ContentBlockDelta { index, delta }.send(out);
+        MessageEvent::ContentBlockDelta { index, delta }.send(out);
     }
 
     fn delta(&mut self, delta: Delta, out: &mut Frames) {
@@ -138,7 +137,7 @@ impl Encoder for Events {
         match update {
             Update::Started { usage, .. } => {
                 let message = MessageJson::begun(&self.id, &self.model, usage);
-                Event::MessageStart { message }.send(out);
+                MessageEvent::MessageStart { message }.send(out);
             }
             Update::Delta { delta, .. } => self.delta(delta, out),
             Update::Finished { reason, stop_string, calls_tools, .. } => {
@@ -148,8 +147,8 @@ impl Encoder for Events {
             }
             Update::Ended { usage } => {
                 let usage = OutputUsage { output_tokens: usage.completion_tokens };
-                Event::MessageDelta { delta: &self.stop, usage }.send(out);
-                Event::MessageStop.send(out);
+                MessageEvent::MessageDelta { delta: &self.stop, usage }.send(out);
+                MessageEvent::MessageStop.send(out);
             }
             Update::Failed(error) => {
                 out.event("error", &ApiError::from(error).body(Api::Anthropic));

@@ -10,7 +10,7 @@ use crate::error::{ApiError, check_count};
 use crate::fields::{PromptItem, TextOr};
 use crate::longest_token::TextLimit;
 use crate::prompt::on_blocking_pool;
-use crate::record::Record;
+use crate::record::RequestRecord;
 use crate::state::ServedEmbedder;
 
 /// The texts of a request, and how long their vectors are to be.
@@ -65,7 +65,7 @@ pub(crate) async fn embed(
     let texts =
         on_blocking_pool(embedder.model().file(), move |model| texts(model, input, limits)).await?;
     let tokens = texts.iter().map(Vec::len).sum();
-    Record::spend_prompt(tokens);
+    RequestRecord::spend_prompt(tokens);
     let mut vectors = embedder.model().embed_ids_async(texts).await?;
     for vector in &mut vectors {
         if let Some(dimensions) = dimensions {

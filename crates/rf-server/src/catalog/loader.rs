@@ -7,13 +7,13 @@ use std::time::Instant;
 use rocmforge::Model;
 
 use super::adapters::NamedAdapter;
-use super::shared::{Inner, Leased, Loaded, LoadedService, Shared, Slot, State, Waiter};
+use super::shared::{CatalogState, Inner, Leased, Loaded, LoadedService, ModelSlot, State, Waiter};
 use crate::entry::{ModelKind, ModelLoader};
 use crate::error::ApiError;
 
 type Guard<'a> = MutexGuard<'a, Inner>;
 
-impl Shared {
+impl CatalogState {
     /// Loads the models of the queue, and unloads those whose time is over, until the server ends.
     pub(super) fn serve(self: Arc<Self>) {
         let mut inner = self.lock();
@@ -93,7 +93,13 @@ impl Shared {
         is_wanted
     }
 
-    fn publish(self: &Arc<Self>, index: usize, slot: &Slot, service: LoadedService, bytes: u64) {
+    fn publish(
+        self: &Arc<Self>,
+        index: usize,
+        slot: &ModelSlot,
+        service: LoadedService,
+        bytes: u64,
+    ) {
         let mut loaded = Loaded::new(service, bytes);
         let keep_alive = slot.settings().keep_alive.unwrap_or(self.keep_alive);
         loaded.expires = keep_alive.duration().and_then(|time| loaded.last_used.checked_add(time));
@@ -180,7 +186,7 @@ impl Shared {
 /// Loads a model with these adapters.
 fn attempt(
     loader: &dyn ModelLoader,
-    slot: &Slot,
+    slot: &ModelSlot,
     adapters: &[NamedAdapter],
     make_room: &mut dyn FnMut(u64),
 ) -> Result<Model, String> {

@@ -20,9 +20,9 @@ use crate::settings::ModelSettings;
 use rocmforge::ModelDetails;
 
 /// The state that requests and the thread share.
-pub(super) struct Shared {
+pub(super) struct CatalogState {
     /// Models are added at the end, and stay in their places when they are removed.
-    slots: RwLock<Vec<Arc<Slot>>>,
+    slots: RwLock<Vec<Arc<ModelSlot>>>,
     /// Memory for all models together; one that needs more is loaded alone.
     pub(super) budget_bytes: Option<u64>,
     pub(super) keep_alive: KeepAlive,
@@ -36,7 +36,7 @@ pub(super) struct Shared {
 pub(crate) type LoadHook = Arc<dyn Fn(&Generator) + Send + Sync>;
 
 /// A model, loaded or not.
-pub(super) struct Slot {
+pub(super) struct ModelSlot {
     pub(super) id: String,
     pub(super) settings: RwLock<Arc<ModelSettings>>,
     pub(super) kind: ModelKind,
@@ -129,7 +129,7 @@ pub(super) struct Waiter {
 }
 
 /// True if a model is loaded.
-pub(crate) enum Status {
+pub(crate) enum LoadStatus {
     /// It is not, and why the last attempt failed, if it did.
     Unloaded {
         failure: Option<String>,
@@ -155,14 +155,14 @@ pub(crate) struct Leased {
 
 /// The use of a model, which stays loaded as long as this lives.
 pub(crate) struct Lease {
-    shared: Arc<Shared>,
+    shared: Arc<CatalogState>,
     slot: usize,
     keep_alive: KeepAlive,
 }
 
-impl Shared {
+impl CatalogState {
     pub(super) fn new(
-        slots: Vec<Arc<Slot>>,
+        slots: Vec<Arc<ModelSlot>>,
         budget_bytes: Option<u64>,
         keep_alive: KeepAlive,
         on_load: Option<LoadHook>,
@@ -177,45 +177,45 @@ impl Shared {
     }
 
     /// All models by their places, also removed ones.
-    pub(super) fn slots(&self) -> Vec<Arc<Slot>> {
+    pub(super) fn slots(&self) -> Vec<Arc<ModelSlot>> {
         self.slots.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The model in a place.
-    pub(super) fn slot(&self, index: usize) -> Arc<Slot> {
+    pub(super) fn slot(&self, index: usize) -> Arc<ModelSlot> {
         Arc::clone(&self.slots.read().unwrap_or_else(PoisonError::into_inner)[index])
     }
 
     /// Adds a model. The lock is held by the caller.
-    pub(super) fn push(&self, slot: Arc<Slot>, inner: &mut Inner) {
+    pub(super) fn push(&self, slot: Arc<ModelSlot>, inner: &mut Inner) {
         inner.states.push(State::Unloaded { failure: None });
         self.slots.write().unwrap_or_else(PoisonError::into_inner).push(slot);
     }
 }
 
-impl Shared {
+impl CatalogState {
     /// The first model that a request means, among those that `is_eligible`. A name comes before
     /// any pattern.
     pub(super) fn named(
         &self,
         name: Option<&str>,
-        is_eligible: impl Fn(&Slot) -> bool,
+        is_eligible: impl Fn(&ModelSlot) -> bool,
     ) -> Option<usize> {
         let slots = self.slots();
-        let position = |means: &dyn Fn(&Slot) -> bool| {
+        let position = |means: &dyn Fn(&ModelSlot) -> bool| {
             slots.iter().position(|slot| slot.is_there() && is_eligible(slot) && means(slot))
         };
         position(&|slot| slot.is_named(name)).or_else(|| position(&|slot| slot.is_pattern_of(name)))
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for CatalogState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.slots().iter().map(|slot| slot.id())).finish()
     }
 }
 
-impl Slot {
+impl ModelSlot {
     pub(super) fn id(&self) -> &str {
         &self.id
     }
@@ -292,11 +292,11 @@ impl State {
         }
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> LoadStatus {
         match self {
-            Self::Unloaded { failure } => Status::Unloaded { failure: failure.clone() },
-            Self::Loading { .. } => Status::Loading,
-            Self::Loaded(loaded) | Self::Retiring { loaded, .. } => Status::Loaded {
+            Self::Unloaded { failure } => LoadStatus::Unloaded { failure: failure.clone() },
+            Self::Loading { .. } => LoadStatus::Loading,
+            Self::Loaded(loaded) | Self::Retiring { loaded, .. } => LoadStatus::Loaded {
                 service: loaded.service.clone(),
                 expires: loaded
                     .expires
@@ -320,7 +320,7 @@ impl Loaded {
     }
 }
 
-impl Slot {
+impl ModelSlot {
     /// Prepares a loaded model for its users.
     pub(super) fn service(
         &self,
@@ -377,7 +377,7 @@ impl LoadedService {
 impl Leased {
     /// Counts a user. The lock is held by the caller.
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<CatalogState>,
         slot: usize,
         loaded: &mut Loaded,
         keep_alive: KeepAlive,

@@ -5,19 +5,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 
 /// The holder of a key.
 #[derive(Debug)]
 pub(crate) struct Client {
     name: String,
-    limits: Limits,
+    limits: KeyLimits,
     usage: Arc<Usage>,
 }
 
 /// What a key allows. What is `None` is not limited.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct KeyLimits {
     /// Requests that are answered at a time.
     pub(super) max_requests: Option<usize>,
     /// Prompts times choices of these requests.
@@ -60,13 +60,13 @@ pub(crate) struct SequencePermit {
 }
 
 impl Client {
-    pub(super) fn new(name: String, limits: Limits) -> Self {
+    pub(super) fn new(name: String, limits: KeyLimits) -> Self {
         Self { name, limits, usage: Arc::default() }
     }
 
     /// A key without limits, which may not set a priority.
     pub(super) fn unlimited(name: String) -> Self {
-        Self::new(name, Limits::default())
+        Self::new(name, KeyLimits::default())
     }
 
     /// Returns this key with the usage counts of `earlier`, which had the same name.
@@ -104,7 +104,7 @@ impl Client {
         let most = self.limits.max_requests.unwrap_or(usize::MAX);
         if !take(&self.usage.requests, 1, most) {
             let message = format!("{most} requests of this API key are running: wait for one");
-            return Err(ApiError::new(Kind::QueueFull, message));
+            return Err(ApiError::new(ApiErrorKind::QueueFull, message));
         }
         Ok(RequestPermit(Arc::clone(&self.usage)))
     }
@@ -119,7 +119,7 @@ impl Client {
         if !take(&self.usage.sequences, count, most) {
             let message =
                 format!("this API key has {most} sequences, and others of it are running");
-            return Err(ApiError::new(Kind::QueueFull, message));
+            return Err(ApiError::new(ApiErrorKind::QueueFull, message));
         }
         Ok(SequencePermit { usage: Arc::clone(&self.usage), count })
     }
@@ -144,7 +144,7 @@ impl Client {
         let message = format!("this API key has used its {per_minute} tokens per minute");
         let seconds = missing * 60.0 / per_minute as f64;
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-        Err(ApiError::new(Kind::QueueFull, message).retry_after(wait))
+        Err(ApiError::new(ApiErrorKind::QueueFull, message).retry_after(wait))
     }
 }
 
@@ -180,34 +180,35 @@ impl Drop for SequencePermit {
 mod tests {
     use super::*;
 
-    fn client(limits: Limits) -> Client {
+    fn client(limits: KeyLimits) -> Client {
         Client::new("a".to_owned(), limits)
     }
 
     #[test]
     fn requests_and_sequences_end_with_their_permits() {
-        let limits = Limits { max_requests: Some(1), max_sequences: Some(4), ..Limits::default() };
+        let limits =
+            KeyLimits { max_requests: Some(1), max_sequences: Some(4), ..KeyLimits::default() };
         let client = client(limits);
         let first = client.begin().unwrap();
-        assert_eq!(client.begin().unwrap_err().kind, Kind::QueueFull);
+        assert_eq!(client.begin().unwrap_err().kind, ApiErrorKind::QueueFull);
         drop(first);
         drop(client.begin().unwrap());
         let three = client.begin_sequences(3).unwrap();
-        assert_eq!(client.begin_sequences(2).unwrap_err().kind, Kind::QueueFull);
-        assert_eq!(client.begin_sequences(5).unwrap_err().kind, Kind::InvalidRequest);
+        assert_eq!(client.begin_sequences(2).unwrap_err().kind, ApiErrorKind::QueueFull);
+        assert_eq!(client.begin_sequences(5).unwrap_err().kind, ApiErrorKind::InvalidRequest);
         drop(three);
         drop(client.begin_sequences(4).unwrap());
     }
 
     #[test]
     fn tokens_come_back_with_time() {
-        let client = client(Limits { tokens_per_minute: Some(60), ..Limits::default() });
+        let client = client(KeyLimits { tokens_per_minute: Some(60), ..KeyLimits::default() });
         let now = Instant::now();
         assert!(client.check_tokens(now).is_ok());
         client.spend(70);
         // Eleven tokens are missing to the next one.
         let error = client.check_tokens(now).unwrap_err();
-        assert_eq!(error.kind, Kind::QueueFull);
+        assert_eq!(error.kind, ApiErrorKind::QueueFull);
         assert!(client.check_tokens(now + Duration::from_secs(10)).is_err());
         assert!(client.check_tokens(now + Duration::from_secs(13)).is_ok());
         // No more than those of a minute are saved up.

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::value::Datetime;
 
-use super::client::{Client, Limits};
-use super::key::{Key, digest};
+use super::client::{Client, KeyLimits};
+use super::key::{ApiKey, digest};
 
 /// Why a file of keys cannot be used. It has no text of the file but names of fields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,7 +65,7 @@ const NAMES: [&str; 10] = [
 type Problem = (Range<usize>, &'static str);
 
 /// Reads the keys of a file, at least one.
-pub(super) fn parse(text: &str) -> Result<Vec<Key>, KeyFileError> {
+pub(super) fn parse(text: &str) -> Result<Vec<ApiKey>, KeyFileError> {
     let failure = |(span, message): Problem| KeyFileError::new(text, span.start, message);
     let file: KeyFile = toml::from_str(text).map_err(|error| {
         KeyFileError::new(
@@ -74,7 +74,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Key>, KeyFileError> {
             redacted(error.message()),
         )
     })?;
-    let mut keys: Vec<Key> = Vec::with_capacity(file.key.len());
+    let mut keys: Vec<ApiKey> = Vec::with_capacity(file.key.len());
     for entry in file.key {
         let span = entry.span();
         let entry = entry.into_inner();
@@ -96,7 +96,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Key>, KeyFileError> {
 
 impl Entry {
     /// The key of a table at `span`.
-    fn read(self, span: Range<usize>) -> Result<Key, Problem> {
+    fn read(self, span: Range<usize>) -> Result<ApiKey, Problem> {
         let digest = match (self.key, self.sha256) {
             (Some(key), None) if key.get_ref().trim().is_empty() => {
                 return Err((key.span(), "the key is empty"));
@@ -115,7 +115,7 @@ impl Entry {
         if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
             return Err((name_span, "expected a name of 1 to 64 bytes without control characters"));
         }
-        let limits = Limits {
+        let limits = KeyLimits {
             max_requests: at_least_one(self.max_requests)?,
             max_sequences: at_least_one(self.max_sequences)?,
             tokens_per_minute: at_least_one(self.tokens_per_minute)?,
@@ -124,7 +124,7 @@ impl Entry {
             manage_models: self.manage_models,
             expires: self.expires.as_ref().map(time).transpose()?,
         };
-        Ok(Key { digest, client: Arc::new(Client::new(self.name.into_inner(), limits)) })
+        Ok(ApiKey { digest, client: Arc::new(Client::new(self.name.into_inner(), limits)) })
     }
 }
 

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::client::Client;
 
 #[derive(Clone)]
-pub(super) struct Key {
+pub(super) struct ApiKey {
     /// The SHA-256 of the key, so that comparing takes the same time for all of them.
     pub(super) digest: [u8; 32],
     pub(super) client: Arc<Client>,

@@ -3,10 +3,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::queue::Event;
+use super::queue::PublishedEvent;
 
 /// Encodes a batch of now.
-pub(super) fn batch(events: &[Event]) -> Vec<u8> {
+pub(super) fn batch(events: &[PublishedEvent]) -> Vec<u8> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let chains: Vec<_> = events.chunk_by(continues).collect();
     let mut out = Pack(Vec::new());
@@ -21,11 +21,11 @@ pub(super) fn batch(events: &[Event]) -> Vec<u8> {
 }
 
 /// Returns true if `next` stores the block after that of `event`: one event has both.
-fn continues(event: &Event, next: &Event) -> bool {
+fn continues(event: &PublishedEvent, next: &PublishedEvent) -> bool {
     match (event, next) {
         (
-            Event::Stored { hash, tokens, adapter, .. },
-            Event::Stored { parent, tokens: next_tokens, adapter: next_adapter, .. },
+            PublishedEvent::Stored { hash, tokens, adapter, .. },
+            PublishedEvent::Stored { parent, tokens: next_tokens, adapter: next_adapter, .. },
         ) => *parent == Some(*hash) && adapter == next_adapter && tokens.len() == next_tokens.len(),
         _ => false,
     }
@@ -36,15 +36,15 @@ struct Pack(Vec<u8>);
 
 impl Pack {
     /// A removal, or a chain of blocks that are stored.
-    fn events(&mut self, chain: &[Event]) {
+    fn events(&mut self, chain: &[PublishedEvent]) {
         match chain {
-            [Event::Stored { parent, tokens: first, adapter, .. }, ..] => {
+            [PublishedEvent::Stored { parent, tokens: first, adapter, .. }, ..] => {
                 self.map(8);
                 self.field("type", |out| out.text("BlockStored"));
                 self.field("block_hashes", |out| {
                     out.array(chain.len());
                     for event in chain {
-                        if let Event::Stored { hash, .. } = event {
+                        if let PublishedEvent::Stored { hash, .. } = event {
                             out.int(*hash);
                         }
                     }
@@ -53,7 +53,7 @@ impl Pack {
                 self.field("token_ids", |out| {
                     out.array(chain.len() * first.len());
                     for event in chain {
-                        if let Event::Stored { tokens, .. } = event {
+                        if let PublishedEvent::Stored { tokens, .. } = event {
                             tokens.iter().for_each(|&token| out.int(token.into()));
                         }
                     }
@@ -65,7 +65,7 @@ impl Pack {
                 let name = adapter.as_ref().and_then(|adapter| adapter.name.as_deref());
                 self.field("lora_name", |out| out.optional(name, Self::text));
             }
-            [Event::Removed { hash }, ..] => {
+            [PublishedEvent::Removed { hash }, ..] => {
                 self.map(3);
                 self.field("type", |out| out.text("BlockRemoved"));
                 self.field("block_hashes", |out| {
@@ -74,7 +74,7 @@ impl Pack {
                 });
                 self.field("medium", |out| out.text("GPU"));
             }
-            [Event::Cleared, ..] => {
+            [PublishedEvent::Cleared, ..] => {
                 self.map(1);
                 self.field("type", |out| out.text("AllBlocksCleared"));
             }

@@ -13,7 +13,7 @@ const MAX_EVENTS: usize = 16_384;
 
 /// An event as it is published.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Event {
+pub(crate) enum PublishedEvent {
     Stored {
         hash: u64,
         parent: Option<u64>,
@@ -45,7 +45,7 @@ pub(crate) struct EventQueue {
 
 #[derive(Debug, Default)]
 struct Inner {
-    events: VecDeque<Event>,
+    events: VecDeque<PublishedEvent>,
     dropped: u64,
 }
 
@@ -63,14 +63,14 @@ impl EventQueue {
         self.lock().dropped
     }
 
-    /// Adds an event. If the queue is full, all of it is replaced by [`Event::Cleared`]: a router
-    /// must not believe that blocks are there which have been removed.
-    pub(super) fn push(&self, event: Event) {
+    /// Adds an event. If the queue is full, all of it is replaced by [`PublishedEvent::Cleared`]: a
+    /// router must not believe that blocks are there which have been removed.
+    pub(super) fn push(&self, event: PublishedEvent) {
         let mut inner = self.lock();
         if inner.events.len() == MAX_EVENTS {
             inner.dropped += MAX_EVENTS as u64;
             inner.events.clear();
-            inner.events.push_back(Event::Cleared);
+            inner.events.push_back(PublishedEvent::Cleared);
         }
         inner.events.push_back(event);
         drop(inner);
@@ -78,7 +78,7 @@ impl EventQueue {
     }
 
     /// Waits for events and takes at most `most` of them.
-    pub(super) async fn next(&self, most: usize) -> Vec<Event> {
+    pub(super) async fn next(&self, most: usize) -> Vec<PublishedEvent> {
         loop {
             {
                 let mut inner = self.lock();
@@ -130,9 +130,9 @@ impl Watch {
                     Some((_, label)) => Some(Arc::clone(label)),
                     None => (!key.is_empty()).then(|| label(&key, None).1),
                 };
-                self.0.push(Event::Stored { hash, parent, tokens, adapter });
+                self.0.push(PublishedEvent::Stored { hash, parent, tokens, adapter });
             }
-            CacheEvent::Removed { hash } => self.0.push(Event::Removed { hash }),
+            CacheEvent::Removed { hash } => self.0.push(PublishedEvent::Removed { hash }),
             _ => {}
         }
     }
@@ -140,7 +140,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.0.push(Event::Cleared);
+        self.0.push(PublishedEvent::Cleared);
     }
 }
 
@@ -152,10 +152,10 @@ mod tests {
     async fn a_full_queue_becomes_the_news_that_all_is_unknown() {
         let queue = EventQueue::new();
         for hash in 0..=MAX_EVENTS as u64 {
-            queue.push(Event::Removed { hash });
+            queue.push(PublishedEvent::Removed { hash });
         }
-        let last = Event::Removed { hash: MAX_EVENTS as u64 };
-        assert_eq!(queue.next(9).await, [Event::Cleared, last]);
+        let last = PublishedEvent::Removed { hash: MAX_EVENTS as u64 };
+        assert_eq!(queue.next(9).await, [PublishedEvent::Cleared, last]);
         assert_eq!(queue.dropped(), MAX_EVENTS as u64);
     }
 

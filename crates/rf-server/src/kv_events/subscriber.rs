@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::KvEvents;
 use super::publisher::Publisher;
-use super::queue::{Event, EventQueue};
+use super::queue::{EventQueue, PublishedEvent};
 use crate::generator::Generator;
 use crate::metrics::Metrics;
 
@@ -195,8 +195,8 @@ fn removals_and_clears_are_events() {
     let mut subscriber = Client::connect(address, "SUB");
     subscriber.write(0, b"\x01");
     std::thread::sleep(Duration::from_millis(200));
-    queue.push(Event::Removed { hash: u64::MAX });
-    queue.push(Event::Cleared);
+    queue.push(PublishedEvent::Removed { hash: u64::MAX });
+    queue.push(PublishedEvent::Cleared);
     let mut events = Vec::new();
     while events.len() < 2 {
         events.extend(batch(&subscriber.message()).1);

@@ -8,7 +8,7 @@ use axum::extract::{Query, State};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 use crate::generator::Generator;
 use crate::state::{App, now};
 
@@ -40,7 +40,7 @@ pub(crate) async fn slots(
     let fails = query.fail_on_no_slot.is_some_and(|value| !matches!(value.as_str(), "" | "0"));
     if fails && running >= slots {
         let message = format!("all {slots} sequences are in use");
-        return Err(ApiError::new(Kind::Unavailable, message));
+        return Err(ApiError::new(ApiErrorKind::Unavailable, message));
     }
     let n_ctx = model.handle().max_sequence_tokens();
     let slot = |id: usize| Slot { id, n_ctx, is_processing: id < running, speculative: false };

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::body::Fields;
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 use crate::generator::Generator;
 use crate::path::Id;
 use crate::state::App;
@@ -84,7 +84,7 @@ pub(crate) async fn change(
     let SlotFields { filename, model } = fields.read()?;
     let Some(folder) = app.options().slot_save_path.clone() else {
         let message = "this server does not save slots: start it with --slot-save-path";
-        return Err(ApiError::new(Kind::NotSupported, message));
+        return Err(ApiError::new(ApiErrorKind::NotSupported, message));
     };
     let model = app.loaded_model(query.model.or(model).as_deref())?;
     let slots = model.handle().max_num_seqs();
@@ -154,7 +154,7 @@ fn on_engine<R: Send + 'static>(
     work: impl FnOnce(&mut Engine) -> Result<R, EngineError> + Send + 'static,
 ) -> Result<R, ApiError> {
     let done = model.handle().call(work);
-    let done = done.map_err(|error| ApiError::new(Kind::Unavailable, error.to_string()))?;
+    let done = done.map_err(|error| ApiError::new(ApiErrorKind::Unavailable, error.to_string()))?;
     done.map_err(|error| refused(&error))
 }
 
@@ -179,7 +179,7 @@ fn refused(error: &EngineError) -> ApiError {
         EngineError::Saved(_) | EngineError::PromptTooLong { .. } | EngineError::Adapters(_) => {
             ApiError::field("filename", error)
         }
-        EngineError::OutOfPages(_) => ApiError::new(Kind::Unavailable, error.to_string()),
+        EngineError::OutOfPages(_) => ApiError::new(ApiErrorKind::Unavailable, error.to_string()),
         error => ApiError::internal(error),
     }
 }

@@ -11,7 +11,7 @@ use crate::api::parsed_arguments;
 
 /// True if the text is the content of a message, or stands alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum LineForm {
     Chat,
     Text,
 }
@@ -102,11 +102,15 @@ impl From<AnswerCall> for LineCall {
 }
 
 /// An object with a part of an answer.
-pub(super) fn line(model: &str, form: Form, Answer { content, reasoning, calls }: Answer) -> Line {
+pub(super) fn line(
+    model: &str,
+    form: LineForm,
+    Answer { content, reasoning, calls }: Answer,
+) -> Line {
     let thinking = (!reasoning.is_empty()).then_some(reasoning);
     let content = match form {
-        Form::Text => LineContent::Text { response: content, thinking },
-        Form::Chat => LineContent::Chat {
+        LineForm::Text => LineContent::Text { response: content, thinking },
+        LineForm::Chat => LineContent::Chat {
             message: LineMessage {
                 role: "assistant",
                 content,

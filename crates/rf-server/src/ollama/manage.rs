@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::body::Fields;
 use crate::entry::ModelEntry;
-use crate::error::{Api, ApiError, Kind};
+use crate::error::{Api, ApiError, ApiErrorKind};
 use crate::managed_models::{ManageError, ModelChange};
 use crate::openapi::LINES;
 use crate::state::App;
@@ -267,9 +267,9 @@ impl Stream for Received {
 impl From<ManageError> for ApiError {
     fn from(error: ManageError) -> Self {
         let kind = match error {
-            ManageError::Unknown(_) => Kind::NotFound,
-            ManageError::Refused(_) => Kind::InvalidRequest,
-            ManageError::Failed(_) => Kind::Internal,
+            ManageError::Unknown(_) => ApiErrorKind::NotFound,
+            ManageError::Refused(_) => ApiErrorKind::InvalidRequest,
+            ManageError::Failed(_) => ApiErrorKind::Internal,
         };
         Self::new(kind, error.to_string())
     }

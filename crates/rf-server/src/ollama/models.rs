@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::body::Fields;
-use crate::catalog::{Listed, Status};
+use crate::catalog::{Listed, LoadStatus};
 use crate::error::ApiError;
 use crate::state::App;
 
@@ -89,7 +89,7 @@ pub(crate) async fn tags(State(app): State<Arc<App>>) -> Json<Models> {
 /// `GET /api/ps`: loaded models.
 pub(crate) async fn ps(State(app): State<Arc<App>>) -> Json<Models> {
     let loaded = |model: &Listed| {
-        let Status::Loaded { service, expires, bytes } = &model.status else { return None };
+        let LoadStatus::Loaded { service, expires, bytes } = &model.status else { return None };
         let mut entry = entry(model);
         if *bytes > 0 {
             entry.size = *bytes;
@@ -154,8 +154,8 @@ fn entry(model: &Listed) -> ModelJson {
 
 fn modified(model: &Listed) -> String {
     match &model.status {
-        Status::Loaded { service, .. } => timestamp(service.loaded()),
-        Status::Loading | Status::Unloaded { .. } => timestamp(UNIX_EPOCH),
+        LoadStatus::Loaded { service, .. } => timestamp(service.loaded()),
+        LoadStatus::Loading | LoadStatus::Unloaded { .. } => timestamp(UNIX_EPOCH),
     }
 }
 

@@ -10,7 +10,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::catalog::{Listed, NamedAdapter, Status};
+use crate::catalog::{Listed, LoadStatus, NamedAdapter};
 use crate::entry::ModelKind;
 use crate::error::ApiError;
 use crate::path::Id;
@@ -163,8 +163,8 @@ fn with_adapters(model: &Listed) -> impl Iterator<Item = Card<'_>> {
 
 fn created(model: &Listed) -> SystemTime {
     match &model.status {
-        Status::Loaded { service, .. } => service.loaded(),
-        Status::Loading | Status::Unloaded { .. } => UNIX_EPOCH,
+        LoadStatus::Loaded { service, .. } => service.loaded(),
+        LoadStatus::Loading | LoadStatus::Unloaded { .. } => UNIX_EPOCH,
     }
 }
 
@@ -182,12 +182,12 @@ fn entry(card: &Card<'_>) -> ModelJson {
     let model = card.model;
     let details = &model.details;
     let context_tokens = match &model.status {
-        Status::Loaded { service, .. } => service.context_tokens(),
-        Status::Loading | Status::Unloaded { .. } => details.context_length,
+        LoadStatus::Loaded { service, .. } => service.context_tokens(),
+        LoadStatus::Loading | LoadStatus::Unloaded { .. } => details.context_length,
     };
     let (reads_images, hears) = match &model.status {
-        Status::Loaded { service, .. } => (service.reads_images(), service.hears()),
-        Status::Loading | Status::Unloaded { .. } => (false, false),
+        LoadStatus::Loaded { service, .. } => (service.reads_images(), service.hears()),
+        LoadStatus::Loading | LoadStatus::Unloaded { .. } => (false, false),
     };
     ModelJson {
         id: card.id().to_owned(),
@@ -227,11 +227,11 @@ fn file_name(adapter: &NamedAdapter) -> String {
 }
 
 impl ModelStatus {
-    fn of(status: &Status) -> Self {
+    fn of(status: &LoadStatus) -> Self {
         let (value, error) = match status {
-            Status::Loaded { .. } => ("loaded", None),
-            Status::Loading => ("loading", None),
-            Status::Unloaded { failure } => ("unloaded", failure.clone()),
+            LoadStatus::Loaded { .. } => ("loaded", None),
+            LoadStatus::Loading => ("loading", None),
+            LoadStatus::Unloaded { failure } => ("unloaded", failure.clone()),
         };
         Self { value, failed: error.is_some().then_some(true), error }
     }

@@ -21,14 +21,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::head::{Head, Record};
+use self::head::{Head, ResponseRecord};
 use self::input::ItemReader;
 use self::store::{Owner, ResponseStore};
 use self::tools::OfferedTools;
 use crate::api::is_cut_off;
 use crate::attachments::{IllustratedConversation, IllustratedMessages};
 use crate::body::Fields;
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 use crate::fields::TextOr;
 use crate::generation::{Generation, Job};
 use crate::grammar::GrammarFields;
@@ -76,8 +76,11 @@ pub(crate) async fn responses(
     let tools = request.offered_tools()?;
     let conversation = request.conversation(&messages, &tools)?;
     let prompt = rendered(&model, conversation).await?;
-    let record =
-        request.store.unwrap_or(true).then(|| Record { app, owner, conversation: messages });
+    let record = request.store.unwrap_or(true).then(|| ResponseRecord {
+        app,
+        owner,
+        conversation: messages,
+    });
     let head = Head::new(&model, request.instructions, params.options.max_tokens)
         .with_previous(request.previous_response_id)
         .with_tools(tools)
@@ -152,7 +155,7 @@ pub(crate) async fn delete(
 }
 
 fn not_stored() -> ApiError {
-    ApiError::new(Kind::NotFound, "the response is not stored")
+    ApiError::new(ApiErrorKind::NotFound, "the response is not stored")
 }
 
 impl ResponsesFields {
@@ -179,7 +182,7 @@ impl ResponsesFields {
                     let message = "the response is not stored any more: send the whole \
                                    conversation as `input`";
                     let error = ApiError::field("previous_response_id", message);
-                    error.of_kind(Kind::NotFound).with_code("previous_response_not_found")
+                    error.of_kind(ApiErrorKind::NotFound).with_code("previous_response_not_found")
                 })?;
                 previous.conversation.clone()
             }

@@ -58,8 +58,7 @@ pub(crate) struct Transcription {
 /// An event of a stream.
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "type")]
-#[schemars(rename = "TranscriptionEvent")]
-pub(crate) enum Event {
+pub(crate) enum TranscriptionEvent {
     #[serde(rename = "transcript.text.delta")]
     Delta { delta: String },
     #[serde(rename = "transcript.text.done")]
@@ -195,7 +194,7 @@ struct Events {
 impl Events {
     fn send(delta: String, out: &mut Frames) {
         if !delta.is_empty() {
-            out.json(&Event::Delta { delta });
+            out.json(&TranscriptionEvent::Delta { delta });
         }
     }
 }
@@ -209,7 +208,7 @@ impl Encoder for Events {
             Update::Ended { usage } => {
                 Self::send(self.transcript.finish(), out);
                 let text = std::mem::take(&mut self.transcript.text);
-                out.json(&Event::Done { text, usage: usage.into() });
+                out.json(&TranscriptionEvent::Done { text, usage: usage.into() });
                 out.done();
             }
             Update::Failed(error) => fail(&error.into(), out),

@@ -7,7 +7,7 @@ use super::ids::SpanContext;
 
 /// The kind of a span: what happens inside, or an answer to a client.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum SpanKind {
     Internal = 1,
     Server = 2,
 }
@@ -45,7 +45,7 @@ impl Span {
     /// A span with its start and end, in nanoseconds since 1970.
     pub(super) fn new(
         name: String,
-        kind: Kind,
+        kind: SpanKind,
         context: SpanContext,
         parent: Option<u64>,
         (start, end): (u128, u128),

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::export::Collector;
 use super::ids::{Parent, SpanContext};
-use super::span::{Kind, Span};
+use super::span::{Span, SpanKind};
 use super::{PromptPhases, RequestEnd};
 use crate::error::Error;
 
@@ -166,7 +166,7 @@ impl RequestTrace {
     fn child(&self, name: &str, start: Instant, end: Instant) -> Span {
         let (context, parent) = (SpanContext::below(Some(self.context)), Some(self.context.span));
         let times = (self.nanos(start), self.nanos(end));
-        Span::new(name.to_owned(), Kind::Internal, context, parent, times)
+        Span::new(name.to_owned(), SpanKind::Internal, context, parent, times)
     }
 
     /// A prompt has ended. It runs on the thread of the engine.
@@ -201,7 +201,7 @@ impl RequestTrace {
             Some(model) => format!("{} {model}", self.operation),
             None => self.operation.to_owned(),
         };
-        let mut span = Span::new(name, Kind::Server, self.context, self.parent, times);
+        let mut span = Span::new(name, SpanKind::Server, self.context, self.parent, times);
         span.text("gen_ai.operation.name", self.operation);
         span.text("gen_ai.provider.name", "rocmforge");
         if let Some(model) = end.model {

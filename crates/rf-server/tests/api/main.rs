@@ -16,6 +16,7 @@ mod clients;
 mod embeddings;
 mod errors;
 mod faults;
+mod fuzzed;
 mod keys;
 mod lora;
 mod manage;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{MAX_HEIGHT, Parser};
-use crate::ast::{Call, Comparison, Expr, Kind, Operator};
+use crate::ast::{Call, Comparison, Expr, NodeKind, Operator};
 use crate::error::Error;
 use crate::lexer::Token;
 use crate::value::Value;
@@ -37,7 +37,7 @@ impl Parser {
             items.push(element(self)?);
         }
         let height = highest(&items);
-        self.node(Kind::Tuple(items), height)
+        self.node(NodeKind::Tuple(items), height)
     }
 
     pub(super) fn expression(&mut self) -> Result<Expr, Error> {
@@ -51,7 +51,7 @@ impl Parser {
             let otherwise = if self.accept_name("else") { Some(self.expression()?) } else { None };
             let height = value.height.max(condition.height);
             let height = height.max(otherwise.as_ref().map_or(0, |expr| expr.height));
-            value = self.node(Kind::Ternary(value, condition, otherwise), height)?;
+            value = self.node(NodeKind::Ternary(value, condition, otherwise), height)?;
         }
         Ok(value)
     }
@@ -61,7 +61,7 @@ impl Parser {
         while self.accept_name("or") {
             let right = self.and()?;
             let height = left.height.max(right.height);
-            left = self.node(Kind::Or(left, right), height)?;
+            left = self.node(NodeKind::Or(left, right), height)?;
         }
         Ok(left)
     }
@@ -71,7 +71,7 @@ impl Parser {
         while self.accept_name("and") {
             let right = self.not()?;
             let height = left.height.max(right.height);
-            left = self.node(Kind::And(left, right), height)?;
+            left = self.node(NodeKind::And(left, right), height)?;
         }
         Ok(left)
     }
@@ -82,7 +82,7 @@ impl Parser {
         }
         let value = self.deeper(Self::not)?;
         let height = value.height;
-        self.node(Kind::Not(value), height)
+        self.node(NodeKind::Not(value), height)
     }
 
     fn comparison(&mut self) -> Result<Expr, Error> {
@@ -96,7 +96,7 @@ impl Parser {
         }
         let height = others.iter().map(|(_, expr)| expr.height).max().unwrap_or(0);
         let height = first.height.max(height);
-        self.node(Kind::Compare(first, others), height)
+        self.node(NodeKind::Compare(first, others), height)
     }
 
     fn accept_comparison(&mut self) -> Option<Comparison> {
@@ -150,7 +150,7 @@ impl Parser {
             let Some((_, operator)) = found else { return Ok(left) };
             let right = operand(self)?;
             let height = left.height.max(right.height);
-            left = self.node(Kind::Binary(*operator, left, right), height)?;
+            left = self.node(NodeKind::Binary(*operator, left, right), height)?;
         }
     }
 
@@ -159,7 +159,7 @@ impl Parser {
         let mut value = if is_minus || self.accept_sign("+") {
             let value = self.deeper(|parser| parser.unary(false))?;
             let height = value.height;
-            let kind = if is_minus { Kind::Negate(value) } else { Kind::Plus(value) };
+            let kind = if is_minus { NodeKind::Negate(value) } else { NodeKind::Plus(value) };
             self.node(kind, height)?
         } else {
             let value = self.primary()?;
@@ -172,7 +172,7 @@ impl Parser {
             if self.accept_sign("|") {
                 let call = self.named_call()?;
                 let height = value.height.max(height_of(&call));
-                value = self.node(Kind::Filter(value, call), height)?;
+                value = self.node(NodeKind::Filter(value, call), height)?;
             } else if self.accept_name("is") {
                 value = self.test(value)?;
             } else {
@@ -197,20 +197,20 @@ impl Parser {
             call.positional.push(self.postfix(operand)?);
         }
         let height = value.height.max(height_of(&call));
-        self.node(Kind::Test(value, call, negated), height)
+        self.node(NodeKind::Test(value, call, negated), height)
     }
 
     fn primary(&mut self) -> Result<Expr, Error> {
         let kind = match self.token() {
             Token::Name(name) => {
                 let kind = match name.as_str() {
-                    "true" | "True" => Kind::Constant(Value::Bool(true)),
-                    "false" | "False" => Kind::Constant(Value::Bool(false)),
-                    "none" | "None" => Kind::Constant(Value::None),
+                    "true" | "True" => NodeKind::Constant(Value::Bool(true)),
+                    "false" | "False" => NodeKind::Constant(Value::Bool(false)),
+                    "none" | "None" => NodeKind::Constant(Value::None),
                     "and" | "or" | "not" | "if" | "else" | "in" | "is" => {
                         return Err(self.unexpected("a value"));
                     }
-                    name => Kind::Name(name.into()),
+                    name => NodeKind::Name(name.into()),
                 };
                 self.advance();
                 kind
@@ -221,17 +221,17 @@ impl Parser {
                     text.push_str(part);
                     self.at += 1;
                 }
-                Kind::Constant(Value::text(text))
+                NodeKind::Constant(Value::text(text))
             }
             Token::Int(value) => {
                 let value = Value::Int(*value);
                 self.advance();
-                Kind::Constant(value)
+                NodeKind::Constant(value)
             }
             Token::Float(value) => {
                 let value = Value::Float(*value);
                 self.advance();
-                Kind::Constant(value)
+                NodeKind::Constant(value)
             }
             Token::Sign("(") => return self.brackets(),
             Token::Sign("[") => {
@@ -245,7 +245,7 @@ impl Parser {
                     }
                 }
                 let height = highest(&items);
-                return self.node(Kind::List(items), height);
+                return self.node(NodeKind::List(items), height);
             }
             Token::Sign("{") => return self.mapping(),
             _ => return Err(self.unexpected("a value")),
@@ -256,7 +256,7 @@ impl Parser {
     fn brackets(&mut self) -> Result<Expr, Error> {
         self.advance();
         if self.accept_sign(")") {
-            return self.node(Kind::Tuple(Vec::new()), 0);
+            return self.node(NodeKind::Tuple(Vec::new()), 0);
         }
         let value = self.expression_list()?;
         self.expect_sign(")")?;
@@ -278,7 +278,7 @@ impl Parser {
                 break;
             }
         }
-        self.node(Kind::Map(entries), height)
+        self.node(NodeKind::Map(entries), height)
     }
 
     fn postfix(&mut self, mut value: Expr) -> Result<Expr, Error> {
@@ -288,9 +288,9 @@ impl Parser {
                     Token::Int(index) => {
                         let index = Value::Int(*index);
                         self.advance();
-                        let index = self.node(Kind::Constant(index), 0)?;
+                        let index = self.node(NodeKind::Constant(index), 0)?;
                         let height = value.height;
-                        value = self.node(Kind::Item(value, index), height)?;
+                        value = self.node(NodeKind::Item(value, index), height)?;
                         continue;
                     }
                     _ => self.name()?,
@@ -300,9 +300,9 @@ impl Parser {
                     let mut call = Call { name, positional: Vec::new(), named: Vec::new() };
                     self.arguments(&mut call)?;
                     height = height.max(height_of(&call));
-                    Kind::Method(value, call)
+                    NodeKind::Method(value, call)
                 } else {
-                    Kind::Field(value, name)
+                    NodeKind::Field(value, name)
                 };
                 value = self.node(kind, height)?;
             } else if self.accept_sign("[") {
@@ -311,7 +311,7 @@ impl Parser {
                 let mut call = Call { name: "".into(), positional: Vec::new(), named: Vec::new() };
                 self.arguments(&mut call)?;
                 let height = value.height.max(height_of(&call));
-                value = self.node(Kind::Call(value, call), height)?;
+                value = self.node(NodeKind::Call(value, call), height)?;
             } else {
                 return Ok(value);
             }
@@ -340,10 +340,10 @@ impl Parser {
         let height = parts.iter().flatten().map(|part| part.height).max().unwrap_or(0);
         let height = height.max(value.height);
         if colons > 0 {
-            return self.node(Kind::Slice(value, parts), height);
+            return self.node(NodeKind::Slice(value, parts), height);
         }
         match parts {
-            [Some(index), ..] => self.node(Kind::Item(value, index), height),
+            [Some(index), ..] => self.node(NodeKind::Item(value, index), height),
             _ => Err(self.error("the index is missing")),
         }
     }
@@ -380,7 +380,7 @@ impl Parser {
     }
 
     /// A node above children of `height`.
-    fn node(&self, kind: Kind, height: u16) -> Result<Expr, Error> {
+    fn node(&self, kind: NodeKind, height: u16) -> Result<Expr, Error> {
         if height >= MAX_HEIGHT {
             return Err(self.error(format!("the expression nests deeper than {MAX_HEIGHT}")));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::arguments::{Arguments, size, text};
-use super::{Run, VARIABLE_BYTES};
+use super::{TemplateRun, VARIABLE_BYTES};
 use crate::ast::Macro;
 use crate::error::Error;
 use crate::meter::Text;
@@ -19,7 +19,7 @@ pub(super) fn function(name: &str) -> Option<Value> {
     FUNCTIONS.iter().find(|known| **known == name).map(|known| Value::Function(known))
 }
 
-impl<'t> Run<'t> {
+impl<'t> TemplateRun<'t> {
     pub(super) fn call(
         &mut self,
         callee: &Value,

@@ -1,12 +1,12 @@
 //! Tests of values: `is defined`, `is string` and others.
 
-use super::Run;
+use super::TemplateRun;
 use super::arguments::{Arguments, text};
 use crate::ast::Comparison;
 use crate::error::Error;
 use crate::value::Value;
 
-impl Run<'_> {
+impl TemplateRun<'_> {
     /// Returns true if `value` passes the test `name`.
     pub(super) fn test(
         &mut self,

@@ -4,75 +4,75 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::Run;
+use super::TemplateRun;
 use super::arguments::Arguments;
-use crate::ast::{Call, Comparison, Expr, Kind, Operator};
+use crate::ast::{Call, Comparison, Expr, NodeKind, Operator};
 use crate::error::Error;
 use crate::meter::Text;
 use crate::print;
 use crate::value::{Key, Value};
 
-impl<'t> Run<'t> {
+impl<'t> TemplateRun<'t> {
     pub(super) fn value(&mut self, expr: &'t Expr) -> Result<Value, Error> {
         self.deeper(|run| run.evaluate(expr))
     }
 
     fn evaluate(&mut self, expr: &'t Expr) -> Result<Value, Error> {
         match &*expr.kind {
-            Kind::Constant(value) => Ok(value.clone()),
-            Kind::Name(name) => Ok(self.named(name)),
-            Kind::List(items) => Value::list(self.all(items)?),
-            Kind::Tuple(items) => Value::tuple(self.all(items)?),
-            Kind::Map(entries) => self.map(entries),
-            Kind::Not(value) => Ok(Value::Bool(!self.value(value)?.is_true())),
-            Kind::Negate(value) => negate(&self.value(value)?),
-            Kind::Plus(value) => number(self.value(value)?),
-            Kind::And(left, right) => {
+            NodeKind::Constant(value) => Ok(value.clone()),
+            NodeKind::Name(name) => Ok(self.named(name)),
+            NodeKind::List(items) => Value::list(self.all(items)?),
+            NodeKind::Tuple(items) => Value::tuple(self.all(items)?),
+            NodeKind::Map(entries) => self.map(entries),
+            NodeKind::Not(value) => Ok(Value::Bool(!self.value(value)?.is_true())),
+            NodeKind::Negate(value) => negate(&self.value(value)?),
+            NodeKind::Plus(value) => number(self.value(value)?),
+            NodeKind::And(left, right) => {
                 let left = self.value(left)?;
                 if left.is_true() { self.value(right) } else { Ok(left) }
             }
-            Kind::Or(left, right) => {
+            NodeKind::Or(left, right) => {
                 let left = self.value(left)?;
                 if left.is_true() { Ok(left) } else { self.value(right) }
             }
-            Kind::Binary(operator, left, right) => {
+            NodeKind::Binary(operator, left, right) => {
                 let left = self.value(left)?;
                 let right = self.value(right)?;
                 self.binary(*operator, &left, &right)
             }
-            Kind::Compare(first, others) => self.comparisons(first, others),
-            Kind::Ternary(value, condition, otherwise) => {
+            NodeKind::Compare(first, others) => self.comparisons(first, others),
+            NodeKind::Ternary(value, condition, otherwise) => {
                 if self.value(condition)?.is_true() {
                     self.value(value)
                 } else {
                     otherwise.as_ref().map_or(Ok(Value::Undefined), |expr| self.value(expr))
                 }
             }
-            Kind::Field(value, name) => {
+            NodeKind::Field(value, name) => {
                 let value = self.value(value)?;
                 self.field(&value, name)
             }
-            Kind::Item(value, index) => {
+            NodeKind::Item(value, index) => {
                 let value = self.value(value)?;
                 let index = self.value(index)?;
                 self.item(&value, &index)
             }
-            Kind::Slice(value, parts) => self.slice_of(value, parts),
-            Kind::Call(callee, call) => {
+            NodeKind::Slice(value, parts) => self.slice_of(value, parts),
+            NodeKind::Call(callee, call) => {
                 let callee = self.value(callee)?;
                 let arguments = self.arguments(call)?;
                 self.call(&callee, arguments, None)
             }
-            Kind::Method(value, call) => {
+            NodeKind::Method(value, call) => {
                 let value = self.value(value)?;
                 let arguments = self.arguments(call)?;
                 self.method(&value, &call.name, arguments, None)
             }
-            Kind::Filter(value, call) => {
+            NodeKind::Filter(value, call) => {
                 let value = self.value(value)?;
                 self.apply_filter(value, call)
             }
-            Kind::Test(value, call, negated) => {
+            NodeKind::Test(value, call, negated) => {
                 let value = self.value(value)?;
                 let arguments = self.arguments(call)?;
                 Ok(Value::Bool(self.test(&call.name, &value, arguments)? != *negated))
@@ -87,12 +87,12 @@ impl<'t> Run<'t> {
         caller: Value,
     ) -> Result<Value, Error> {
         match &*expr.kind {
-            Kind::Call(callee, call) => {
+            NodeKind::Call(callee, call) => {
                 let callee = self.value(callee)?;
                 let arguments = self.arguments(call)?;
                 self.call(&callee, arguments, Some(caller))
             }
-            Kind::Method(value, call) => {
+            NodeKind::Method(value, call) => {
                 let value = self.value(value)?;
                 let arguments = self.arguments(call)?;
                 self.method(&value, &call.name, arguments, Some(caller))

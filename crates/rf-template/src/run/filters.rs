@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::Run;
+use super::TemplateRun;
 use super::arguments::{Arguments, size, text, text_or};
 use crate::error::Error;
 use crate::meter::Text;
 use crate::value::{Key, Value};
 use crate::{json, print};
 
-impl Run<'_> {
+impl TemplateRun<'_> {
     /// Applies the filter `name`.
     #[expect(clippy::too_many_lines, reason = "an arm per filter")]
     pub(super) fn filter(

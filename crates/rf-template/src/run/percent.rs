@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Run;
+use super::TemplateRun;
 use crate::error::Error;
 use crate::meter::Text;
 use crate::print;
@@ -21,7 +21,7 @@ struct Directive<'p> {
     kind: char,
 }
 
-impl Run<'_> {
+impl TemplateRun<'_> {
     /// The text of `pattern` with values: a tuple of them, a mapping for keys, or one value.
     pub(super) fn percent_format(&self, pattern: &str, value: &Value) -> Result<Value, Error> {
         let values = match value {

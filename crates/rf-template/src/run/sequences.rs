@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::arguments::{Arguments, size, text, text_or};
-use super::{Run, list_of};
+use super::{TemplateRun, list_of};
 use crate::error::Error;
 use crate::meter::Text;
 use crate::print;
 use crate::value::{List, Value};
 
-impl Run<'_> {
+impl TemplateRun<'_> {
     /// The elements that a loop over `value` has.
     pub(super) fn items(&self, value: &Value) -> Result<Arc<List>, Error> {
         match value {

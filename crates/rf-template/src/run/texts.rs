@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::Run;
+use super::TemplateRun;
 use super::arguments::{Arguments, size, text};
 use crate::error::Error;
 use crate::meter::Text;
 use crate::print;
 use crate::value::Value;
 
-impl Run<'_> {
+impl TemplateRun<'_> {
     #[expect(clippy::too_many_lines, reason = "an arm per method")]
     pub(super) fn text_method(
         &self,

@@ -20,7 +20,7 @@ use super::digits::Grouping;
 /// Further properties of a named pre-tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flags {
-    pub(crate) form: Form,
+    pub(crate) form: ByteForm,
     /// True if the beginning-of-sequence token is added by default.
     pub(crate) add_bos: bool,
     /// True if a piece that is a token skips the merges.
@@ -29,7 +29,7 @@ pub(crate) struct Flags {
 
 /// The representation of bytes in the texts of the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ByteForm {
     /// GPT-2's printable characters.
     StandIns,
     /// UTF-8, and `<0xXX>` tokens for unknown characters.
@@ -41,7 +41,7 @@ pub(crate) enum Form {
     Gemma,
 }
 
-impl Form {
+impl ByteForm {
     pub(crate) fn escapes_spaces(self) -> bool {
         matches!(self, Self::EscapedUtf8 | Self::Gemma)
     }
@@ -49,7 +49,7 @@ impl Form {
 
 /// One compiled step of a pre-tokenizer.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum CompiledStep {
     Match(Arc<Regex>, Tail),
     Digits(Grouping),
 }
@@ -81,21 +81,21 @@ pub(super) fn lookup(name: &str) -> Option<(&'static [PatternStep], Flags)> {
 
 impl PatternStep {
     /// Compiles an expression. A [`Tail`] replaces its look-ahead at white space.
-    pub(super) fn compile(&self) -> Step {
+    pub(super) fn compile(&self) -> CompiledStep {
         let source = match self {
             Self::Regex(source) => *source,
-            Self::Digits(grouping) => return Step::Digits(*grouping),
+            Self::Digits(grouping) => return CompiledStep::Digits(*grouping),
         };
         let head = source.strip_suffix(r"|\s+").unwrap_or(source);
         if let Some(head) = head.strip_suffix(r"|\s+(?!\S)") {
             let newlines = head.contains(r"\s*[\r\n]");
             let tail = if newlines { Tail::LeaveUnlessNewline } else { Tail::Leave };
-            return Step::Match(regex(&format!(r"{head}|\s+")), tail);
+            return CompiledStep::Match(regex(&format!(r"{head}|\s+")), tail);
         }
         if let Some((head, _)) = source.split_once(r"|\s{512}(?!\S)|") {
-            return Step::Match(regex(&format!(r"{head}|\s+")), Tail::PowersOfTwo);
+            return CompiledStep::Match(regex(&format!(r"{head}|\s+")), Tail::PowersOfTwo);
         }
-        Step::Match(regex(source), Tail::Keep)
+        CompiledStep::Match(regex(source), Tail::Keep)
     }
 }
 
@@ -179,10 +179,10 @@ const KIMI: PatternStep = PatternStep::Regex(
     r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 );
 
-const PLAIN: Flags = Flags { form: Form::StandIns, add_bos: false, ignore_merges: false };
+const PLAIN: Flags = Flags { form: ByteForm::StandIns, add_bos: false, ignore_merges: false };
 const BOS: Flags = Flags { add_bos: true, ..PLAIN };
 const WHOLE: Flags = Flags { ignore_merges: true, ..PLAIN };
 const LLAMA: Flags = Flags { add_bos: true, ..WHOLE };
-const RAW: Flags = Flags { form: Form::Utf8, ..PLAIN };
-const SARVAM: Flags = Flags { form: Form::EscapedUtf8, ..PLAIN };
-const GEMMA: Flags = Flags { form: Form::Gemma, ..PLAIN };
+const RAW: Flags = Flags { form: ByteForm::Utf8, ..PLAIN };
+const SARVAM: Flags = Flags { form: ByteForm::EscapedUtf8, ..PLAIN };
+const GEMMA: Flags = Flags { form: ByteForm::Gemma, ..PLAIN };

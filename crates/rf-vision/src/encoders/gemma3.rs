@@ -4,33 +4,33 @@ use rf_graph::layer::NormKind;
 
 use super::tower::{positions_of_picture, tower};
 use crate::build::{Builder, Rows};
-use crate::config::{Merge, Settings, TileText};
+use crate::config::{Merge, ProjectorSettings, TileText};
 use crate::error::Error;
-use crate::kind::{Kind, RowRule};
+use crate::kind::{ProjectorKind, RowRule};
 use crate::modality::Transformer;
-use crate::network::{Group, Network, Runner, Stage};
+use crate::network::{AttentionGroup, Network, Stage, StageRunner};
 use crate::positions::PositionTable;
-use crate::resample::Kernel;
+use crate::resample::Interpolation;
 use crate::rgb::Rgb;
 use crate::rows::{block_order, gather, mean_of_each, patches};
 use crate::sizing;
 
-pub(super) static GEMMA3: Kind = Kind {
+pub(super) static GEMMA3: ProjectorKind = ProjectorKind {
     name: "gemma3",
     merge: Merge::Scale(Some(4)),
     limits: None,
     plan: sizing::square,
-    kernel: Kernel::Bilinear,
+    kernel: Interpolation::Bilinear,
     around: ["<start_of_image>", "<end_of_image>"],
     tile_text: TileText::None,
     rows: RowRule::Merged,
     has_grid: false,
-    non_causal: Kind::non_causal,
+    non_causal: ProjectorKind::non_causal,
     build,
 };
 
 struct Gemma3 {
-    settings: Settings,
+    settings: ProjectorSettings,
     positions: PositionTable,
     tower: Stage,
     head: Stage,
@@ -57,11 +57,12 @@ impl Network for Gemma3 {
         self.head.width
     }
 
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
+        let ProjectorSettings { merge, transformer: Transformer { hidden_size, .. }, .. } =
+            self.settings;
         let grid = self.settings.patches(picture.size());
         let inputs = [&*patches(&self.settings, picture), self.positions.rows()];
-        let x = run.groups(self.tower, &inputs, &Group::all(grid[0] * grid[1]))?;
+        let x = run.groups(self.tower, &inputs, &AttentionGroup::all(grid[0] * grid[1]))?;
         let x = gather(&x, hidden_size, &block_order(grid, merge));
         let x = mean_of_each(&x, hidden_size, merge * merge);
         run.rows(self.head, &[&x], x.len() / hidden_size)

@@ -4,31 +4,31 @@ use rf_graph::layer::NormKind;
 
 use super::tower::{AxisPositions, projection};
 use crate::build::Builder;
-use crate::config::{Merge, Settings, TileText, TokenLimits};
+use crate::config::{Merge, ProjectorSettings, TileText, TokenLimits};
 use crate::error::Error;
-use crate::kind::{Kind, RowRule};
-use crate::network::{Network, Runner, Stage};
-use crate::resample::Kernel;
+use crate::kind::{ProjectorKind, RowRule};
+use crate::network::{Network, Stage, StageRunner};
+use crate::resample::Interpolation;
 use crate::rgb::Rgb;
 use crate::rows::patches;
 use crate::sizing;
 
-pub(super) static GEMMA4UV: Kind = Kind {
+pub(super) static GEMMA4UV: ProjectorKind = ProjectorKind {
     name: "gemma4uv",
     merge: Merge::Patches(3),
     limits: Some(TokenLimits { min: 70, max: 1120 }),
     plan: sizing::smart,
-    kernel: Kernel::Bicubic,
+    kernel: Interpolation::Bicubic,
     around: ["<|image>", "<image|>"],
     tile_text: TileText::None,
     rows: RowRule::Merged,
     has_grid: false,
-    non_causal: Kind::non_causal,
+    non_causal: ProjectorKind::non_causal,
     build,
 };
 
 struct Gemma4Uv {
-    settings: Settings,
+    settings: ProjectorSettings,
     positions: AxisPositions,
     stage: Stage,
 }
@@ -54,7 +54,7 @@ impl Network for Gemma4Uv {
         self.stage.width
     }
 
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
         let grid = self.settings.patches(picture.size());
         let patches = patches(&self.settings, picture);
         run.rows(self.stage, &[&patches, &self.positions.of_grid(grid)], grid[0] * grid[1])

@@ -6,22 +6,22 @@ use rf_graph::{RopeAxis, RopeStyle};
 use super::rope::rope;
 use super::tower::{AxisPositions, embedding, projection};
 use crate::build::Builder;
-use crate::config::{Merge, Settings, TileText, TokenLimits};
+use crate::config::{Merge, ProjectorSettings, TileText, TokenLimits};
 use crate::error::Error;
-use crate::kind::{Kind, RowRule};
+use crate::kind::{ProjectorKind, RowRule};
 use crate::modality::Transformer;
-use crate::network::{Group, Network, Runner, Stage};
-use crate::resample::Kernel;
+use crate::network::{AttentionGroup, Network, Stage, StageRunner};
+use crate::resample::Interpolation;
 use crate::rgb::Rgb;
 use crate::rows::{block_order, cells, gather, mean_of_each, patches};
 use crate::sizing;
 
-pub(super) static GEMMA4V: Kind = Kind {
+pub(super) static GEMMA4V: ProjectorKind = ProjectorKind {
     name: "gemma4v",
     merge: Merge::Scale(Some(3)),
     limits: Some(TokenLimits { min: 70, max: 1120 }),
     plan: sizing::smart,
-    kernel: Kernel::Bicubic,
+    kernel: Interpolation::Bicubic,
     around: ["<|image>", "<image|>"],
     tile_text: TileText::None,
     rows: RowRule::Merged,
@@ -31,7 +31,7 @@ pub(super) static GEMMA4V: Kind = Kind {
 };
 
 struct Gemma4V {
-    settings: Settings,
+    settings: ProjectorSettings,
     positions: AxisPositions,
     tower: Stage,
     /// What is subtracted from the columns of averages, and what they are multiplied by then.
@@ -46,7 +46,7 @@ fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
         *std *= 0.5;
         *mean += *std;
     }
-    let Settings { transformer: Transformer { hidden_size, head_dim, .. }, .. } = settings;
+    let ProjectorSettings { transformer: Transformer { hidden_size, head_dim, .. }, .. } = settings;
     let positions = AxisPositions::new(b)?;
     let mut spec = b.layer_spec(NormKind::Rms);
     if let Some(attention) = spec.attention_mut() {
@@ -80,12 +80,13 @@ impl Network for Gemma4V {
         self.head.width
     }
 
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
+        let ProjectorSettings { merge, transformer: Transformer { hidden_size, .. }, .. } =
+            self.settings;
         let grid = self.settings.patches(picture.size());
         let patches = patches(&self.settings, picture);
         let positions = self.positions.of_grid(grid);
-        let group = [Group::at(&cells(grid))];
+        let group = [AttentionGroup::at(&cells(grid))];
         let x = run.groups(self.tower, &[&patches, &positions], &group)?;
 
         let x = gather(&x, hidden_size, &block_order(grid, merge));

@@ -4,33 +4,33 @@ use rf_graph::layer::NormKind;
 
 use super::tower::{positions_of_picture, tower};
 use crate::build::Builder;
-use crate::config::{Merge, Settings, TileText};
+use crate::config::{Merge, ProjectorSettings, TileText};
 use crate::error::Error;
-use crate::kind::{Kind, RowRule};
+use crate::kind::{ProjectorKind, RowRule};
 use crate::modality::Transformer;
-use crate::network::{Group, Network, Runner, Stage};
+use crate::network::{AttentionGroup, Network, Stage, StageRunner};
 use crate::positions::PositionTable;
-use crate::resample::Kernel;
+use crate::resample::Interpolation;
 use crate::rgb::Rgb;
 use crate::rows::{patches, unshuffle};
 use crate::sizing;
 
-pub(super) static IDEFICS3: Kind = Kind {
+pub(super) static IDEFICS3: ProjectorKind = ProjectorKind {
     name: "idefics3",
     merge: Merge::Scale(None),
     limits: None,
     plan: sizing::longest_side,
-    kernel: Kernel::Lanczos,
+    kernel: Interpolation::Lanczos,
     around: ["", ""],
     tile_text: TileText::Idefics3,
     rows: RowRule::Merged,
     has_grid: false,
-    non_causal: Kind::causal,
+    non_causal: ProjectorKind::causal,
     build,
 };
 
 struct Idefics3 {
-    settings: Settings,
+    settings: ProjectorSettings,
     positions: PositionTable,
     tower: Stage,
     head: Stage,
@@ -52,11 +52,12 @@ impl Network for Idefics3 {
         self.head.width
     }
 
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
+        let ProjectorSettings { merge, transformer: Transformer { hidden_size, .. }, .. } =
+            self.settings;
         let grid = self.settings.patches(picture.size());
         let inputs = [&*patches(&self.settings, picture), self.positions.rows()];
-        let x = run.groups(self.tower, &inputs, &Group::all(grid[0] * grid[1]))?;
+        let x = run.groups(self.tower, &inputs, &AttentionGroup::all(grid[0] * grid[1]))?;
         let x = unshuffle(&x, hidden_size, grid, merge);
         run.rows(self.head, &[&x], RowRule::Merged.count(grid, merge))
     }

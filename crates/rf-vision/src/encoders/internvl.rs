@@ -5,27 +5,27 @@ use rf_graph::layer::NormKind;
 
 use super::tower::{mlp, positions_of_picture, tower};
 use crate::build::Builder;
-use crate::config::{Merge, Settings, TileText};
+use crate::config::{Merge, ProjectorSettings, TileText};
 use crate::error::Error;
-use crate::kind::{Kind, RowRule};
+use crate::kind::{ProjectorKind, RowRule};
 use crate::modality::Transformer;
-use crate::network::{Group, Network, Runner, Stage};
-use crate::resample::Kernel;
+use crate::network::{AttentionGroup, Network, Stage, StageRunner};
+use crate::resample::Interpolation;
 use crate::rgb::Rgb;
 use crate::rows::{patches, unshuffle};
 use crate::sizing;
 
-pub(super) static INTERNVL: Kind = Kind {
+pub(super) static INTERNVL: ProjectorKind = ProjectorKind {
     name: "internvl",
     merge: Merge::Scale(Some(2)),
     limits: None,
     plan: sizing::tile_counts,
-    kernel: Kernel::Bicubic,
+    kernel: Interpolation::Bicubic,
     around: ["<img>", "</img>"],
     tile_text: TileText::None,
     rows: RowRule::Merged,
     has_grid: false,
-    non_causal: Kind::causal,
+    non_causal: ProjectorKind::causal,
     build,
 };
 
@@ -33,7 +33,7 @@ pub(super) static INTERNVL: Kind = Kind {
 const LARGE: (usize, usize) = (3200, 45);
 
 struct InternVl {
-    settings: Settings,
+    settings: ProjectorSettings,
     /// What is added to each patch, and after them to a patch of zeros.
     positions: Vec<f32>,
     tower: Stage,
@@ -81,13 +81,15 @@ impl Network for InternVl {
         self.head.width
     }
 
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
+        let ProjectorSettings { merge, transformer: Transformer { hidden_size, .. }, .. } =
+            self.settings;
         let grid = self.settings.patches(picture.size());
         let count = grid[0] * grid[1];
         let mut patches = patches(&self.settings, picture);
         patches.resize(patches.len() + self.settings.patch_width(), 0.0);
-        let x = run.groups(self.tower, &[&patches, &self.positions], &Group::all(count + 1))?;
+        let x =
+            run.groups(self.tower, &[&patches, &self.positions], &AttentionGroup::all(count + 1))?;
         let x = unshuffle(&x[..count * hidden_size], hidden_size, grid, merge);
         run.rows(self.head, &[&x], RowRule::Merged.count(grid, merge))
     }

@@ -5,33 +5,33 @@ use rf_graph::layer::NormKind;
 
 use super::tower::{mlp, positions, tower};
 use crate::build::Builder;
-use crate::config::{Merge, Settings, TileText, TokenLimits};
+use crate::config::{Merge, ProjectorSettings, TileText, TokenLimits};
 use crate::error::Error;
-use crate::kind::{Kind, RowRule};
+use crate::kind::{ProjectorKind, RowRule};
 use crate::modality::Transformer;
-use crate::network::{Group, Network, Runner, Stage};
+use crate::network::{AttentionGroup, Network, Stage, StageRunner};
 use crate::positions::{PositionTable, Resampling};
-use crate::resample::Kernel;
+use crate::resample::Interpolation;
 use crate::rgb::Rgb;
 use crate::rows::{patches, unshuffle};
 use crate::sizing;
 
-pub(super) static LFM2: Kind = Kind {
+pub(super) static LFM2: ProjectorKind = ProjectorKind {
     name: "lfm2",
     merge: Merge::Scale(Some(2)),
     limits: Some(TokenLimits { min: 64, max: 256 }),
     plan: sizing::tiles_of_512,
-    kernel: Kernel::Bilinear,
+    kernel: Interpolation::Bilinear,
     around: ["<|image_start|>", "<|image_end|>"],
     tile_text: TileText::Lfm2,
     rows: RowRule::MergedUp,
     has_grid: false,
-    non_causal: Kind::causal,
+    non_causal: ProjectorKind::causal,
     build,
 };
 
 struct Lfm2 {
-    settings: Settings,
+    settings: ProjectorSettings,
     positions: PositionTable,
     tower: Stage,
     head: Stage,
@@ -54,12 +54,13 @@ impl Network for Lfm2 {
         self.head.width
     }
 
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
+        let ProjectorSettings { merge, transformer: Transformer { hidden_size, .. }, .. } =
+            self.settings;
         let grid = self.settings.patches(picture.size());
         let positions = self.positions.resampled(grid, Resampling::AntiAliased);
         let inputs = [&*patches(&self.settings, picture), &positions];
-        let x = run.groups(self.tower, &inputs, &Group::all(grid[0] * grid[1]))?;
+        let x = run.groups(self.tower, &inputs, &AttentionGroup::all(grid[0] * grid[1]))?;
         let x = unshuffle(&x, hidden_size, grid, merge);
         run.rows(self.head, &[&x], RowRule::MergedUp.count(grid, merge))
     }

@@ -7,32 +7,32 @@ use super::internvl::positions_and_class;
 use super::rope::rope;
 use super::tower::{mlp, tower};
 use crate::build::Builder;
-use crate::config::{Merge, Settings, TileText};
+use crate::config::{Merge, ProjectorSettings, TileText};
 use crate::error::Error;
-use crate::kind::{Kind, RowRule};
+use crate::kind::{ProjectorKind, RowRule};
 use crate::modality::Transformer;
-use crate::network::{Group, Network, Runner, Stage};
-use crate::resample::Kernel;
+use crate::network::{AttentionGroup, Network, Stage, StageRunner};
+use crate::resample::Interpolation;
 use crate::rgb::Rgb;
 use crate::rows::{cells, gather, patches, unshuffle};
 use crate::sizing;
 
-pub(super) static LLAMA4: Kind = Kind {
+pub(super) static LLAMA4: ProjectorKind = ProjectorKind {
     name: "llama4",
     merge: Merge::Scale(Some(2)),
     limits: None,
     plan: sizing::up_to_three_tiles,
-    kernel: Kernel::Bicubic,
+    kernel: Interpolation::Bicubic,
     around: ["<|image_start|>", "<|image_end|>"],
     tile_text: TileText::None,
     rows: RowRule::Merged,
     has_grid: false,
-    non_causal: Kind::causal,
+    non_causal: ProjectorKind::causal,
     build,
 };
 
 struct Llama4 {
-    settings: Settings,
+    settings: ProjectorSettings,
     /// What is added to each patch, and after them to a patch of zeros.
     positions: Vec<f32>,
     tower: Stage,
@@ -63,8 +63,9 @@ impl Network for Llama4 {
         self.head.width
     }
 
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
+        let ProjectorSettings { merge, transformer: Transformer { hidden_size, .. }, .. } =
+            self.settings;
         let grid = self.settings.patches(picture.size());
         let count = grid[0] * grid[1];
         let mut patches = patches(&self.settings, picture);
@@ -74,7 +75,7 @@ impl Network for Llama4 {
             cells(grid).into_iter().map(|cell| cell.map(|n| n + 1)).collect();
         places.push([0, 0]);
         let inputs = [&*patches, &self.positions];
-        let x = run.groups(self.tower, &inputs, &[Group::at(&places)])?;
+        let x = run.groups(self.tower, &inputs, &[AttentionGroup::at(&places)])?;
         let x = unshuffle(&x[..count * hidden_size], hidden_size, grid, merge);
         // Rows come out column by column.
         let [columns, rows] = grid.map(|n| n / merge);

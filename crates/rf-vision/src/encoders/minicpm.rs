@@ -5,28 +5,28 @@ use rf_graph::layer::NormKind;
 
 use super::tower::{embedding, mlp, positions};
 use crate::build::Builder;
-use crate::config::{Merge, Settings, TileText};
+use crate::config::{Merge, ProjectorSettings, TileText};
 use crate::error::Error;
-use crate::kind::{Kind, RowRule};
+use crate::kind::{ProjectorKind, RowRule};
 use crate::modality::Transformer;
-use crate::network::{Group, Network, Runner, Stage};
+use crate::network::{AttentionGroup, Network, Stage, StageRunner};
 use crate::positions::PositionTable;
-use crate::resample::Kernel;
+use crate::resample::Interpolation;
 use crate::rgb::Rgb;
 use crate::rows::{block_order, cells, gather, mean_of_each, patches, unshuffle};
 use crate::sizing;
 
-pub(super) static MINICPM: Kind = Kind {
+pub(super) static MINICPM: ProjectorKind = ProjectorKind {
     name: "minicpmv4_6",
     merge: Merge::Scale(Some(4)),
     limits: None,
     plan: sizing::slices,
-    kernel: Kernel::Bicubic,
+    kernel: Interpolation::Bicubic,
     around: ["", ""],
     tile_text: TileText::MiniCpm,
     rows: RowRule::Merged,
     has_grid: false,
-    non_causal: Kind::causal,
+    non_causal: ProjectorKind::causal,
     build,
 };
 
@@ -34,7 +34,7 @@ pub(super) static MINICPM: Kind = Kind {
 const SIDE: usize = 2;
 
 struct MiniCpm {
-    settings: Settings,
+    settings: ProjectorSettings,
     positions: PositionTable,
     /// The first layers, and attention within each square of patches.
     first: Stage,
@@ -47,8 +47,10 @@ struct MiniCpm {
 
 fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let settings = b.settings.clone();
-    let Settings {
-        merge, transformer: Transformer { hidden_size, num_layers, norm_eps, .. }, ..
+    let ProjectorSettings {
+        merge,
+        transformer: Transformer { hidden_size, num_layers, norm_eps, .. },
+        ..
     } = settings;
     let setting = |key: &str, value: String, reason| Error::Setting {
         key: format!("clip.vision.{key}"),
@@ -117,8 +119,8 @@ impl Network for MiniCpm {
         patches / (SIDE * SIDE) + 1
     }
 
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { transformer: Transformer { hidden_size, .. }, .. } = self.settings;
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
+        let ProjectorSettings { transformer: Transformer { hidden_size, .. }, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let count = grid[0] * grid[1];
         let square = SIDE * SIDE;
@@ -127,11 +129,11 @@ impl Network for MiniCpm {
         let positions = gather(&self.positions(grid), hidden_size, &order);
         let patches = patches(&self.settings, picture);
         let patches = gather(&patches, self.settings.patch_width(), &order);
-        let x = run.groups(self.first, &[&patches, &positions], &Group::all(count))?;
-        let x = run.groups(self.squares, &[&x], &Group::of_each(count, square))?;
+        let x = run.groups(self.first, &[&patches, &positions], &AttentionGroup::all(count))?;
+        let x = run.groups(self.squares, &[&x], &AttentionGroup::of_each(count, square))?;
         let mean = mean_of_each(&x, hidden_size, square);
         let x = run.rows(self.join, &[&x, &mean], count / square)?;
-        let x = run.groups(self.rest, &[&x], &Group::all(count / square))?;
+        let x = run.groups(self.rest, &[&x], &AttentionGroup::all(count / square))?;
         let x = unshuffle(&x, hidden_size, grid.map(|n| n / SIDE), SIDE);
         run.rows(self.head, &[&x], count / (square * square))
     }

@@ -7,33 +7,33 @@ use super::rope::rope;
 use super::segments::{Segment, end_or_continue, segments};
 use super::tower::{embedding, mlp, positions};
 use crate::build::Builder;
-use crate::config::{Merge, Settings, TileText, TokenLimits};
+use crate::config::{Merge, ProjectorSettings, TileText, TokenLimits};
 use crate::error::Error;
-use crate::kind::{Kind, RowRule};
+use crate::kind::{ProjectorKind, RowRule};
 use crate::modality::Transformer;
-use crate::network::{Group, Network, Runner, Stage};
+use crate::network::{AttentionGroup, Network, Stage, StageRunner};
 use crate::positions::{PositionTable, Resampling};
-use crate::resample::Kernel;
+use crate::resample::Interpolation;
 use crate::rgb::Rgb;
 use crate::rows::{block_order, gather, interleave, patches, windows};
 use crate::sizing;
 
-pub(super) static MUSE_GLIMMER: Kind = Kind {
+pub(super) static MUSE_GLIMMER: ProjectorKind = ProjectorKind {
     name: "muse-glimmer",
     merge: Merge::Spatial(Some(2)),
     limits: Some(TokenLimits { min: 1, max: 4096 }),
     plan: sizing::nearest_grid,
-    kernel: Kernel::Lanczos,
+    kernel: Interpolation::Lanczos,
     around: ["<|image_start|>", "<|image_end|>"],
     tile_text: TileText::None,
     rows: RowRule::Merged,
     has_grid: false,
-    non_causal: Kind::causal,
+    non_causal: ProjectorKind::causal,
     build,
 };
 
 struct MuseGlimmer {
-    settings: Settings,
+    settings: ProjectorSettings,
     positions: PositionTable,
     layers: Vec<Segment>,
     head: Stage,
@@ -41,7 +41,7 @@ struct MuseGlimmer {
 
 fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let settings = b.settings.clone();
-    let Settings {
+    let ProjectorSettings {
         merge,
         transformer: Transformer { hidden_size, head_dim, num_layers, norm_eps, .. },
         ..
@@ -85,13 +85,15 @@ impl Network for MuseGlimmer {
         patches / self.positions.side() + patches.isqrt() + 2
     }
 
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
+        let ProjectorSettings { merge, transformer: Transformer { hidden_size, .. }, .. } =
+            self.settings;
         let grid = self.settings.patches(picture.size());
         let windows = windows(grid, self.positions.side());
-        let in_windows: Vec<Group> = windows.iter().map(|cells| Group::at(cells)).collect();
+        let in_windows: Vec<AttentionGroup> =
+            windows.iter().map(|cells| AttentionGroup::at(cells)).collect();
         let cells = windows.concat();
-        let all = [Group::at(&cells)];
+        let all = [AttentionGroup::at(&cells)];
         let order: Vec<usize> = cells.iter().map(|[x, y]| y * grid[0] + x).collect();
 
         let positions = self.positions.resampled(grid, Resampling::HalfPixel);

@@ -7,32 +7,32 @@ use rf_graph::{Activation, RopeAxis, RopeStyle};
 use super::rope::rope;
 use super::tower::mlp;
 use crate::build::Builder;
-use crate::config::{Merge, Settings, TileText, TokenLimits};
+use crate::config::{Merge, ProjectorSettings, TileText, TokenLimits};
 use crate::error::Error;
-use crate::kind::{Kind, RowRule};
+use crate::kind::{ProjectorKind, RowRule};
 use crate::modality::Transformer;
-use crate::network::{Group, Network, Runner, Stage};
-use crate::resample::Kernel;
+use crate::network::{AttentionGroup, Network, Stage, StageRunner};
+use crate::resample::Interpolation;
 use crate::rgb::Rgb;
 use crate::rows::{block_order, cells, gather, interleave, patches};
 use crate::sizing;
 
-pub(super) static PIXTRAL: Kind = Kind {
+pub(super) static PIXTRAL: ProjectorKind = ProjectorKind {
     name: "pixtral",
     merge: Merge::Spatial(Some(1)),
     limits: Some(TokenLimits { min: 8, max: 1024 }),
     plan: sizing::smart,
-    kernel: Kernel::Bicubic,
+    kernel: Interpolation::Bicubic,
     around: ["", "[IMG_END]"],
     tile_text: TileText::None,
     rows: RowRule::WithBreaks,
     has_grid: false,
-    non_causal: Kind::causal,
+    non_causal: ProjectorKind::causal,
     build,
 };
 
 struct Pixtral {
-    settings: Settings,
+    settings: ProjectorSettings,
     tower: Stage,
     head: Stage,
     /// The row between rows of patches.
@@ -41,8 +41,10 @@ struct Pixtral {
 
 fn build(b: &mut Builder<'_>) -> Result<Box<dyn Network>, Error> {
     let settings = b.settings.clone();
-    let Settings {
-        merge, transformer: Transformer { hidden_size, head_dim, norm_eps, .. }, ..
+    let ProjectorSettings {
+        merge,
+        transformer: Transformer { hidden_size, head_dim, norm_eps, .. },
+        ..
     } = settings;
     let base = b.weights.metadata().f32("clip.vision.rope.freq_base")?;
     let base = f64::from(base.unwrap_or(10_000.0));
@@ -74,11 +76,12 @@ impl Network for Pixtral {
         self.head.width
     }
 
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
+        let ProjectorSettings { merge, transformer: Transformer { hidden_size, .. }, .. } =
+            self.settings;
         let grid = self.settings.patches(picture.size());
         let patches = patches(&self.settings, picture);
-        let x = run.groups(self.tower, &[&patches], &[Group::at(&cells(grid))])?;
+        let x = run.groups(self.tower, &[&patches], &[AttentionGroup::at(&cells(grid))])?;
         let x = gather(&x, hidden_size, &block_order(grid, merge));
         let x = interleave(&x, hidden_size, merge * merge);
         let [columns, rows] = grid.map(|n| n / merge);

@@ -7,26 +7,26 @@ use super::rope::rope;
 use super::segments::{Segment, end_or_continue, segments};
 use super::tower::{mlp, two_frames};
 use crate::build::Builder;
-use crate::config::{Merge, Settings, TileText, TokenLimits};
+use crate::config::{Merge, ProjectorSettings, TileText, TokenLimits};
 use crate::error::Error;
-use crate::kind::{Kind, RowRule};
-use crate::network::{Group, Network, Runner, Stage};
-use crate::resample::Kernel;
+use crate::kind::{ProjectorKind, RowRule};
+use crate::network::{AttentionGroup, Network, Stage, StageRunner};
+use crate::resample::Interpolation;
 use crate::rgb::Rgb;
 use crate::rows::{gather, patches, windows};
 use crate::sizing;
 
-pub(super) static QWEN25VL: Kind = Kind {
+pub(super) static QWEN25VL: ProjectorKind = ProjectorKind {
     name: "qwen2.5vl_merger",
     merge: Merge::Spatial(Some(2)),
     limits: Some(TokenLimits { min: 8, max: 4096 }),
     plan: sizing::smart,
-    kernel: Kernel::Bicubic,
+    kernel: Interpolation::Bicubic,
     around: ["<|vision_start|>", "<|vision_end|>"],
     tile_text: TileText::None,
     rows: RowRule::Merged,
     has_grid: true,
-    non_causal: Kind::causal,
+    non_causal: ProjectorKind::causal,
     build,
 };
 
@@ -34,7 +34,7 @@ pub(super) static QWEN25VL: Kind = Kind {
 const WINDOW: usize = 112;
 
 struct Qwen25Vl {
-    settings: Settings,
+    settings: ProjectorSettings,
     layers: Vec<Segment>,
     merger: Stage,
 }
@@ -94,8 +94,8 @@ impl Network for Qwen25Vl {
         merged / self.window() + merged.isqrt() + 2
     }
 
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { merge, .. } = self.settings;
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
+        let ProjectorSettings { merge, .. } = self.settings;
         let grid = self.settings.patches(picture.size());
         let merged_grid = grid.map(|n| n / merge);
         let windows = windows(merged_grid, self.window());
@@ -105,9 +105,10 @@ impl Network for Qwen25Vl {
         };
         let cells: Vec<Vec<[usize; 2]>> =
             windows.iter().map(|cells| cells.iter().flat_map(patches_of).collect()).collect();
-        let in_windows: Vec<Group> = cells.iter().map(|cells| Group::at(cells)).collect();
+        let in_windows: Vec<AttentionGroup> =
+            cells.iter().map(|cells| AttentionGroup::at(cells)).collect();
         let cells = cells.concat();
-        let all = [Group::at(&cells)];
+        let all = [AttentionGroup::at(&cells)];
 
         let order: Vec<usize> = cells.iter().map(|[x, y]| y * grid[0] + x).collect();
         let patches = patches(&self.settings, picture);

@@ -9,33 +9,33 @@ use rf_graph::{Activation, RopeAxis, RopeStyle};
 use super::rope::rope;
 use super::tower::{mlp, positions, two_frames};
 use crate::build::Builder;
-use crate::config::{Merge, Settings, TileText, TokenLimits};
+use crate::config::{Merge, ProjectorSettings, TileText, TokenLimits};
 use crate::error::Error;
-use crate::kind::{Kind, RowRule};
+use crate::kind::{ProjectorKind, RowRule};
 use crate::modality::Transformer;
-use crate::network::{Group, Network, Runner, Stage};
+use crate::network::{AttentionGroup, Network, Stage, StageRunner};
 use crate::positions::{PositionTable, Resampling};
-use crate::resample::Kernel;
+use crate::resample::Interpolation;
 use crate::rgb::Rgb;
 use crate::rows::{block_order, cells, gather, patches};
 use crate::sizing;
 
-pub(super) static QWEN3VL: Kind = Kind {
+pub(super) static QWEN3VL: ProjectorKind = ProjectorKind {
     name: "qwen3vl_merger",
     merge: Merge::Spatial(Some(2)),
     limits: Some(TokenLimits { min: 8, max: 4096 }),
     plan: sizing::smart,
-    kernel: Kernel::Bicubic,
+    kernel: Interpolation::Bicubic,
     around: ["<|vision_start|>", "<|vision_end|>"],
     tile_text: TileText::None,
     rows: RowRule::Merged,
     has_grid: true,
-    non_causal: Kind::causal,
+    non_causal: ProjectorKind::causal,
     build,
 };
 
 struct Qwen3Vl {
-    settings: Settings,
+    settings: ProjectorSettings,
     positions: PositionTable,
     /// Layers after each of which rows are taken to a merger of their own, and the others.
     layers: Vec<Stage>,
@@ -97,13 +97,14 @@ impl Network for Qwen3Vl {
         self.merger.width + self.deepstack.iter().map(|stage| stage.width).sum::<usize>()
     }
 
-    fn encode(&self, picture: &Rgb, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
-        let Settings { merge, transformer: Transformer { hidden_size, .. }, .. } = self.settings;
+    fn encode(&self, picture: &Rgb, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
+        let ProjectorSettings { merge, transformer: Transformer { hidden_size, .. }, .. } =
+            self.settings;
         let grid = self.settings.patches(picture.size());
         let order = block_order(grid, merge);
         let cells = cells(grid);
         let cells: Vec<[usize; 2]> = order.iter().map(|index| cells[*index]).collect();
-        let group = [Group::at(&cells)];
+        let group = [AttentionGroup::at(&cells)];
         let positions = self.positions.resampled(grid, Resampling::AlignedCorners);
         let positions = gather(&positions, hidden_size, &order);
         let patches = patches(&self.settings, picture);

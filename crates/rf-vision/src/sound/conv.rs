@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::build::Rows;
 use crate::error::Error;
-use crate::network::{Runner, Stage};
+use crate::network::{Stage, StageRunner};
 
 use super::kind::SoundBuilder;
 
@@ -70,7 +70,7 @@ impl Conv {
         stage: Stage,
         x: &Plane,
         batch: usize,
-        run: &mut Runner<'_>,
+        run: &mut StageRunner<'_>,
     ) -> Result<Plane, Error> {
         let size = self.output(x.size);
         let all = size[0] * size[1];

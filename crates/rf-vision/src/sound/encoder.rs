@@ -6,7 +6,7 @@ use super::Sound;
 use super::projector::SoundProjector;
 use crate::chunk::{Chunk, chunks};
 use crate::error::Error;
-use crate::network::{Runner, load};
+use crate::network::{StageRunner, load};
 
 /// An audio projector whose weights a backend has loaded.
 pub struct SoundEncoder {
@@ -49,7 +49,7 @@ impl SoundEncoder {
         let pieces = self.projector.pieces(sound.samples().len());
         let spectrograms = self.projector.spectrograms(sound);
         let (network, width) = (self.projector.network(), self.projector.width());
-        let mut run = Runner { executor: &mut *self.executor };
+        let mut run = StageRunner { executor: &mut *self.executor };
         chunks(pieces, spectrograms, width, |piece| network.encode(piece, &mut run))
     }
 }

@@ -7,7 +7,7 @@ use super::mel::{Method, Spectrogram};
 use crate::build::Builder;
 use crate::error::Error;
 use crate::modality::{Keys, Modality, Transformer};
-use crate::network::Runner;
+use crate::network::StageRunner;
 
 /// A type of audio projector.
 pub(super) struct SoundKind {
@@ -64,7 +64,7 @@ impl SoundBuilder<'_> {
 /// The network of an audio projector.
 pub(super) trait SoundNetwork: Send + Sync {
     /// The embeddings of a piece of a sound.
-    fn encode(&self, piece: &Spectrogram, run: &mut Runner<'_>) -> Result<Vec<f32>, Error>;
+    fn encode(&self, piece: &Spectrogram, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error>;
 
     /// Elements of a row of embeddings.
     fn width(&self) -> usize;

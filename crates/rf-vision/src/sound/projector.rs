@@ -14,7 +14,7 @@ use crate::chunk::{Piece, RowGroup};
 use crate::error::Error;
 use crate::modality::Modality;
 use crate::network::PAGE_TOKENS;
-use crate::weights::Weights;
+use crate::weights::ProjectorWeights;
 
 /// The audio encoder of a projector (`mmproj`) file. Its weights stay in the file until a
 /// [`SoundEncoder`](crate::SoundEncoder) loads them.
@@ -42,7 +42,7 @@ impl SoundProjector {
             return Err(Error::UnsupportedProjector { name, supported });
         };
         let settings = SoundSettings::read(gguf.metadata())?;
-        let mut builder = Builder::new(&settings, Weights::new(gguf, Modality::Sound));
+        let mut builder = Builder::new(&settings, ProjectorWeights::new(gguf, Modality::Sound));
         let network = Arc::from((kind.build)(&mut builder)?);
         let (graph, weights) = builder.finish(kind.name)?;
         Ok(Self { kind, bins: settings.bins, network, graph, weights })

@@ -24,7 +24,7 @@ pub struct MediaEncoders {
 }
 
 /// A part of a picture or a sound in a prompt.
-pub(super) enum Part {
+pub(super) enum MediaPart {
     Text(String),
     Rows(Arc<MediaRows>),
 }
@@ -32,7 +32,7 @@ pub(super) enum Part {
 /// The parts of recent files, the oldest first.
 #[derive(Default)]
 struct Cache {
-    parts: VecDeque<(Key, Arc<[Part]>)>,
+    parts: VecDeque<(Key, Arc<[MediaPart]>)>,
     bytes: usize,
 }
 
@@ -75,7 +75,7 @@ impl MediaEncoders {
 
     /// The parts of a file, `index` being the number of a picture in the prompt. It takes long, and
     /// one file waits for another.
-    pub(super) fn parts(&self, file: &Media, index: usize) -> Result<Arc<[Part]>, Error> {
+    pub(super) fn parts(&self, file: &Media, index: usize) -> Result<Arc<[MediaPart]>, Error> {
         let index = if file.kind() == MediaKind::Image { index as u64 } else { u64::MAX };
         let key: Key = Sha256::new()
             .chain_update(index.to_le_bytes())
@@ -87,17 +87,17 @@ impl MediaEncoders {
         }
         let parts = self.encode(file, index as usize)?.into_iter().enumerate();
         let parts = parts.map(|(number, chunk)| match chunk {
-            Chunk::Text(text) => Part::Text(text),
+            Chunk::Text(text) => MediaPart::Text(text),
             Chunk::Rows(embeddings) => {
                 let digest = Sha256::new().chain_update(key).chain_update(number.to_le_bytes());
                 let group = embeddings.group;
                 let rows =
                     MediaRows::new(embeddings.values, embeddings.width, digest.finalize().into());
                 let grid = group.grid.map(|grid| [grid.columns, grid.rows]);
-                Part::Rows(Arc::new(rows.with_non_causal(group.non_causal).with_grid(grid)))
+                MediaPart::Rows(Arc::new(rows.with_non_causal(group.non_causal).with_grid(grid)))
             }
         });
-        let parts: Arc<[Part]> = parts.collect();
+        let parts: Arc<[MediaPart]> = parts.collect();
         locked(&self.cache).add(key, &parts);
         Ok(parts)
     }
@@ -132,7 +132,7 @@ impl fmt::Debug for MediaEncoders {
 
 impl Cache {
     /// The parts of a file, which is then the most recent one.
-    fn get(&mut self, key: &Key) -> Option<Arc<[Part]>> {
+    fn get(&mut self, key: &Key) -> Option<Arc<[MediaPart]>> {
         let at = self.parts.iter().position(|(known, _)| known == key)?;
         let found = self.parts.remove(at)?;
         let parts = Arc::clone(&found.1);
@@ -140,7 +140,7 @@ impl Cache {
         Some(parts)
     }
 
-    fn add(&mut self, key: Key, parts: &Arc<[Part]>) {
+    fn add(&mut self, key: Key, parts: &Arc<[MediaPart]>) {
         self.bytes += bytes_of(parts);
         self.parts.push_back((key, Arc::clone(parts)));
         while self.bytes > CACHED_BYTES
@@ -151,10 +151,10 @@ impl Cache {
     }
 }
 
-fn bytes_of(parts: &[Part]) -> usize {
+fn bytes_of(parts: &[MediaPart]) -> usize {
     let bytes = parts.iter().map(|part| match part {
-        Part::Text(text) => text.len(),
-        Part::Rows(rows) => size_of_val(rows.rows.as_slice()),
+        MediaPart::Text(text) => text.len(),
+        MediaPart::Rows(rows) => size_of_val(rows.rows.as_slice()),
     });
     bytes.sum()
 }
@@ -165,9 +165,9 @@ mod tests {
 
     #[test]
     fn the_oldest_files_leave_a_full_cache() {
-        let rows = |floats: usize| -> Arc<[Part]> {
+        let rows = |floats: usize| -> Arc<[MediaPart]> {
             let rows = MediaRows::new(vec![0.0; floats], 1, [0; 32]);
-            [Part::Rows(Arc::new(rows))].into()
+            [MediaPart::Rows(Arc::new(rows))].into()
         };
         let third = CACHED_BYTES / size_of::<f32>() / 3;
         let mut cache = Cache::default();

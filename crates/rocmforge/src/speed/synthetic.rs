@@ -16,13 +16,13 @@ const TOKENS: u64 = 256;
 
 /// The sizes of a model.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct ModelShape {
     layers: u64,
     hidden: u64,
     inner: u64,
 }
 
-impl Shape {
+impl ModelShape {
     /// Many ops with little to read.
     pub(super) const SMALL: Self = Self { layers: 16, hidden: 256, inner: 512 };
     /// Usual proportions.

@@ -10,10 +10,10 @@ use crate::tidy::tree::Tree;
 
 /// The modules of one crate; the first is its root.
 pub(super) struct Modules {
-    pub(super) modules: Vec<Module>,
+    pub(super) modules: Vec<SourceModule>,
 }
 
-pub(super) struct Module {
+pub(super) struct SourceModule {
     /// The path of the file that contains the module.
     pub(super) file: String,
     /// Every item except modules and tests.
@@ -74,7 +74,7 @@ impl Modules {
         items: Vec<Item>,
     ) -> Result<usize, Finding> {
         let this = self.modules.len();
-        self.modules.push(Module {
+        self.modules.push(SourceModule {
             file: file.to_owned(),
             items: Vec::new(),
             parent,
@@ -168,7 +168,7 @@ impl Modules {
     }
 }
 
-impl Module {
+impl SourceModule {
     fn add_item(&mut self, item: Item) {
         if let Item::Use(declaration) = &item {
             for import in imports(&declaration.tree) {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use rf_bench::plan::Selection;
+use rf_bench::plan::BenchmarkSelection;
 use rf_bench::{Suite, Target, targets};
 use rocmforge::device::Isa;
 
@@ -210,9 +210,9 @@ pub(crate) enum PeerName {
 
 impl Options {
     /// The benchmarks to measure.
-    pub(crate) fn selection(&self) -> Selection {
+    pub(crate) fn selection(&self) -> BenchmarkSelection {
         let is_of_targets = self.targets && self.suites.is_empty();
-        Selection {
+        BenchmarkSelection {
             suites: if is_of_targets { targets::SUITES.to_vec() } else { self.suites.clone() },
             filter: self.filter.clone(),
             quick: self.quick || is_of_targets,

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rf_bench::model::ModelFile;
-use rf_bench::paired::protocol::Settings;
-use rf_bench::paired::{self, PairedComparison, Plan, Side, revision};
+use rf_bench::paired::protocol::WorkerSettings;
+use rf_bench::paired::{self, PairedComparison, PairedPlan, Side, revision};
 use rf_bench::{machine, plan};
 use rf_profile::baseline::Verdict;
 
 use crate::options::{BackendName, Options, OutputFormat};
 use crate::output;
-use crate::terminal::{self, Bar};
+use crate::terminal::{self, TerminalBar};
 
 /// Time limit for all passes.
 const BUDGET: Duration = Duration::from_mins(9);
@@ -30,7 +30,7 @@ pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitC
     if options.format == OutputFormat::Html {
         bail!("--against has no HTML report; use --format table, json or csv");
     }
-    let workloads = plan::Plan::new(&options.selection())?.paired();
+    let workloads = plan::BenchmarkPlan::new(&options.selection())?.paired();
     if workloads.is_empty() {
         bail!("no workload is selected; --against measures ops, prefill and decode");
     }
@@ -38,12 +38,12 @@ pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitC
         [_, _, ..] => bail!("--against measures one model; give --model once"),
         given => ModelFile::new(root, given.first().map(std::path::PathBuf::as_path)),
     };
-    let settings = Settings {
+    let settings = WorkerSettings {
         gpu: options.backend == BackendName::Gpu,
         threads: options.threads,
         isa: options.isa.clone(),
         model: Some(model.path.canonicalize().unwrap_or(model.path)),
-        ..Settings::default()
+        ..WorkerSettings::default()
     };
     let side = |given: &str| revision::side(root, given, &|text| output::note(text));
     let base = side(against)?;
@@ -62,8 +62,8 @@ pub(crate) fn run(root: &Path, options: &Options, against: &str) -> Result<ExitC
     };
     let threshold = options.threshold.unwrap_or(THRESHOLD);
     let interrupt = terminal::interrupt_by_ctrl_c(3);
-    let bar = Bar::new();
-    let plan = Plan { base, head, settings, workloads, threshold, budget };
+    let bar = TerminalBar::new();
+    let plan = PairedPlan { base, head, settings, workloads, threshold, budget };
     let compared = paired::compare(&plan, &interrupt, &mut |progress| bar.show(progress));
     bar.clear();
     let comparison = match compared {

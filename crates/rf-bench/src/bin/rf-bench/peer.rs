@@ -11,7 +11,7 @@ use rf_bench::peer::{self, Peer, Programs, Test};
 
 use crate::options::{BackendName, Options, OutputFormat, PeerName};
 use crate::output;
-use crate::terminal::{self, Bar};
+use crate::terminal::{self, TerminalBar};
 
 /// Measures both engines and prints the ratios. The exit code is 0, or 130 after Ctrl-C, which ends
 /// the comparison after the current repetition.
@@ -29,7 +29,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     }
     let programs = programs(root, options)?;
     let interrupt = terminal::interrupt_by_ctrl_c(3);
-    let bar = Bar::new();
+    let bar = TerminalBar::new();
     let compared =
         peer::compare(&models, &programs, test, &interrupt, &mut |progress| bar.show(progress));
     bar.clear();

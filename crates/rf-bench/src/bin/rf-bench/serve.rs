@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::options::{BackendName, OutputFormat, at_least_one};
 use crate::output;
-use crate::terminal::{self, Bar};
+use crate::terminal::{self, TerminalBar};
 
 /// Options of a benchmark of servers.
 #[derive(Args, Debug)]
@@ -103,7 +103,7 @@ pub(crate) fn run(root: &Path, options: &ServeOptions) -> Result<ExitCode> {
     };
     let programs = Programs { own: own(options)?, peer: options.peer_server.clone() };
     let interrupt = terminal::interrupt_by_ctrl_c(2);
-    let bar = Bar::new();
+    let bar = TerminalBar::new();
     let compared =
         serve::compare(&programs, &model, &loads, &server, &interrupt, &mut |progress| {
             bar.show(progress);

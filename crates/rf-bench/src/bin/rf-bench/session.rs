@@ -6,16 +6,16 @@ use std::process::ExitCode;
 use anyhow::{Error, Result, bail};
 use rf_bench::baselines::{self, Destination, History, Stored};
 use rf_bench::model::{IdentifiedModel, ModelFile};
-use rf_bench::plan::Plan;
+use rf_bench::plan::BenchmarkPlan;
 use rf_bench::results::{Report, Run, TargetCheck, TargetOutcome};
-use rf_bench::session::{self, Measurement, Session};
+use rf_bench::session::{self, Measurement, MeasurementSession};
 use rf_bench::{Target, html, limits, table, targets};
 use rf_profile::baseline::{BaselineComparison, DEFAULT_THRESHOLD, DeviceKind, Hardware};
 use rf_profile::monitor::Monitor;
 
 use crate::options::{Options, OutputFormat};
 use crate::output;
-use crate::terminal::{self, Bar};
+use crate::terminal::{self, TerminalBar};
 
 /// Exit code of a regression or a missed target.
 const WORSE: u8 = 1;
@@ -26,7 +26,7 @@ const FAILED: u8 = 2;
 /// The inputs and outputs of a run. They are checked before the measurement, so that a mistyped
 /// name costs no time.
 struct Setup {
-    plan: Plan,
+    plan: BenchmarkPlan,
     stored: Option<Stored>,
     destination: Option<Destination>,
     model: Option<IdentifiedModel>,
@@ -34,7 +34,7 @@ struct Setup {
 
 /// Runs the benchmarks of a command line and returns the exit code.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
-    let plan = Plan::new(&options.selection())?;
+    let plan = BenchmarkPlan::new(&options.selection())?;
     if options.list {
         output::write(options.output.as_deref(), &plan.list())?;
         return Ok(ExitCode::SUCCESS);
@@ -67,7 +67,7 @@ impl Setup {
     fn new(
         root: &Path,
         options: &Options,
-        plan: Plan,
+        plan: BenchmarkPlan,
         hardware: &Hardware,
         device: DeviceKind,
     ) -> Result<Self> {
@@ -127,7 +127,7 @@ fn measure(
     } else {
         None
     };
-    let session = Session {
+    let session = MeasurementSession {
         root,
         target,
         hardware,
@@ -138,7 +138,7 @@ fn measure(
         rounds: options.rounds,
         monitor,
     };
-    let bar = Bar::new();
+    let bar = TerminalBar::new();
     let Measurement { run, rounds, omitted_rounds, failure } =
         session::measure(&session, &interrupt, &mut |progress| bar.show(progress));
     bar.clear();

@@ -4,14 +4,14 @@ use std::io::IsTerminal;
 use std::{env, io, process};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rf_bench::{Interrupt, Progress};
+use rf_bench::{Interrupt, MeasurementProgress};
 
 use crate::output;
 
 /// A progress bar on stderr; hidden where stderr is no terminal.
-pub(crate) struct Bar(ProgressBar);
+pub(crate) struct TerminalBar(ProgressBar);
 
-impl Bar {
+impl TerminalBar {
     pub(crate) fn new() -> Self {
         let is_terminal =
             io::stderr().is_terminal() && env::var("TERM").is_ok_and(|term| term != "dumb");
@@ -22,7 +22,10 @@ impl Bar {
         Self(ProgressBar::with_draw_target(None, target).with_style(style))
     }
 
-    pub(crate) fn show(&self, Progress { stage, done, total, step }: Progress<'_>) {
+    pub(crate) fn show(
+        &self,
+        MeasurementProgress { stage, done, total, step }: MeasurementProgress<'_>,
+    ) {
         self.0.set_prefix(stage.to_owned());
         self.0.set_message(step.to_owned());
         self.0.set_length(total as u64);

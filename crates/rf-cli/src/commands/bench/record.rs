@@ -76,7 +76,7 @@ pub(super) struct DraftCounts {
 }
 
 /// One row of results: the fields of llama-bench, in its order.
-pub(super) struct Record {
+pub(super) struct ResultRow {
     fields: Map<String, Value>,
     samples_ns: Vec<u64>,
     samples_ts: Vec<f64>,
@@ -87,7 +87,7 @@ pub(super) struct Record {
     stddev_ts: f64,
 }
 
-impl Record {
+impl ResultRow {
     pub(super) fn new(
         model: &Model,
         placement: &LayerPlacement,
@@ -273,7 +273,7 @@ impl Printer {
         }
     }
 
-    pub(super) fn row(&mut self, out: &mut impl Write, record: &Record) -> io::Result<()> {
+    pub(super) fn row(&mut self, out: &mut impl Write, record: &ResultRow) -> io::Result<()> {
         match self.format {
             RecordFormat::Md => self.table_row(out, |column| record.cell(column.name))?,
             RecordFormat::Json => {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use rocmforge::engine::sampling::SamplerConfig;
-use rocmforge::engine::{Extras, GenerateOptions, Model, Speculation, SyntheticFeeder};
+use rocmforge::engine::{GenerateExtras, GenerateOptions, Model, Speculation, SyntheticFeeder};
 
 use super::record::DraftCounts;
 use crate::commands::answer::flow;
@@ -13,7 +13,7 @@ use crate::interrupt::Watch;
 use crate::sources;
 
 /// The text and the source of its drafts.
-pub(super) struct Text {
+pub(super) struct BenchText {
     pub(super) ids: Vec<u32>,
     pub(super) speculation: Option<Speculation>,
 }
@@ -47,7 +47,7 @@ pub(super) fn decode(
     let mut samples_ns = Vec::with_capacity(repetitions);
     for _ in 0..repetitions {
         let speculation = speculation.as_deref_mut();
-        let extras = Extras::default().with_speculation(speculation);
+        let extras = GenerateExtras::default().with_speculation(speculation);
         let session = &mut feeder.sessions[0];
         let on_text = &mut |_: &str| flow(&watch);
         let outcome = feeder.engine.generate_with(session, ids, &options, extras, on_text)?;

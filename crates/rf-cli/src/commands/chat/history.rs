@@ -12,21 +12,21 @@ use crate::sources;
 
 /// A message with the pictures that come before its text.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct HistoryEntry {
     message: Message,
     files: Vec<Media>,
 }
 
 /// The messages of a conversation, the system message first.
 #[derive(Debug, Default)]
-pub(super) struct History {
-    entries: Vec<Entry>,
+pub(super) struct ChatHistory {
+    entries: Vec<HistoryEntry>,
     /// The oldest turns, which the model does not see any more. A turn is a message of the user and
     /// what follows it, up to the next one.
     forgotten_turns: usize,
 }
 
-impl History {
+impl ChatHistory {
     /// An empty conversation.
     pub(super) fn new(system: Option<&str>) -> Self {
         let mut history = Self::default();
@@ -50,7 +50,7 @@ impl History {
     }
 
     pub(super) fn push(&mut self, message: Message, files: Vec<Media>) {
-        self.entries.push(Entry { message, files });
+        self.entries.push(HistoryEntry { message, files });
     }
 
     /// Sets or removes the system message.
@@ -58,7 +58,7 @@ impl History {
         self.entries.retain(|entry| entry.message.role != "system");
         if let Some(text) = text {
             let message = Message::new("system", text);
-            self.entries.insert(0, Entry { message, files: Vec::new() });
+            self.entries.insert(0, HistoryEntry { message, files: Vec::new() });
         }
     }
 
@@ -76,13 +76,13 @@ impl History {
     }
 
     /// Removes what follows the last message of the user; `None` without such a message.
-    pub(super) fn pop_answer(&mut self) -> Option<Vec<Entry>> {
+    pub(super) fn pop_answer(&mut self) -> Option<Vec<HistoryEntry>> {
         let asked = self.last_question()?;
         Some(self.entries.split_off(asked + 1))
     }
 
     /// Adds messages that were removed.
-    pub(super) fn restore(&mut self, entries: Vec<Entry>) {
+    pub(super) fn restore(&mut self, entries: Vec<HistoryEntry>) {
         self.entries.extend(entries);
     }
 
@@ -105,7 +105,7 @@ impl History {
         let kept = turns.get(forgotten.min(turns.len().saturating_sub(1)));
         let kept = kept.copied().unwrap_or(self.entries.len());
         let entries = || self.entries[..start].iter().chain(&self.entries[kept..]);
-        let marked = |entry: &Entry| {
+        let marked = |entry: &HistoryEntry| {
             let marks = rocmforge::media_marker().repeat(entry.files.len());
             Message { content: marks + &entry.message.content, ..entry.message.clone() }
         };
@@ -134,7 +134,8 @@ impl History {
         };
         let json: Value = serde_json::from_str(&text).map_err(|_| malformed())?;
         let messages = json["messages"].as_array().ok_or_else(malformed)?;
-        let entry = |message: &Value| Some(Entry { message: read(message)?, files: Vec::new() });
+        let entry =
+            |message: &Value| Some(HistoryEntry { message: read(message)?, files: Vec::new() });
         let entries: Option<_> = messages.iter().map(entry).collect();
         Ok(Self { entries: entries.ok_or_else(malformed)?, forgotten_turns: 0 })
     }
@@ -179,15 +180,15 @@ fn read(message: &Value) -> Option<Message> {
 mod tests {
     use super::*;
 
-    fn history(messages: &[(&str, &str)]) -> History {
-        let mut history = History::default();
+    fn history(messages: &[(&str, &str)]) -> ChatHistory {
+        let mut history = ChatHistory::default();
         for (role, text) in messages {
             history.push(Message::new(*role, *text), Vec::new());
         }
         history
     }
 
-    fn seen(history: &History, forgotten: usize) -> String {
+    fn seen(history: &ChatHistory, forgotten: usize) -> String {
         let (messages, _) = history.seen(forgotten);
         messages.iter().map(|message| message.content.clone()).collect::<Vec<_>>().join(" ")
     }

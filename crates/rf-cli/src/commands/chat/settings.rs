@@ -11,7 +11,7 @@ use crate::usage;
 
 /// The options that a chat may change.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Settings {
+pub(crate) struct ChatSettings {
     #[command(flatten)]
     sampling: SamplingArgs,
     /// Generate at most N tokens; -1 = until the model ends its answer or the context is full
@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     predict: Option<i64>,
 }
 
-impl Settings {
+impl ChatSettings {
     /// The options of the command line.
     pub(crate) fn new(sampling: SamplingArgs, predict: i64) -> Self {
         Self { sampling, predict: Some(predict) }
@@ -86,7 +86,7 @@ impl Settings {
 
 /// A command line without defaults, so that it holds only what a user gives.
 fn command() -> Command {
-    let command = Settings::augment_args_for_update(Command::new("set"));
+    let command = ChatSettings::augment_args_for_update(Command::new("set"));
     let command = command.no_binary_name(true).disable_help_flag(true);
     command.mut_args(|arg| arg.default_value(None::<&str>).allow_hyphen_values(true))
 }

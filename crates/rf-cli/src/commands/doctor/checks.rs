@@ -4,12 +4,12 @@ use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
-use rf_kernels::objects::{self, Choice};
+use rf_kernels::objects::{self, CodeOrigin};
 use rocmforge::device::probe::{DeviceReport, PlatformReport, VISIBLE_DEVICES};
 
 use super::check::Check;
 use super::overrides::{self, Code, Situation};
-use super::system::{Access, Node, System, rocm_version};
+use super::system::{DeviceFile, FileAccess, System, rocm_version};
 use super::windows;
 
 /// Results of running kernels, by the number of the GPU.
@@ -147,7 +147,7 @@ fn kernel_driver(system: &System) -> Check {
 }
 
 /// A device file that ROCm opens.
-fn interface(system: &System, node: Option<&Node>, name: &str) -> Check {
+fn interface(system: &System, node: Option<&DeviceFile>, name: &str) -> Check {
     let Some(node) = node else {
         let cure = if system.is_container {
             CONTAINER
@@ -158,8 +158,8 @@ fn interface(system: &System, node: Option<&Node>, name: &str) -> Check {
     };
     let path = node.path.display();
     match &node.access {
-        Access::Allowed => Check::ok(format!("{path} can be opened")),
-        Access::Denied { group } => {
+        FileAccess::Allowed => Check::ok(format!("{path} can be opened")),
+        FileAccess::Denied { group } => {
             let group = group.as_deref().filter(|group| *group != "root").unwrap_or("render,video");
             Check::fail(
                 format!("this user has no access to {path}"),
@@ -170,7 +170,7 @@ fn interface(system: &System, node: Option<&Node>, name: &str) -> Check {
                 },
             )
         }
-        Access::Failed(error) => {
+        FileAccess::Failed(error) => {
             Check::fail(format!("{path} cannot be opened: {error}"), "check sudo dmesg")
         }
     }
@@ -277,7 +277,7 @@ fn gpu(device: &DeviceReport, verdict: Option<&Result<(), String>>) -> Check {
 
 fn code_for(arch: &str) -> Code {
     match objects::choose(arch) {
-        Ok(Choice::Generic { .. }) => Code::Family,
+        Ok(CodeOrigin::Generic { .. }) => Code::Family,
         Ok(_) => Code::Own,
         Err(_) => Code::None,
     }
@@ -299,10 +299,10 @@ mod tests {
         System {
             amd_cards: 1,
             has_amdgpu: true,
-            kfd: Some(Node { path: "/dev/kfd".into(), access: Access::Allowed }),
-            render_nodes: vec![Node {
+            kfd: Some(DeviceFile { path: "/dev/kfd".into(), access: FileAccess::Allowed }),
+            render_nodes: vec![DeviceFile {
                 path: "/dev/dri/renderD128".into(),
-                access: Access::Allowed,
+                access: FileAccess::Allowed,
             }],
             ..System::default()
         }
@@ -328,8 +328,8 @@ mod tests {
     #[test]
     fn a_device_file_without_access_names_its_group() {
         let mut system = system();
-        let denied = Access::Denied { group: Some("render".into()) };
-        system.kfd = Some(Node { path: "/dev/kfd".into(), access: denied });
+        let denied = FileAccess::Denied { group: Some("render".into()) };
+        system.kfd = Some(DeviceFile { path: "/dev/kfd".into(), access: denied });
         let failures = failures(&system, absent());
         let cure = failures[0].cure.as_ref().unwrap();
         assert!(cure.starts_with("sudo usermod -aG render $USER"), "{failures:?}");

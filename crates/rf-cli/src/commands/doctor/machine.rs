@@ -8,7 +8,7 @@ use super::check::Check;
 
 /// Facts about the machine, and about AMD's cards as the kernel lists them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Machine {
+pub(super) struct MachineFacts {
     /// Release of Linux, such as `6.17.0-5-generic`.
     kernel: Option<String>,
     /// Name of the distribution, and of those that it is like.
@@ -58,7 +58,7 @@ const VARIABLES: [(&str, &str); 6] = [
 /// The variable for the number of hardware queues.
 const QUEUES: &str = "GPU_MAX_HW_QUEUES";
 
-impl Machine {
+impl MachineFacts {
     /// Reads the files below `root`, which is `/`, and the variables of this process.
     pub(super) fn read(root: &Path) -> Self {
         let names = VARIABLES.iter().map(|(name, _)| *name).chain([QUEUES]);
@@ -358,7 +358,7 @@ mod tests {
     };
 
     impl Files {
-        fn machine(&self) -> Machine {
+        fn machine(&self) -> MachineFacts {
             let root = tempfile::TempDir::new().unwrap();
             let write = |path: &str, text: String| {
                 let path = root.path().join(path);
@@ -382,7 +382,7 @@ mod tests {
                 write(&format!("{device}/mem_info_{kind}_total"), format!("{}\n", mib << 20));
             }
             write(&format!("{device}/fw_version/mes_fw_version"), self.mes.to_owned());
-            Machine::of_files(root.path())
+            MachineFacts::of_files(root.path())
         }
 
         fn text(&self) -> String {
@@ -526,7 +526,7 @@ warn Resizable BAR is off: the processor reaches 256 MiB of 24.0 GiB of the gfx1
             (QUEUES, "4".to_owned()),
             (QUEUES, "1".to_owned()),
         ];
-        let machine = Machine { variables, ..STRIX_HALO.machine() };
+        let machine = MachineFacts { variables, ..STRIX_HALO.machine() };
         let checks = machine.checks(true);
         let warnings: Vec<_> =
             checks.into_iter().filter(|check| check.level == Level::Warn).collect();

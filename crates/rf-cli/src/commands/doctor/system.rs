@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::machine::{Machine, arch};
+use super::machine::{MachineFacts, arch};
 
 /// Information about GPUs from files of the system.
 #[derive(Clone, Debug, Default)]
@@ -19,14 +19,14 @@ pub(super) struct System {
     /// Version line of NVIDIA's kernel driver.
     pub(super) nvidia_version: Option<String>,
     /// AMD's compute interface, `/dev/kfd`.
-    pub(super) kfd: Option<Node>,
-    pub(super) render_nodes: Vec<Node>,
+    pub(super) kfd: Option<DeviceFile>,
+    pub(super) render_nodes: Vec<DeviceFile>,
     /// Architectures that the compute interface lists, before any override.
     pub(super) archs: Vec<String>,
     pub(super) is_container: bool,
     /// True if this is WSL, where GPUs have another device file.
     pub(super) is_wsl: bool,
-    pub(super) machine: Machine,
+    pub(super) machine: MachineFacts,
     /// The display drivers of Windows; `None` on other systems.
     pub(super) display_drivers: Option<Vec<DisplayDriver>>,
 }
@@ -43,14 +43,14 @@ pub(super) struct DisplayDriver {
 
 /// A device file.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct DeviceFile {
     pub(super) path: PathBuf,
-    pub(super) access: Access,
+    pub(super) access: FileAccess,
 }
 
 /// Access to a device file for reading and writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum FileAccess {
     Allowed,
     /// Only members of a group have access.
     Denied {
@@ -70,7 +70,7 @@ impl System {
         let nodes = |folder: &str, prefix: &str| {
             let mut paths = entries(&root.join(folder), prefix);
             paths.sort();
-            paths.into_iter().map(|path| Node::open(path, root)).collect::<Vec<_>>()
+            paths.into_iter().map(|path| DeviceFile::open(path, root)).collect::<Vec<_>>()
         };
         Self {
             amd_cards: cards("0x1002"),
@@ -85,20 +85,20 @@ impl System {
                 .iter()
                 .any(|file| root.join(file).exists()),
             is_wsl: root.join("dev/dxg").exists(),
-            machine: Machine::read(root),
+            machine: MachineFacts::read(root),
             display_drivers: display_drivers(),
         }
     }
 }
 
-impl Node {
+impl DeviceFile {
     fn open(path: PathBuf, root: &Path) -> Self {
         let access = match OpenOptions::new().read(true).write(true).open(&path) {
-            Ok(_) => Access::Allowed,
+            Ok(_) => FileAccess::Allowed,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                Access::Denied { group: group_of(&path, root) }
+                FileAccess::Denied { group: group_of(&path, root) }
             }
-            Err(error) => Access::Failed(error.to_string()),
+            Err(error) => FileAccess::Failed(error.to_string()),
         };
         Self { path, access }
     }
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!((system.amd_cards, system.nvidia_cards), (1, 1));
         assert_eq!(system.archs, ["gfx1100"]);
         assert_eq!(system.amdgpu_version.as_deref(), Some("6.10.5"));
-        assert_eq!(system.kfd.unwrap().access, Access::Allowed);
+        assert_eq!(system.kfd.unwrap().access, FileAccess::Allowed);
         assert_eq!(system.render_nodes.len(), 1);
         assert!(system.has_amdgpu && system.is_container && !system.is_wsl);
     }

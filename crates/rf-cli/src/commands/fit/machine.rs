@@ -15,7 +15,7 @@ use crate::{device, terminal};
 const LEAST_CONTEXT: usize = 1024;
 
 /// The devices, and what was measured on them.
-pub(super) struct Machine {
+pub(super) struct MeasuredMachine {
     options: DeviceOptions,
     pub(super) placement: Placement,
     /// The placement on all usable GPUs. `None` if there is one GPU, or the user chose some.
@@ -36,7 +36,7 @@ pub(super) struct Placed {
     pub(super) shares: Option<String>,
 }
 
-impl Machine {
+impl MeasuredMachine {
     pub(super) fn open(options: DeviceOptions, measures: bool) -> Result<Self> {
         let placement = device::open(options)?;
         let is_free = options.device == Device::Auto

@@ -9,13 +9,13 @@ use rocmforge::engine::DType;
 use rocmforge::hub::ShortName;
 use serde::Serialize;
 
-use super::machine::{Machine, Placed};
+use super::machine::{MeasuredMachine, Placed};
 use crate::failure::sentence;
 use crate::terminal::{self, Palette};
 
 /// The devices, their speeds and the models, the best one first.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct FitReport {
     devices: Vec<String>,
     free_bytes: Option<u64>,
     speeds: Vec<Speed>,
@@ -68,8 +68,8 @@ struct Place {
     main_format: Option<&'static str>,
 }
 
-impl Report {
-    pub(super) fn new(machine: Machine, mut models: Vec<Row>) -> Self {
+impl FitReport {
+    pub(super) fn new(machine: MeasuredMachine, mut models: Vec<Row>) -> Self {
         models.sort_by_key(|row| {
             (!row.fits, row.place.as_ref().map_or(2, Place::rank), Reverse(row.file_bytes))
         });

@@ -18,7 +18,7 @@ use crate::{loading, terminal};
 
 /// Everything about a file; serialises to the JSON of `info --json`.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct FileReport {
     /// Missing for the demo model.
     pub(super) file: Option<String>,
     pub(super) file_bytes: u64,
@@ -119,7 +119,7 @@ pub(super) struct TensorReport {
     offset: u64,
 }
 
-impl Report {
+impl FileReport {
     pub(super) fn of(gguf: Gguf, context: Option<usize>, compute: &ComputeArgs) -> Result<Self> {
         let metadata = gguf.metadata();
         let text = |key: &str| metadata.get(key).and_then(Value::as_str).map(str::to_owned);

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, anyhow};
 use rf_server::{LoadError, ManageError, ModelChange, ModelEntry, ModelManager};
-use rocmforge::hub::{self, Event, Hub, ShortName};
+use rocmforge::hub::{self, FetchEvent, Hub, ShortName};
 
 use super::config::ModelOptions;
 use super::made::{Known, Made};
-use super::models::{NamedModel, Settings, on_demand};
+use super::models::{NamedModel, SharedSettings, on_demand};
 use crate::loading::ModelFile;
 
 /// The prefixes that Ollama's clients give to models of the hub.
@@ -17,13 +17,13 @@ const PREFIXES: [&str; 2] = ["hf.co/", "huggingface.co/"];
 
 /// The models of a server by their names.
 pub(super) struct Models {
-    settings: Arc<Settings>,
+    settings: Arc<SharedSettings>,
     known: Mutex<BTreeMap<String, Known>>,
 }
 
 impl Models {
     /// The models that a server has at its start.
-    pub(super) fn new(settings: Arc<Settings>, known: BTreeMap<String, Known>) -> Self {
+    pub(super) fn new(settings: Arc<SharedSettings>, known: BTreeMap<String, Known>) -> Self {
         Self { settings, known: Mutex::new(known) }
     }
 
@@ -57,8 +57,8 @@ impl ModelManager for Models {
         let companions = self.settings.projector.companions();
         let hub = crate::hub::of_environment(companions).map_err(of_hub)?;
         let path = hub.fetch(&model, &mut |event| match event {
-            Event::Progress { done_bytes, total_bytes } => progress(done_bytes, total_bytes),
-            Event::Retry { file, reason } => {
+            FetchEvent::Progress { done_bytes, total_bytes } => progress(done_bytes, total_bytes),
+            FetchEvent::Retry { file, reason } => {
                 tracing::warn!(file, "the download stopped: {reason}, trying again");
             }
             _ => {}

@@ -239,7 +239,7 @@ fn part_suffix(stem: &str) -> Option<(&str, u32)> {
 }
 
 /// The settings that all models of a server share.
-pub(super) struct Settings {
+pub(super) struct SharedSettings {
     pub(super) placement: Placement,
     /// The chat template instead of those of the models, and its variables.
     pub(super) template: TemplateChoice,
@@ -272,7 +272,7 @@ pub(super) struct Settings {
 /// now and stays, unless it `is_unloaded` when nobody uses it or `is_reloaded` with other adapters.
 pub(super) fn entries(
     files: Vec<ModelFile>,
-    settings: &Arc<Settings>,
+    settings: &Arc<SharedSettings>,
     (is_unloaded, is_reloaded): (bool, bool),
 ) -> Result<(Vec<ModelEntry>, SettingsSource, BTreeMap<String, Known>)> {
     let is_single = files.len() == 1;
@@ -314,7 +314,7 @@ pub(super) fn entries(
 pub(super) fn on_demand(
     name: &str,
     file: loading::ModelFile,
-    settings: &Arc<Settings>,
+    settings: &Arc<SharedSettings>,
     made: Made,
 ) -> Result<(ModelEntry, SamplingDefaults)> {
     // The header is all that a list of models needs.
@@ -330,7 +330,7 @@ pub(super) fn on_demand(
 
 /// A model that is loaded when a request names it.
 struct OnDemand {
-    settings: Arc<Settings>,
+    settings: Arc<SharedSettings>,
     name: String,
     file: loading::ModelFile,
     made: Made,
@@ -378,7 +378,7 @@ impl NamedModel {
     }
 }
 
-impl Settings {
+impl SharedSettings {
     /// Loads a model, with further adapters that are off. Calls `make_room` with the bytes that it
     /// needs.
     fn load(

@@ -1,6 +1,6 @@
 //! The formats with blocks of 32 to 128 values and one f16 scale.
 
-use super::{Block, Format, ONES, PAIRS, Plane, nibbles_of_32, plane};
+use super::{BlockPlanes, Format, ONES, PAIRS, Plane, nibbles_of_32, plane};
 use crate::simd::Simd;
 
 /// Unpacks the nibbles and the fifth bits of plane 1, in the order of the packed panel.
@@ -8,7 +8,7 @@ use crate::simd::Simd;
 /// # Safety
 /// Plane 0 has 4 words, plane 1 one.
 #[inline(always)]
-unsafe fn five_bits_of_32<S: Simd>(s: S, block: Block) -> [S::I; 8] {
+unsafe fn five_bits_of_32<S: Simd>(s: S, block: BlockPlanes) -> [S::I; 8] {
     // SAFETY: by contract.
     let mut codes = unsafe { nibbles_of_32(s, block) };
     // SAFETY: by contract.
@@ -77,7 +77,7 @@ impl Format for Q8_0 {
     const SUB: usize = 32;
     const BITS: u32 = 8;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, _j: usize) -> [S::I; 8] {
         // SAFETY: plane 0 has 8 words.
         array!(s.splat_i(0), |g| unsafe { block.words(s, 0, g) })
     }
@@ -92,7 +92,7 @@ impl Format for Iq4Nl {
     const SUB: usize = 32;
     const BITS: u32 = 8;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, _j: usize) -> [S::I; 8] {
         // SAFETY: plane 0 has 4 words.
         let codes = unsafe { nibbles_of_32(s, block) };
         array!(codes[0], |g| s.lookup(&rf_quant::BlockIq4Nl::VALUES, codes[g]))
@@ -110,7 +110,7 @@ impl Format for Q1_0 {
     const BITS: u32 = 2;
     const OFFSET: i32 = 1;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         // SAFETY: plane 0 has a word per 32 elements.
         let bits = unsafe { block.words(s, 0, j) };
         let mask = s.splat_i(2 * ONES);
@@ -131,7 +131,7 @@ impl Format for Q2_0 {
     const BITS: u32 = 2;
     const OFFSET: i32 = 1;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         let mask = s.splat_i(PAIRS);
         array!(mask, |g| {
             // SAFETY: plane 0 has two words per 32 elements.

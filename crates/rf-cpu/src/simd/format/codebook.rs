@@ -5,7 +5,7 @@
 //! extra instructions.
 
 use super::k_quants::two_bits;
-use super::{Block, Format, NIBBLES, ONES, Plane, plane};
+use super::{BlockPlanes, Format, NIBBLES, ONES, Plane, plane};
 use crate::simd::Simd;
 
 /// The values of IQ2 blocks, by code.
@@ -38,7 +38,7 @@ const fn lookup_table<const N: usize>(values: &[i8; N], divisor: i8, offset: i8)
 /// # Safety
 /// Plane 0 has 16 words, plane 1 has 8.
 #[inline(always)]
-unsafe fn three_bits<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+unsafe fn three_bits<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
     // SAFETY: by contract.
     let mut codes = unsafe { two_bits(s, block, j) };
     for (g, code) in codes.iter_mut().enumerate() {
@@ -54,7 +54,7 @@ unsafe fn three_bits<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
 /// # Safety
 /// The plane has a nibble per scale, and `i` is one of them.
 #[inline(always)]
-unsafe fn odd_scale<S: Simd>(s: S, block: Block, plane: usize, i: usize) -> S::I {
+unsafe fn odd_scale<S: Simd>(s: S, block: BlockPlanes, plane: usize, i: usize) -> S::I {
     // SAFETY: by contract.
     let word = unsafe { block.words(s, plane, i / 8) };
     let shift = 4 * (i % 8) as u32;
@@ -65,13 +65,13 @@ unsafe fn odd_scale<S: Simd>(s: S, block: Block, plane: usize, i: usize) -> S::I
 macro_rules! odd_scales {
     ($plane:literal, $d_plane:literal, $unit:literal) => {
         #[inline(always)]
-        unsafe fn sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::I {
+        unsafe fn sub_scale<S: Simd>(s: S, block: BlockPlanes, i: usize) -> S::I {
             // SAFETY: the plane has a nibble per sub-block.
             unsafe { odd_scale(s, block, $plane, i) }
         }
 
         #[inline(always)]
-        unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F {
+        unsafe fn scale<S: Simd>(s: S, block: BlockPlanes) -> S::F {
             // SAFETY: the plane holds an f16 per row and block.
             s.mul(unsafe { block.f16(s, $d_plane) }, s.splat($unit))
         }
@@ -94,7 +94,7 @@ impl Format for Iq2 {
     const BITS: u32 = 7;
     const OFFSET: i32 = 43;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         const TABLE: [i8; 16] = lookup_table(&IQ2_VALUES, 1, 43);
         // SAFETY: the planes are these.
         let codes = unsafe { three_bits(s, block, j) };
@@ -115,7 +115,7 @@ impl Format for Iq1 {
     const BITS: u32 = 5;
     const OFFSET: i32 = 9;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         const TABLE: [i8; 16] = lookup_table(&IQ1_VALUES, 1, 9);
         // SAFETY: the planes are these.
         let codes = unsafe { three_bits(s, block, j) };
@@ -135,7 +135,7 @@ impl Format for Iq3Xxs {
     const BITS: u32 = 6;
     const OFFSET: i32 = 31;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         const TABLE: [i8; 16] = lookup_table(&IQ3_XXS_VALUES, 2, 31);
         let (mask, shift) = (s.splat_i(NIBBLES), 4 * (j % 2) as u32);
         array!(s.splat_i(0), |g| {
@@ -156,7 +156,7 @@ impl Format for Iq3S {
     const BITS: u32 = 5;
     const OFFSET: i32 = 15;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         let mask = s.splat_i(2 * NIBBLES);
         array!(s.splat_i(0), |g| {
             // SAFETY: plane 0 has 32 words: 8 per pair of sub-blocks.
@@ -177,7 +177,7 @@ impl Format for Tq2_0 {
     const OFFSET: i32 = 1;
     const FOLD: i32 = 1; // all scales are 1
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         // SAFETY: plane 0 has 16 words.
         unsafe { two_bits(s, block, j) }
     }

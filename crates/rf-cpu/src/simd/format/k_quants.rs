@@ -1,6 +1,6 @@
 //! The K-quants: super-blocks of 256 with integer scales per 32 or 16.
 
-use super::{Block, Format, NIBBLES, ONES, PAIRS, Plane, nibbles_from, plane};
+use super::{BlockPlanes, Format, NIBBLES, ONES, PAIRS, Plane, nibbles_from, plane};
 use crate::simd::Simd;
 
 /// The six-bit scale `j` of Q4_K and Q5_K, or, if `min`, the minimum `j`.
@@ -8,7 +8,7 @@ use crate::simd::Simd;
 /// # Safety
 /// `plane` has 3 words.
 #[inline(always)]
-unsafe fn six_bits<S: Simd>(s: S, block: Block, plane: usize, j: usize, min: bool) -> S::I {
+unsafe fn six_bits<S: Simd>(s: S, block: BlockPlanes, plane: usize, j: usize, min: bool) -> S::I {
     let shift = 8 * (j % 4) as u32;
     let low = usize::from(min);
     // SAFETY: by contract.
@@ -28,13 +28,13 @@ unsafe fn six_bits<S: Simd>(s: S, block: Block, plane: usize, j: usize, min: boo
 macro_rules! six_bit_scales {
     ($plane:literal) => {
         #[inline(always)]
-        unsafe fn sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::I {
+        unsafe fn sub_scale<S: Simd>(s: S, block: BlockPlanes, i: usize) -> S::I {
             // SAFETY: the plane has 3 words.
             unsafe { six_bits(s, block, $plane, i, false) }
         }
 
         #[inline(always)]
-        unsafe fn sub_mins<S: Simd>(s: S, block: Block, p: usize) -> S::I {
+        unsafe fn sub_mins<S: Simd>(s: S, block: BlockPlanes, p: usize) -> S::I {
             // SAFETY: the plane has 3 words.
             let even = unsafe { six_bits(s, block, $plane, 2 * p, true) };
             // SAFETY: as above.
@@ -53,7 +53,7 @@ impl Format for Q4K {
     const SUB: usize = 32;
     const BITS: u32 = 4;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         let (mask, shift) = (s.splat_i(NIBBLES), 4 * (j % 2) as u32);
         array!(s.splat_i(0), |g| {
             // SAFETY: plane 0 has 32 words: 8 per pair of sub-blocks.
@@ -75,13 +75,13 @@ impl Format for Iq4Xs {
     const SUB: usize = 32;
     const BITS: u32 = 8;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         // SAFETY: plane 0 has 32 words: 4 per sub-block.
         let codes = unsafe { nibbles_from(s, block, 4 * j) };
         array!(codes[0], |g| s.lookup(&rf_quant::BlockIq4Nl::VALUES, codes[g]))
     }
     #[inline(always)]
-    unsafe fn sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::I {
+    unsafe fn sub_scale<S: Simd>(s: S, block: BlockPlanes, i: usize) -> S::I {
         // SAFETY: plane 1 has a word of eight nibbles.
         let low = unsafe { block.words(s, 1, 0) };
         let low = s.and(s.shr(low, 4 * i as u32), s.splat_i(15));
@@ -102,7 +102,7 @@ impl Format for Q5K {
     const SUB: usize = 32;
     const BITS: u32 = 5;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         let (mask, shift) = (s.splat_i(NIBBLES), 4 * (j % 2) as u32);
         array!(s.splat_i(0), |g| {
             // SAFETY: plane 0 has 32 words: 8 per pair of sub-blocks.
@@ -127,7 +127,7 @@ impl Format for Q6K {
     const BITS: u32 = 6;
     const OFFSET: i32 = 32;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         // Half `n` of the block has 64 bytes of nibbles and 32 bytes of upper bits. Its run `r` of
         // 32 elements is nibble `r / 2` of bytes 32·(r % 2).. and bits 2r.. of the upper bits.
         let (n, r) = (j / 4, j % 4);
@@ -142,7 +142,7 @@ impl Format for Q6K {
         })
     }
     #[inline(always)]
-    unsafe fn sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::I {
+    unsafe fn sub_scale<S: Simd>(s: S, block: BlockPlanes, i: usize) -> S::I {
         // SAFETY: plane 2 has 4 words of signed bytes.
         let word = unsafe { block.words(s, 2, i / 4) };
         s.sar(s.shl(word, 24 - 8 * (i % 4) as u32), 24)
@@ -156,7 +156,7 @@ impl Format for Q6K {
 /// # Safety
 /// Plane 0 has 16 words.
 #[inline(always)]
-pub(super) unsafe fn two_bits<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+pub(super) unsafe fn two_bits<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
     let (n, r) = (j / 4, j % 4);
     array!(s.splat_i(0), |g| {
         // SAFETY: by contract.
@@ -175,18 +175,18 @@ impl Format for Q2K {
     const BITS: u32 = 2;
     const FOLD: i32 = 1; // at most 3 · 15
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         // SAFETY: plane 0 has 16 words.
         unsafe { two_bits(s, block, j) }
     }
     #[inline(always)]
-    unsafe fn sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::I {
+    unsafe fn sub_scale<S: Simd>(s: S, block: BlockPlanes, i: usize) -> S::I {
         // SAFETY: plane 1 has 4 words: a byte per sub-block, whose low nibble is the scale.
         let word = unsafe { block.words(s, 1, i / 4) };
         s.and(s.shr(word, 8 * (i % 4) as u32), s.splat_i(15))
     }
     #[inline(always)]
-    unsafe fn sub_mins<S: Simd>(s: S, block: Block, p: usize) -> S::I {
+    unsafe fn sub_mins<S: Simd>(s: S, block: BlockPlanes, p: usize) -> S::I {
         // SAFETY: plane 1 has 4 words: a byte per sub-block, whose high nibble is the minimum.
         let word = s.shr(unsafe { block.words(s, 1, p / 2) }, 16 * (p % 2) as u32);
         let even = s.and(s.shr(word, 4), s.splat_i(15));
@@ -208,7 +208,7 @@ impl Format for Q3K {
     const OFFSET: i32 = 4;
     const FOLD: i32 = -1; // −128, from −4 · −32, to 124
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         // SAFETY: plane 0 has 16 words.
         let mut codes = unsafe { two_bits(s, block, j) };
         for (g, code) in codes.iter_mut().enumerate() {
@@ -219,7 +219,7 @@ impl Format for Q3K {
         codes
     }
     #[inline(always)]
-    unsafe fn sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::I {
+    unsafe fn sub_scale<S: Simd>(s: S, block: BlockPlanes, i: usize) -> S::I {
         // The low four bits of scale i are a nibble of bytes 0..8, the low one for i < 8. The upper
         // two bits are in bytes 8..12.
         let byte = i % 8;

@@ -1,6 +1,6 @@
 //! The OCP microscaling formats, blocks of 32 values with one power-of-two scale, and NVFP4.
 
-use super::{Block, Format, NIBBLES, ONES, PAIRS, Plane, nibbles_of_32, plane};
+use super::{BlockPlanes, Format, NIBBLES, ONES, PAIRS, Plane, nibbles_of_32, plane};
 use crate::simd::{LANES, Simd};
 
 /// Converts E8M0 scales to `factor · 2^(e − 127)` through the exponent bits. `e = 0` is the
@@ -9,7 +9,7 @@ use crate::simd::{LANES, Simd};
 /// # Safety
 /// `plane` has a byte per row and block.
 #[inline(always)]
-unsafe fn e8m0<S: Simd>(s: S, block: Block, plane: usize, factor: f32) -> S::F {
+unsafe fn e8m0<S: Simd>(s: S, block: BlockPlanes, plane: usize, factor: f32) -> S::F {
     // SAFETY: by contract.
     let e = unsafe { s.load_u8(block.0[plane]) };
     // 2^(e−127) as a float: exponent field e, or the subnormal 2^−127 = 0x0040_0000 for e = 0.
@@ -27,7 +27,7 @@ unsafe fn e8m0<S: Simd>(s: S, block: Block, plane: usize, factor: f32) -> S::F {
 /// # Safety
 /// `plane` has a byte per row and block.
 #[inline(always)]
-unsafe fn e8m0_halved<S: Simd>(s: S, block: Block, plane: usize) -> S::F {
+unsafe fn e8m0_halved<S: Simd>(s: S, block: BlockPlanes, plane: usize) -> S::F {
     // SAFETY: by contract.
     let e = unsafe { s.load_u8(block.0[plane]) };
     // The product of two powers, each of which is a normal float.
@@ -47,13 +47,13 @@ impl Format for Mxfp4 {
     const SUB: usize = 32;
     const BITS: u32 = 8;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, _j: usize) -> [S::I; 8] {
         // SAFETY: plane 0 has 4 words.
         let codes = unsafe { nibbles_of_32(s, block) };
         array!(codes[0], |g| s.lookup(&TWICE_E2M1, codes[g]))
     }
     #[inline(always)]
-    unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F {
+    unsafe fn scale<S: Simd>(s: S, block: BlockPlanes) -> S::F {
         // SAFETY: plane 1 has a byte per row and block.
         unsafe { e8m0_halved(s, block, 1) }
     }
@@ -68,7 +68,7 @@ impl Format for Nvfp4 {
     const SUB: usize = 16;
     const BITS: u32 = 8;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, j: usize) -> [S::I; 8] {
         let mask = s.splat_i(NIBBLES);
         array!(mask, |g| {
             // 16 elements are two words: the low nibbles of both, then the high ones.
@@ -79,11 +79,11 @@ impl Format for Nvfp4 {
         })
     }
     #[inline(always)]
-    unsafe fn scale<S: Simd>(s: S, _block: Block) -> S::F {
+    unsafe fn scale<S: Simd>(s: S, _block: BlockPlanes) -> S::F {
         s.splat(1.0)
     }
     #[inline(always)]
-    unsafe fn float_sub_scale<S: Simd>(s: S, block: Block, i: usize) -> S::F {
+    unsafe fn float_sub_scale<S: Simd>(s: S, block: BlockPlanes, i: usize) -> S::F {
         // SAFETY: plane 1 has four scales, each a byte per row.
         s.mul(unsafe { s.load_fp8(block.0[1].add(i * LANES)) }, s.splat(0.5))
     }
@@ -94,7 +94,7 @@ impl Format for Nvfp4 {
 /// # Safety
 /// Plane 0 has 4 words, plane 1 two.
 #[inline(always)]
-unsafe fn six_bits_of_32<S: Simd>(s: S, block: Block) -> [S::I; 8] {
+unsafe fn six_bits_of_32<S: Simd>(s: S, block: BlockPlanes) -> [S::I; 8] {
     // SAFETY: by contract.
     let mut codes = unsafe { nibbles_of_32(s, block) };
     for (g, code) in codes.iter_mut().enumerate() {
@@ -126,7 +126,7 @@ impl Format for Mxfp6E2M3 {
     const SUB: usize = 32;
     const BITS: u32 = 8;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, _j: usize) -> [S::I; 8] {
         /// 8 · value of magnitudes 0..16; `HIGH` has magnitudes 16..32.
         const LOW: [i8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
         const HIGH: [i8; 16] = [16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60];
@@ -135,7 +135,7 @@ impl Format for Mxfp6E2M3 {
         array!(codes[0], |g| apply_sign(s, codes[g], select_16(s, codes[g], &LOW, &HIGH)))
     }
     #[inline(always)]
-    unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F {
+    unsafe fn scale<S: Simd>(s: S, block: BlockPlanes) -> S::F {
         // SAFETY: plane 2 has a byte per row and block.
         unsafe { e8m0(s, block, 2, 0.125) }
     }
@@ -160,7 +160,7 @@ impl Mxfp6E3M2 {
     /// # Safety
     /// The contract of [`Format::codes`].
     #[inline(always)]
-    unsafe fn part<S: Simd>(s: S, block: Block, high: bool) -> [S::I; 8] {
+    unsafe fn part<S: Simd>(s: S, block: BlockPlanes, high: bool) -> [S::I; 8] {
         /// 16 · value of magnitude `m`: `m` if subnormal, otherwise `(4 + m % 4) << (m / 4 − 1)`.
         const fn sixteenths(m: usize) -> usize {
             if m < 4 { m } else { (4 + m % 4) << (m / 4 - 1) }
@@ -191,17 +191,17 @@ impl Format for Mxfp6E3M2 {
     const BITS: u32 = 8;
     const SPLIT: bool = true;
     #[inline(always)]
-    unsafe fn codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
+    unsafe fn codes<S: Simd>(s: S, block: BlockPlanes, _j: usize) -> [S::I; 8] {
         // SAFETY: by contract.
         unsafe { Self::part(s, block, false) }
     }
     #[inline(always)]
-    unsafe fn high_codes<S: Simd>(s: S, block: Block, _j: usize) -> [S::I; 8] {
+    unsafe fn high_codes<S: Simd>(s: S, block: BlockPlanes, _j: usize) -> [S::I; 8] {
         // SAFETY: by contract.
         unsafe { Self::part(s, block, true) }
     }
     #[inline(always)]
-    unsafe fn scale<S: Simd>(s: S, block: Block) -> S::F {
+    unsafe fn scale<S: Simd>(s: S, block: BlockPlanes) -> S::F {
         // SAFETY: plane 2 has a byte per row and block.
         unsafe { e8m0(s, block, 2, 0.0625) }
     }

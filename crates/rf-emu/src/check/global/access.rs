@@ -7,7 +7,7 @@ const MANY: u32 = u32::MAX;
 
 /// The meaning of a write to other workgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WriteKind {
     /// A write that a scope confines to its workgroup. Also stands for reads.
     Plain,
     /// A store without a scope, of several lanes: it may be a flag per lane.
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     Update,
 }
 
-impl Kind {
+impl WriteKind {
     const fn from_bits(bits: u64) -> Self {
         match bits & 3 {
             0 => Self::Plain,
@@ -29,7 +29,7 @@ impl Kind {
     }
 
     /// The cause of a race with an earlier write, as far as the two accesses tell.
-    pub(super) fn cause(self, earlier: Option<Access>) -> RaceCause {
+    pub(super) fn cause(self, earlier: Option<AccessRecord>) -> RaceCause {
         match (self, earlier.map(|earlier| earlier.kind)) {
             (Self::Update, _) | (_, Some(Self::Update)) => RaceCause::NotAtomic,
             _ => RaceCause::Unordered,
@@ -39,7 +39,7 @@ impl Kind {
 
 /// The caches that a load passes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Load {
+pub(crate) enum LoadScope {
     /// It reads the caches of its workgroup.
     Plain,
     /// It reads them, and is atomic within the workgroup.
@@ -48,7 +48,7 @@ pub(crate) enum Load {
     Device,
 }
 
-impl Load {
+impl LoadScope {
     /// The cause of a race of the load, as far as the load tells.
     pub(super) fn cause(self) -> RaceCause {
         match self {
@@ -62,12 +62,12 @@ impl Load {
 /// An access of a word of memory, in 64 bits: a bit per byte from bit 0, the kind from bit 4, bit
 /// 6 for a release, the epoch from bit 7, the workgroup from bit 32. Zero stands for no access.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Access {
+pub(crate) struct AccessRecord {
     pub(super) workgroup: u32,
     pub(super) epoch: u32,
     /// A bit per byte.
     pub(super) bytes: u8,
-    pub(super) kind: Kind,
+    pub(super) kind: WriteKind,
     /// True if it is a store whose wave had completed the earlier ones.
     pub(super) releases: bool,
 }
@@ -75,13 +75,13 @@ pub(crate) struct Access {
 /// The last epoch that an access can hold; later ones count as this one.
 pub(super) const LAST_EPOCH: u32 = (1 << 25) - 1;
 
-impl Access {
+impl AccessRecord {
     pub(super) fn from_bits(bits: u64) -> Option<Self> {
         (bits != 0).then_some(Self {
             workgroup: (bits >> 32) as u32,
             epoch: bits as u32 >> 7,
             bytes: bits as u8 & 15,
-            kind: Kind::from_bits(bits >> 4),
+            kind: WriteKind::from_bits(bits >> 4),
             releases: bits & 64 != 0,
         })
     }
@@ -97,6 +97,6 @@ impl Access {
     /// The read of several workgroups.
     pub(super) fn of_many(self, mask: u8) -> Self {
         let bytes = self.bytes | mask;
-        Self { workgroup: MANY, epoch: MANY, bytes, kind: Kind::Plain, releases: false }
+        Self { workgroup: MANY, epoch: MANY, bytes, kind: WriteKind::Plain, releases: false }
     }
 }

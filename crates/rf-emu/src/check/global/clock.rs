@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::access::{Access, Kind, LAST_EPOCH, Load};
+use super::access::{AccessRecord, LAST_EPOCH, LoadScope, WriteKind};
 use crate::fault::RaceCause;
 
 /// Up to which epoch the accesses of other workgroups are known.
@@ -12,9 +12,9 @@ pub(super) type Known = HashMap<u32, u32>;
 
 /// The knowledge of each workgroup, with the epochs from which it had it.
 #[derive(Debug, Default)]
-pub(super) struct History(Mutex<HashMap<u32, Vec<(u32, Known)>>>);
+pub(super) struct ClockHistory(Mutex<HashMap<u32, Vec<(u32, Known)>>>);
 
-impl History {
+impl ClockHistory {
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, Vec<(u32, Known)>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -22,7 +22,7 @@ impl History {
 
 /// The epoch of a workgroup, and those of others that it knows.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+pub(crate) struct WorkgroupClock {
     pub(crate) workgroup: u32,
     epoch: u32,
     /// True during a store whose wave has completed the earlier ones: it has an epoch of its own.
@@ -36,7 +36,7 @@ pub(crate) struct Clock {
     unreleased: Known,
 }
 
-impl Clock {
+impl WorkgroupClock {
     pub(crate) fn new(workgroup: u32) -> Self {
         Self { workgroup, epoch: 1, ..Self::default() }
     }
@@ -72,7 +72,7 @@ impl Clock {
     }
 
     /// Drops the caches of the workgroup: what was seen before takes effect.
-    pub(super) fn acquire(&mut self, history: &History) {
+    pub(super) fn acquire(&mut self, history: &ClockHistory) {
         let mut is_new = false;
         for (workgroup, epoch) in self.dropping.drain() {
             let known = self.known.entry(workgroup).or_default();
@@ -103,9 +103,9 @@ impl Clock {
     }
 
     /// Sees the value of a store: what its workgroup had completed, and what it knew then.
-    pub(super) fn see_store(&mut self, store: Access, history: &History) {
-        let Access { workgroup, epoch, kind, releases, .. } = store;
-        if matches!(kind, Kind::Plain | Kind::Update) || workgroup == self.workgroup {
+    pub(super) fn see_store(&mut self, store: AccessRecord, history: &ClockHistory) {
+        let AccessRecord { workgroup, epoch, kind, releases, .. } = store;
+        if matches!(kind, WriteKind::Plain | WriteKind::Update) || workgroup == self.workgroup {
             return;
         }
         // Without a release of its own, a store comes after the last one that had one, and which
@@ -129,43 +129,49 @@ impl Clock {
         raise(unreleased, self.unreleased);
     }
 
-    pub(super) fn orders(&self, access: Access) -> bool {
+    pub(super) fn orders(&self, access: AccessRecord) -> bool {
         access.workgroup == self.workgroup || covers(&self.known, access)
     }
 
     /// Returns true if the workgroup has seen the release of an access, even if the caches still
     /// hold older values.
-    pub(super) fn has_seen(&self, access: Access) -> bool {
+    pub(super) fn has_seen(&self, access: AccessRecord) -> bool {
         self.orders(access) || covers(&self.seen, access) || covers(&self.dropping, access)
     }
 
     /// Returns true if a load races with a write that nothing orders.
-    pub(super) fn load_races(&self, load: Load, write: Access) -> bool {
+    pub(super) fn load_races(&self, load: LoadScope, write: AccessRecord) -> bool {
         match load {
-            Load::Plain | Load::Workgroup => true,
+            LoadScope::Plain | LoadScope::Workgroup => true,
             // It needs no cache to be dropped.
-            Load::Device => write.kind == Kind::Plain && !self.has_seen(write),
+            LoadScope::Device => write.kind == WriteKind::Plain && !self.has_seen(write),
         }
     }
 
     /// Returns true if a write races with an earlier one that nothing orders.
-    pub(super) fn write_races(&self, kind: Kind, earlier: Access, have_scopes: bool) -> bool {
+    pub(super) fn write_races(
+        &self,
+        kind: WriteKind,
+        earlier: AccessRecord,
+        have_scopes: bool,
+    ) -> bool {
         match (kind, earlier.kind) {
             // Two stores without a scope are more often a mistake than flags, unless the first one
             // was seen.
-            (Kind::Flag, Kind::Flag) => !have_scopes && !self.has_seen_value(earlier),
-            (Kind::Flag | Kind::Update, Kind::Update) | (Kind::Update, Kind::Flag) => false,
+            (WriteKind::Flag, WriteKind::Flag) => !have_scopes && !self.has_seen_value(earlier),
+            (WriteKind::Flag | WriteKind::Update, WriteKind::Update)
+            | (WriteKind::Update, WriteKind::Flag) => false,
             _ => true,
         }
     }
 
     /// Returns true if the workgroup has seen the value of a store, or of a later one.
-    pub(super) fn has_seen_value(&self, store: Access) -> bool {
+    pub(super) fn has_seen_value(&self, store: AccessRecord) -> bool {
         self.has_seen(store) || covers(&self.unreleased, store)
     }
 
     /// Why an access is not ordered.
-    pub(super) fn cause(&self, access: Access) -> RaceCause {
+    pub(super) fn cause(&self, access: AccessRecord) -> RaceCause {
         if self.has_seen(access) {
             RaceCause::NotAcquired
         } else if covers(&self.unreleased, access) {
@@ -175,13 +181,13 @@ impl Clock {
         }
     }
 
-    pub(super) fn access(&self, bytes: u8, kind: Kind) -> Access {
+    pub(super) fn access(&self, bytes: u8, kind: WriteKind) -> AccessRecord {
         let Self { workgroup, epoch, releasing: releases, .. } = *self;
-        Access { workgroup, epoch, bytes, kind, releases }
+        AccessRecord { workgroup, epoch, bytes, kind, releases }
     }
 }
 
-fn covers(known: &Known, access: Access) -> bool {
+fn covers(known: &Known, access: AccessRecord) -> bool {
     known.get(&access.workgroup).is_some_and(|&epoch| epoch >= access.epoch)
 }
 

@@ -4,7 +4,7 @@ use super::LaneAddress;
 use crate::View;
 use crate::check::unwritten::Holes;
 use crate::execute::wave::Wave;
-use crate::execute::workgroup::Group;
+use crate::execute::workgroup::Workgroup;
 use crate::fault::FaultKind;
 use crate::isa::Instruction;
 
@@ -20,7 +20,7 @@ impl Holes {
     }
 }
 
-impl Group<'_> {
+impl Workgroup<'_> {
     /// Records after a store that it moved bytes that were never written.
     pub(in crate::execute) fn unwrite(
         &mut self,

@@ -1,8 +1,8 @@
 //! The meaning of memory instructions to other workgroups, by their cache bits.
 
-use crate::check::global::{Kind, Load};
-use crate::execute::workgroup::Group;
-use crate::isa::{Family, Instruction};
+use crate::check::global::{LoadScope, WriteKind};
+use crate::execute::workgroup::Workgroup;
+use crate::isa::{Instruction, ProcessorFamily};
 
 /// The caches that an instruction drops: those of the device, that of the workgroup.
 #[derive(Clone, Copy)]
@@ -11,10 +11,10 @@ pub(super) struct Drops {
     pub(super) workgroup: bool,
 }
 
-impl Group<'_> {
+impl Workgroup<'_> {
     /// The caches that an instruction drops.
     pub(super) fn drops(&self, instruction: &Instruction) -> Drops {
-        if self.program.arch.family() == Family::Rdna4 {
+        if self.program.arch.family() == ProcessorFamily::Rdna4 {
             let device = instruction.cache & 3 >= 2;
             return Drops { device, workgroup: device };
         }
@@ -24,33 +24,33 @@ impl Group<'_> {
     }
 
     /// The caches that a load passes by.
-    pub(super) fn load_kind(&self, instruction: &Instruction) -> Load {
+    pub(super) fn load_kind(&self, instruction: &Instruction) -> LoadScope {
         let (glc, dlc) = (instruction.cache & 1 != 0, instruction.cache & 4 != 0);
         match (self.program.arch.family(), instruction.cache & 3) {
-            (Family::Rdna4, 2..) => Load::Device,
-            (Family::Rdna4, 1) => Load::Workgroup,
-            (Family::Rdna2, _) if glc && dlc => Load::Device,
-            (Family::Rdna2, _) if glc => Load::Workgroup,
-            (Family::Rdna3, _) if glc => Load::Device,
-            _ => Load::Plain,
+            (ProcessorFamily::Rdna4, 2..) => LoadScope::Device,
+            (ProcessorFamily::Rdna4, 1) => LoadScope::Workgroup,
+            (ProcessorFamily::Rdna2, _) if glc && dlc => LoadScope::Device,
+            (ProcessorFamily::Rdna2, _) if glc => LoadScope::Workgroup,
+            (ProcessorFamily::Rdna3, _) if glc => LoadScope::Device,
+            _ => LoadScope::Plain,
         }
     }
 
     /// The meaning of a store to other workgroups.
-    pub(super) fn store_kind(&self, instruction: &Instruction, exec: u32, bytes: u32) -> Kind {
+    pub(super) fn store_kind(&self, instruction: &Instruction, exec: u32, bytes: u32) -> WriteKind {
         match self.program.arch.family() {
-            Family::Rdna4 if instruction.cache & 3 >= 2 => Kind::Flag,
-            Family::Rdna4 => Kind::Plain,
-            _ if exec.is_power_of_two() && bytes <= 8 => Kind::Flag,
-            _ => Kind::Lanes,
+            ProcessorFamily::Rdna4 if instruction.cache & 3 >= 2 => WriteKind::Flag,
+            ProcessorFamily::Rdna4 => WriteKind::Plain,
+            _ if exec.is_power_of_two() && bytes <= 8 => WriteKind::Flag,
+            _ => WriteKind::Lanes,
         }
     }
 
     /// The meaning of an atomic update to other workgroups. Builtins of compilers have no scope.
-    pub(super) fn update_kind(&self, instruction: &Instruction) -> Kind {
+    pub(super) fn update_kind(&self, instruction: &Instruction) -> WriteKind {
         match self.program.arch.family() {
-            Family::Rdna4 if instruction.cache & 3 == 1 => Kind::Plain,
-            _ => Kind::Update,
+            ProcessorFamily::Rdna4 if instruction.cache & 3 == 1 => WriteKind::Plain,
+            _ => WriteKind::Update,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! VOP3P: pairs of 16-bit values, mixed precision, dot products.
 
-use super::{Kind, LANES, Lanes, ValuOp, Vector, f, float, fma, per_lane};
-use crate::isa::instruction::Source;
+use super::{LANES, Lanes, OperandType, ValuOp, Vector, f, float, fma, per_lane};
+use crate::isa::instruction::SourceOperand;
 
 /// Adds two products of f16 to an f32. The products are exact, each sum is rounded.
 pub(super) fn dot2_f16(a: u32, b: u32, c: u32) -> u32 {
@@ -101,7 +101,7 @@ impl Vector<'_> {
     }
 
     fn dot2(&mut self, operation: impl Fn(u32, u32, u32) -> u32) {
-        let sign = |lanes: Lanes, source: &Source| {
+        let sign = |lanes: Lanes, source: &SourceOperand| {
             let flip = u32::from(source.neg) << 15 | u32::from(source.neg_high) << 31;
             let [low, high] = [source.high, source.high_for_high].map(|high| u32::from(high) * 16);
             per_lane(|lane| (lanes[lane] >> low & 0xffff | lanes[lane] >> high << 16) ^ flip)
@@ -160,7 +160,7 @@ impl Vector<'_> {
         let lanes = self.raw(at);
         // An inline integer is a sign-extended 32-bit value. A float of an f16 instruction is in
         // the low half, with zero above (`getInlineEncodingV216` of LLVM's AMDGPU target).
-        let sign = if source.kind == Kind::PackedF16 { 0x8000 } else { 0 };
+        let sign = if source.kind == OperandType::PackedF16 { 0x8000 } else { 0 };
         [(source.high, source.neg), (source.high_for_high, source.neg_high)].map(
             |(high, negated)| {
                 let shift = if high { 16 } else { 0 };

@@ -1,10 +1,10 @@
 //! SMEM, DS, FLAT, GLOBAL, SCRATCH and what kernels use of MUBUF.
 
 use super::{Decoded, Decoder, bit, bits};
-use crate::isa::Family;
-use crate::isa::instruction::{Encoding, Instruction, Operand, Source, register};
+use crate::isa::ProcessorFamily;
+use crate::isa::instruction::{Encoding, Instruction, Operand, SourceOperand, register};
 use crate::isa::op::{AtomicOp, DsOp, Op, VmemOp};
-use crate::isa::table::{Kind, memory};
+use crate::isa::table::{OperandType, memory};
 
 /// The register fields of a vector memory instruction.
 struct Fields {
@@ -20,12 +20,12 @@ fn signed(value: u32, count: u32) -> i32 {
 }
 
 /// The first `registers` registers as a kind; only the number of registers matters.
-fn kind(registers: u8) -> Kind {
+fn kind(registers: u8) -> OperandType {
     match registers {
-        1 => Kind::B32,
-        2 => Kind::B64,
-        3 | 4 => Kind::X4,
-        _ => Kind::X8,
+        1 => OperandType::B32,
+        2 => OperandType::B64,
+        3 | 4 => OperandType::X4,
+        _ => OperandType::X8,
     }
 }
 
@@ -33,17 +33,17 @@ impl Decoder<'_> {
     pub(super) fn smem(&mut self) -> Decoded {
         let word = self.word;
         let (opcode, offset_bits) = match self.family {
-            Family::Rdna2 | Family::Rdna3 => (bits(word, 18, 8), 21),
-            Family::Rdna4 => (bits(word, 13, 6), 24),
+            ProcessorFamily::Rdna2 | ProcessorFamily::Rdna3 => (bits(word, 18, 8), 21),
+            ProcessorFamily::Rdna4 => (bits(word, 13, 6), 24),
         };
         let row = self.row(memory::SMEM, "SMEM", opcode as u16)?;
         let second = self.next()?;
         let mut instruction = self.of_row(row, Encoding::Smem);
         instruction.immediate = signed(bits(second, 0, offset_bits), offset_bits);
         instruction.cache = match self.family {
-            Family::Rdna2 => u8::from(bit(word, 16)) | u8::from(bit(word, 14)) << 2,
-            Family::Rdna3 => u8::from(bit(word, 14)) | u8::from(bit(word, 13)) << 2,
-            Family::Rdna4 => (bits(word, 21, 2) | bits(word, 23, 2) << 2) as u8,
+            ProcessorFamily::Rdna2 => u8::from(bit(word, 16)) | u8::from(bit(word, 14)) << 2,
+            ProcessorFamily::Rdna3 => u8::from(bit(word, 14)) | u8::from(bit(word, 13)) << 2,
+            ProcessorFamily::Rdna4 => (bits(word, 21, 2) | bits(word, 23, 2) << 2) as u8,
         };
         if matches!(row.op, Op::ScalarCacheInvalidate) {
             return Ok(instruction);
@@ -51,9 +51,9 @@ impl Decoder<'_> {
         instruction.dst = self.scalar_register(bits(word, 6, 7));
         if row.op != Op::Time {
             let base = self.scalar_register(bits(word, 0, 6) * 2);
-            instruction.src[0] = Source::plain(base, Kind::B64);
+            instruction.src[0] = SourceOperand::plain(base, OperandType::B64);
             let offset = self.scalar_register(bits(second, 25, 7));
-            instruction.src[1] = Source::plain(offset, Kind::B32);
+            instruction.src[1] = SourceOperand::plain(offset, OperandType::B32);
             instruction.sources = 2;
         }
         Ok(instruction)
@@ -62,7 +62,7 @@ impl Decoder<'_> {
     pub(super) fn ds(&mut self) -> Decoded {
         let word = self.word;
         let row = self.row(memory::DS, "DS", bits(word, 18, 8) as u16)?;
-        if self.family != Family::Rdna4 && bit(word, 17) {
+        if self.family != ProcessorFamily::Rdna4 && bit(word, 17) {
             return Err(self.unsupported("global data share"));
         }
         let second = self.next()?;
@@ -70,7 +70,7 @@ impl Decoder<'_> {
         instruction.immediate = i32::from(word as u16);
         let Op::Ds(op) = row.op else { return Err(self.unsupported("operation")) };
         let register = |code: u32| Operand::Vgpr(code as u8);
-        let wide = |wide| if wide { Kind::B64 } else { Kind::B32 };
+        let wide = |wide| if wide { OperandType::B64 } else { OperandType::B32 };
         let mut data = [None, None];
         match op {
             DsOp::Nop => return Ok(instruction),
@@ -96,16 +96,16 @@ impl Decoder<'_> {
             }
             DsOp::Permute | DsOp::Bpermute => {
                 instruction.dst = register(second >> 24);
-                data[0] = Some(Kind::B32);
+                data[0] = Some(OperandType::B32);
             }
             DsOp::Swizzle => instruction.dst = register(second >> 24),
         }
-        instruction.src[0] = Source::plain(register(second), Kind::B32);
+        instruction.src[0] = SourceOperand::plain(register(second), OperandType::B32);
         instruction.sources = 1;
         for (data, shift) in data.into_iter().zip([8, 16]) {
             if let Some(kind) = data {
                 let at = usize::from(instruction.sources);
-                instruction.src[at] = Source::plain(register(second >> shift), kind);
+                instruction.src[at] = SourceOperand::plain(register(second >> shift), kind);
                 instruction.sources += 1;
             }
         }
@@ -114,7 +114,7 @@ impl Decoder<'_> {
 
     pub(super) fn flat(&mut self) -> Decoded {
         let word = self.word;
-        let rdna2 = self.family == Family::Rdna2;
+        let rdna2 = self.family == ProcessorFamily::Rdna2;
         let (segment, offset_bits) =
             if rdna2 { (bits(word, 14, 2), 12) } else { (bits(word, 16, 2), 13) };
         let encoding = match segment {
@@ -200,7 +200,7 @@ impl Decoder<'_> {
             }
             VmemOp::Store(access) => Some(kind(access.registers())),
             VmemOp::Atomic { op, wide } => {
-                let value = if wide { Kind::B64 } else { Kind::B32 };
+                let value = if wide { OperandType::B64 } else { OperandType::B32 };
                 if returns {
                     instruction.dst = dst;
                     instruction.dst_kind = value;
@@ -214,19 +214,20 @@ impl Decoder<'_> {
         if matches!(op, VmemOp::Atomic { .. }) && instruction.encoding == Encoding::Scratch {
             return Err(self.unsupported("atomic update of scratch memory"));
         }
-        let scalar = if instruction.encoding == Encoding::Flat && self.family != Family::Rdna4 {
-            Operand::None
-        } else {
-            fields.scalar
-        };
+        let scalar =
+            if instruction.encoding == Encoding::Flat && self.family != ProcessorFamily::Rdna4 {
+                Operand::None
+            } else {
+                fields.scalar
+            };
         let wide_address = instruction.encoding != Encoding::Scratch && scalar == Operand::None;
         let address = if has_vector { Operand::Vgpr(fields.address as u8) } else { Operand::None };
-        let address_kind = if wide_address { Kind::B64 } else { Kind::B32 };
-        instruction.src[0] = Source::plain(address, address_kind);
+        let address_kind = if wide_address { OperandType::B64 } else { OperandType::B32 };
+        instruction.src[0] = SourceOperand::plain(address, address_kind);
         if let Some(kind) = data {
-            instruction.src[1] = Source::plain(Operand::Vgpr(fields.data as u8), kind);
+            instruction.src[1] = SourceOperand::plain(Operand::Vgpr(fields.data as u8), kind);
         }
-        instruction.src[2] = Source::plain(scalar, Kind::B64);
+        instruction.src[2] = SourceOperand::plain(scalar, OperandType::B64);
         instruction.sources = 3;
         Ok(instruction)
     }
@@ -244,7 +245,7 @@ impl Decoder<'_> {
                 instruction.dst_kind = kind(access.registers());
             }
             Op::Vmem(VmemOp::Store(access)) => {
-                instruction.src[1] = Source::plain(data, kind(access.registers()));
+                instruction.src[1] = SourceOperand::plain(data, kind(access.registers()));
             }
             _ => return Ok(instruction),
         }
@@ -252,12 +253,13 @@ impl Decoder<'_> {
             return Err(self.unsupported("index, LDS or fail bit of a buffer"));
         }
         if bit(word, 12) {
-            instruction.src[0] = Source::plain(Operand::Vgpr(second as u8), Kind::B32);
+            instruction.src[0] =
+                SourceOperand::plain(Operand::Vgpr(second as u8), OperandType::B32);
         }
-        let offset = self.source(second >> 24, Kind::B32)?;
-        instruction.src[2] = Source::plain(offset, Kind::B32);
+        let offset = self.source(second >> 24, OperandType::B32)?;
+        instruction.src[2] = SourceOperand::plain(offset, OperandType::B32);
         let buffer = self.scalar_register(bits(second, 16, 5) * 4);
-        instruction.src[3] = Source::plain(buffer, Kind::X4);
+        instruction.src[3] = SourceOperand::plain(buffer, OperandType::X4);
         instruction.sources = 4;
         instruction.immediate = bits(word, 0, 12) as i32;
         let cache = [bit(word, 14), bit(second, 22), bit(word, 15)];

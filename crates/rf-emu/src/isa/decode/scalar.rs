@@ -1,9 +1,9 @@
 //! SOP2, SOP1, SOPC, SOPK, SOPP.
 
 use super::{Decoded, Decoder, bits};
-use crate::isa::instruction::{Encoding, Instruction, Operand, Source};
+use crate::isa::instruction::{Encoding, Instruction, Operand, SourceOperand};
 use crate::isa::op::{Op, SaluOp};
-use crate::isa::table::{InstructionRow, Kind, scalar};
+use crate::isa::table::{InstructionRow, OperandType, scalar};
 
 impl Decoder<'_> {
     pub(super) fn sop(&mut self) -> Decoded {
@@ -32,7 +32,7 @@ impl Decoder<'_> {
                 if let Op::Salu(op @ (SaluOp::FmaakF32 | SaluOp::FmamkF32)) = row.op {
                     let value = self.literal()?;
                     let literal = Operand::Literal { value, bits: u64::from(value) };
-                    let literal = Source::plain(literal, Kind::F32);
+                    let literal = SourceOperand::plain(literal, OperandType::F32);
                     if op == SaluOp::FmamkF32 {
                         instruction.src[2] = instruction.src[1];
                         instruction.src[1] = literal;
@@ -58,11 +58,11 @@ impl Decoder<'_> {
         let (dst_kinds, src_kinds) = row.pattern.split_once(':').unwrap_or(("", row.pattern));
         if let (Some(&letter), Some(code)) = (dst_kinds.as_bytes().first(), dst) {
             instruction.dst = self.scalar_register(code);
-            instruction.dst_kind = Kind::from_letter(letter);
+            instruction.dst_kind = OperandType::from_letter(letter);
         }
         for (at, (&letter, &code)) in src_kinds.as_bytes().iter().zip(codes).enumerate() {
-            let kind = Kind::from_letter(letter);
-            instruction.src[at] = Source::plain(self.source(code, kind)?, kind);
+            let kind = OperandType::from_letter(letter);
+            instruction.src[at] = SourceOperand::plain(self.source(code, kind)?, kind);
             instruction.sources = at as u8 + 1;
         }
         Ok(instruction)
@@ -84,11 +84,11 @@ impl Decoder<'_> {
             SaluOp::SetregImm32B32 => {
                 let value = self.literal()?;
                 let literal = Operand::Literal { value, bits: u64::from(value) };
-                instruction.src[0] = Source::plain(literal, Kind::B32);
+                instruction.src[0] = SourceOperand::plain(literal, OperandType::B32);
                 instruction.sources = 1;
             }
             _ => {
-                instruction.src[0] = Source::plain(register, Kind::B32);
+                instruction.src[0] = SourceOperand::plain(register, OperandType::B32);
                 instruction.sources = 1;
             }
         }

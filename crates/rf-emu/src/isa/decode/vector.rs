@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 
 use super::{DecodeError, Decoded, Decoder, bit, bits};
-use crate::isa::Family;
-use crate::isa::instruction::{Encoding, Exchange, Instruction, Operand, Select, Source, register};
+use crate::isa::ProcessorFamily;
+use crate::isa::instruction::{
+    Encoding, Exchange, Instruction, Operand, Select, SourceOperand, register,
+};
 use crate::isa::op::{Compare, CompareType, Op, ValuOp};
-use crate::isa::table::{InstructionRow, Kind, compare, vector};
+use crate::isa::table::{InstructionRow, OperandType, compare, vector};
 
 /// The codes of the first source that announce another dword.
 const DPP8: u32 = 233;
@@ -69,8 +71,8 @@ impl Pattern<'static> {
     }
 }
 
-fn is_half(kind: Kind) -> bool {
-    matches!(kind, Kind::F16 | Kind::B16)
+fn is_half(kind: OperandType) -> bool {
+    matches!(kind, OperandType::F16 | OperandType::B16)
 }
 
 /// Returns true if the vector destination field names a scalar register.
@@ -89,20 +91,20 @@ fn has_scalar_dst(op: Op) -> bool {
     )
 }
 
-fn compare_kinds(compare: Compare) -> [Kind; 2] {
+fn compare_kinds(compare: Compare) -> [OperandType; 2] {
     let kind = match compare.operands {
-        CompareType::F16 => Kind::F16,
-        CompareType::F32 => Kind::F32,
-        CompareType::F64 => Kind::F64,
-        CompareType::I16 | CompareType::U16 => Kind::B16,
-        CompareType::I32 | CompareType::U32 => Kind::B32,
-        CompareType::I64 | CompareType::U64 => Kind::B64,
+        CompareType::F16 => OperandType::F16,
+        CompareType::F32 => OperandType::F32,
+        CompareType::F64 => OperandType::F64,
+        CompareType::I16 | CompareType::U16 => OperandType::B16,
+        CompareType::I32 | CompareType::U32 => OperandType::B32,
+        CompareType::I64 | CompareType::U64 => OperandType::B64,
     };
     // The second operand of a class test is a mask of classes.
     let second = match (compare.condition, kind) {
         (Some(_), _) => kind,
-        (None, Kind::F16) => Kind::B16,
-        (None, _) => Kind::B32,
+        (None, OperandType::F16) => OperandType::B16,
+        (None, _) => OperandType::B32,
     };
     [kind, second]
 }
@@ -128,7 +130,7 @@ impl Decoder<'_> {
                 let mut instruction = Self::instruction(Op::Compare(op), Encoding::Vopc, name);
                 instruction.suffixed = true;
                 instruction.dst = Operand::Sgpr(dst);
-                instruction.dst_kind = Kind::Mask;
+                instruction.dst_kind = OperandType::Mask;
                 self.sources(&mut instruction, &compare_kinds(op), &[code, second + 256])?;
                 instruction
             }
@@ -148,7 +150,7 @@ impl Decoder<'_> {
 
     /// Since RDNA 3, bit 7 of a register number selects the high half of a 16-bit operand.
     fn high_halves(&self, instruction: &mut Instruction) {
-        if self.family == Family::Rdna2 {
+        if self.family == ProcessorFamily::Rdna2 {
             return;
         }
         for source in &mut instruction.src {
@@ -172,7 +174,8 @@ impl Decoder<'_> {
         }
         let value = self.literal()?;
         let kind = instruction.src[0].kind;
-        let literal = Source::plain(Operand::Literal { value, bits: u64::from(value) }, kind);
+        let literal =
+            SourceOperand::plain(Operand::Literal { value, bits: u64::from(value) }, kind);
         if is_mk {
             instruction.src[2] = instruction.src[1];
             instruction.src[1] = literal;
@@ -193,21 +196,22 @@ impl Decoder<'_> {
     ) -> Result<(), DecodeError> {
         instruction.suffixed = pattern.suffixed;
         if let Some(&letter) = pattern.dst.first() {
-            instruction.dst_kind = Kind::from_letter(letter);
+            instruction.dst_kind = OperandType::from_letter(letter);
             instruction.dst =
                 if has_scalar_dst(instruction.op) { self.scalar_register(dst) } else { vgpr(dst) };
         }
         if pattern.dst.get(1) == Some(&b'm') {
             instruction.dst_mask = VCC;
         }
-        let kinds: Vec<_> = pattern.src.iter().map(|&letter| Kind::from_letter(letter)).collect();
+        let kinds: Vec<_> =
+            pattern.src.iter().map(|&letter| OperandType::from_letter(letter)).collect();
         self.sources(instruction, &kinds, codes)
     }
 
     fn sources(
         &mut self,
         instruction: &mut Instruction,
-        kinds: &[Kind],
+        kinds: &[OperandType],
         codes: &[u32],
     ) -> Result<(), DecodeError> {
         for (at, &kind) in kinds.iter().enumerate() {
@@ -217,7 +221,7 @@ impl Decoder<'_> {
                 Some(&code) => self.source(code, kind)?,
                 None => VCC,
             };
-            instruction.src[at] = Source::plain(operand, kind);
+            instruction.src[at] = SourceOperand::plain(operand, kind);
         }
         instruction.sources = kinds.len() as u8;
         Ok(())
@@ -234,7 +238,7 @@ impl Decoder<'_> {
         let word = self.next()?;
         instruction.src[0].operand = vgpr(word);
         match code {
-            SDWA if self.family == Family::Rdna2 => return self.sdwa(instruction, word),
+            SDWA if self.family == ProcessorFamily::Rdna2 => return self.sdwa(instruction, word),
             SDWA => return Err(self.unsupported("SDWA")),
             DPP16 => {
                 let [first, second, ..] = &mut instruction.src;
@@ -311,7 +315,7 @@ impl Decoder<'_> {
             let mut instruction =
                 Self::instruction(Op::Compare(op), Encoding::Vop3, Cow::Owned(name));
             instruction.suffixed = true;
-            instruction.dst_kind = Kind::Mask;
+            instruction.dst_kind = OperandType::Mask;
             instruction.dst = if op.to_exec {
                 Operand::Sgpr(register::EXEC)
             } else {
@@ -379,13 +383,13 @@ impl Decoder<'_> {
             source.neg_high = bit(word, 8 + at);
             source.neg = bit(second, 29 + at);
         }
-        if self.family == Family::Rdna3 && instruction.name.starts_with("v_wmma") {
-            let has_wide_result = instruction.dst_kind == Kind::X8;
+        if self.family == ProcessorFamily::Rdna3 && instruction.name.starts_with("v_wmma") {
+            let has_wide_result = instruction.dst_kind == OperandType::X8;
             instruction.src[0].kind = instruction.src[0].kind.doubled();
             instruction.src[1].kind = instruction.src[1].kind.doubled();
             if !has_wide_result {
-                instruction.src[2].kind = Kind::X8;
-                instruction.dst_kind = Kind::X8;
+                instruction.src[2].kind = OperandType::X8;
+                instruction.dst_kind = OperandType::X8;
             }
         }
         self.extra_word(&mut instruction, codes[0])?;

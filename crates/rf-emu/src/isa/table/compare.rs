@@ -1,6 +1,6 @@
 //! Vector comparisons: the opcode is a base per type plus a condition.
 
-use crate::isa::Family;
+use crate::isa::ProcessorFamily;
 use crate::isa::op::{Compare, CompareType};
 
 const FLOAT: [(&str, u8); 16] = [
@@ -60,9 +60,9 @@ const RDNA3: [(CompareType, u16, u16); 9] = [
 ];
 
 /// The comparison of an opcode of VOPC, with its name.
-pub(crate) fn find(family: Family, opcode: u16) -> Option<(Compare, String)> {
+pub(crate) fn find(family: ProcessorFamily, opcode: u16) -> Option<(Compare, String)> {
     let (table, exec_bit) = match family {
-        Family::Rdna2 => (&RDNA2, 0x10),
+        ProcessorFamily::Rdna2 => (&RDNA2, 0x10),
         _ => (&RDNA3, 0x80),
     };
     let to_exec = opcode & exec_bit != 0;
@@ -76,7 +76,8 @@ pub(crate) fn find(family: Family, opcode: u16) -> Option<(Compare, String)> {
         }
         let condition = condition(family, operands, base, opcode);
         if let Some((name, bits)) = condition {
-            let name = if name == "t" && family == Family::Rdna2 && suffix.starts_with('f') {
+            let name = if name == "t" && family == ProcessorFamily::Rdna2 && suffix.starts_with('f')
+            {
                 "tru"
             } else {
                 name
@@ -89,14 +90,14 @@ pub(crate) fn find(family: Family, opcode: u16) -> Option<(Compare, String)> {
 }
 
 fn condition(
-    family: Family,
+    family: ProcessorFamily,
     operands: CompareType,
     base: u16,
     opcode: u16,
 ) -> Option<(&'static str, u8)> {
     use CompareType::{F16, F32, F64, I16, U16};
 
-    if family == Family::Rdna2 && operands == F16 {
+    if family == ProcessorFamily::Rdna2 && operands == F16 {
         return match opcode {
             0xc8..0xd0 => Some(FLOAT[usize::from(opcode - 0xc8)]),
             0xe8..0xf0 => Some(FLOAT[usize::from(opcode - 0xe8) + 8]),
@@ -110,7 +111,7 @@ fn condition(
     let constant = matches!(found.0, "f" | "t");
     let missing = match operands {
         I16 | U16 => constant,
-        _ => constant && family == Family::Rdna4,
+        _ => constant && family == ProcessorFamily::Rdna4,
     };
     (!missing).then_some(found)
 }

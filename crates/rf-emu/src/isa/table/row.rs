@@ -1,6 +1,6 @@
 //! One row of an opcode table.
 
-use crate::isa::Family;
+use crate::isa::ProcessorFamily;
 use crate::isa::op::Op;
 
 /// An instruction with its number in each family.
@@ -11,8 +11,8 @@ pub(crate) struct InstructionRow {
     names: &'static str,
     /// The opcodes in RDNA 2, 3 and 4; [`NONE`] where the instruction is missing.
     opcodes: [u16; 3],
-    /// Destinations, `:`, sources, one letter each; see [`super::Kind`]. A trailing `!` marks
-    /// instructions whose name has no suffix for the encoding.
+    /// Destinations, `:`, sources, one letter each; see [`super::OperandType`]. A trailing `!`
+    /// marks instructions whose name has no suffix for the encoding.
     pub(crate) pattern: &'static str,
 }
 
@@ -29,21 +29,21 @@ impl InstructionRow {
         Self { op, names, opcodes, pattern }
     }
 
-    pub(crate) fn is(&self, family: Family, opcode: u16) -> bool {
+    pub(crate) fn is(&self, family: ProcessorFamily, opcode: u16) -> bool {
         self.opcodes[family as usize] == opcode
     }
 
-    pub(crate) fn has(&self, family: Family) -> bool {
+    pub(crate) fn has(&self, family: ProcessorFamily) -> bool {
         self.opcodes[family as usize] != NONE
     }
 
-    pub(crate) fn name(&self, family: Family) -> &'static str {
+    pub(crate) fn name(&self, family: ProcessorFamily) -> &'static str {
         let mut names = self.names.split('/');
         let first = names.next().unwrap_or_default();
         match family {
-            Family::Rdna2 => first,
-            Family::Rdna3 => names.next().unwrap_or(first),
-            Family::Rdna4 => names.nth(1).unwrap_or(first),
+            ProcessorFamily::Rdna2 => first,
+            ProcessorFamily::Rdna3 => names.next().unwrap_or(first),
+            ProcessorFamily::Rdna4 => names.nth(1).unwrap_or(first),
         }
     }
 }

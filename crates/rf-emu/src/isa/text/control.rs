@@ -3,16 +3,16 @@
 use std::fmt;
 
 use super::operands::{operand, source};
-use crate::isa::Family;
+use crate::isa::ProcessorFamily;
 use crate::isa::instruction::{Encoding, Instruction, Operand};
 use crate::isa::op::SaluOp;
-use crate::isa::table::Kind;
+use crate::isa::table::OperandType;
 
 pub(super) fn scalar(
     f: &mut fmt::Formatter<'_>,
     instruction: &Instruction,
     op: SaluOp,
-    family: Family,
+    family: ProcessorFamily,
 ) -> fmt::Result {
     f.write_str(&instruction.name)?;
     match instruction.encoding {
@@ -39,13 +39,13 @@ fn with_immediate(
     f: &mut fmt::Formatter<'_>,
     instruction: &Instruction,
     op: SaluOp,
-    family: Family,
+    family: ProcessorFamily,
 ) -> fmt::Result {
     let immediate = instruction.immediate as u16;
     match op {
         SaluOp::GetregB32 => {
             f.write_str(" ")?;
-            operand(f, instruction.dst, Kind::B32)?;
+            operand(f, instruction.dst, OperandType::B32)?;
             f.write_str(", ")?;
             hardware_register(f, immediate, family)
         }
@@ -59,22 +59,26 @@ fn with_immediate(
             f.write_str(" ")?;
             let register =
                 if instruction.sources > 0 { instruction.src[0].operand } else { instruction.dst };
-            operand(f, register, Kind::B32)?;
+            operand(f, register, OperandType::B32)?;
             write!(f, ", {immediate:#x}")
         }
     }
 }
 
-fn hardware_register(f: &mut fmt::Formatter<'_>, code: u16, family: Family) -> fmt::Result {
+fn hardware_register(
+    f: &mut fmt::Formatter<'_>,
+    code: u16,
+    family: ProcessorFamily,
+) -> fmt::Result {
     let (number, first, count) = (code & 63, code >> 6 & 31, (code >> 11) + 1);
     let name = match (number, family) {
         (1, _) => Some("HW_REG_MODE"),
         (2, _) => Some("HW_REG_STATUS"),
-        (3, Family::Rdna2 | Family::Rdna3) => Some("HW_REG_TRAPSTS"),
-        (4, Family::Rdna4) => Some("HW_REG_STATE_PRIV"),
-        (15, Family::Rdna2 | Family::Rdna3) => Some("HW_REG_SH_MEM_BASES"),
-        (20, Family::Rdna2 | Family::Rdna3) => Some("HW_REG_FLAT_SCR_LO"),
-        (21, Family::Rdna2 | Family::Rdna3) => Some("HW_REG_FLAT_SCR_HI"),
+        (3, ProcessorFamily::Rdna2 | ProcessorFamily::Rdna3) => Some("HW_REG_TRAPSTS"),
+        (4, ProcessorFamily::Rdna4) => Some("HW_REG_STATE_PRIV"),
+        (15, ProcessorFamily::Rdna2 | ProcessorFamily::Rdna3) => Some("HW_REG_SH_MEM_BASES"),
+        (20, ProcessorFamily::Rdna2 | ProcessorFamily::Rdna3) => Some("HW_REG_FLAT_SCR_LO"),
+        (21, ProcessorFamily::Rdna2 | ProcessorFamily::Rdna3) => Some("HW_REG_FLAT_SCR_HI"),
         (23, _) => Some("HW_REG_HW_ID1"),
         (24, _) => Some("HW_REG_HW_ID2"),
         (29, _) => Some("HW_REG_SHADER_CYCLES"),
@@ -91,7 +95,7 @@ fn program_control(
     f: &mut fmt::Formatter<'_>,
     op: SaluOp,
     immediate: u16,
-    family: Family,
+    family: ProcessorFamily,
 ) -> fmt::Result {
     match op {
         SaluOp::Endpgm if immediate == 0 => Ok(()),
@@ -124,8 +128,11 @@ fn program_control(
 }
 
 /// The counters of `s_waitcnt`: vector loads, exports, LDS and scalar loads.
-pub(crate) fn wait_fields(immediate: u16, family: Family) -> [(&'static str, u16, u16); 3] {
-    if family == Family::Rdna2 {
+pub(crate) fn wait_fields(
+    immediate: u16,
+    family: ProcessorFamily,
+) -> [(&'static str, u16, u16); 3] {
+    if family == ProcessorFamily::Rdna2 {
         let vector = immediate & 15 | (immediate >> 14 & 3) << 4;
         [
             ("vmcnt", vector, 63),
@@ -141,7 +148,7 @@ pub(crate) fn wait_fields(immediate: u16, family: Family) -> [(&'static str, u16
     }
 }
 
-fn wait_counts(f: &mut fmt::Formatter<'_>, immediate: u16, family: Family) -> fmt::Result {
+fn wait_counts(f: &mut fmt::Formatter<'_>, immediate: u16, family: ProcessorFamily) -> fmt::Result {
     let fields = wait_fields(immediate, family);
     let nothing = fields.iter().all(|&(_, value, most)| value == most);
     for (name, value, most) in fields {

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::isa::Family;
+use crate::isa::ProcessorFamily;
 use crate::isa::instruction::{Encoding, Exchange, Instruction, Select};
 use crate::isa::op::{Op, ValuOp, VmemOp};
-use crate::isa::table::Kind;
+use crate::isa::table::OperandType;
 
 pub(super) fn vector(f: &mut fmt::Formatter<'_>, instruction: &Instruction) -> fmt::Result {
     match instruction.encoding {
@@ -82,8 +82,8 @@ fn list(f: &mut fmt::Formatter<'_>, name: &str, bits: &[bool]) -> fmt::Result {
 fn packed(f: &mut fmt::Formatter<'_>, instruction: &Instruction) -> fmt::Result {
     let sources = instruction.sources();
     let is_matrix = instruction.name.starts_with("v_wmma");
-    let is_mix = sources[0].kind == Kind::Mix;
-    let bits = |bit: fn(&crate::isa::instruction::Source) -> bool| {
+    let is_mix = sources[0].kind == OperandType::Mix;
+    let bits = |bit: fn(&crate::isa::instruction::SourceOperand) -> bool| {
         sources.iter().map(bit).collect::<Vec<_>>()
     };
     let high = bits(|source| source.high);
@@ -119,8 +119,12 @@ fn selections(f: &mut fmt::Formatter<'_>, instruction: &Instruction) -> fmt::Res
     if bits.contains(&true) { list(f, "op_sel", &bits) } else { Ok(()) }
 }
 
-pub(super) fn scalar_cache(f: &mut fmt::Formatter<'_>, cache: u8, family: Family) -> fmt::Result {
-    if family == Family::Rdna4 {
+pub(super) fn scalar_cache(
+    f: &mut fmt::Formatter<'_>,
+    cache: u8,
+    family: ProcessorFamily,
+) -> fmt::Result {
+    if family == ProcessorFamily::Rdna4 {
         return scope(f, cache & 3);
     }
     f.write_str(if cache & 1 != 0 { " glc" } else { "" })?;
@@ -134,10 +138,10 @@ fn scope(f: &mut fmt::Formatter<'_>, scope: u8) -> fmt::Result {
 pub(super) fn cache(
     f: &mut fmt::Formatter<'_>,
     instruction: &Instruction,
-    family: Family,
+    family: ProcessorFamily,
 ) -> fmt::Result {
     let cache = instruction.cache;
-    if family != Family::Rdna4 {
+    if family != ProcessorFamily::Rdna4 {
         for (at, name) in [" glc", " slc", " dlc"].into_iter().enumerate() {
             f.write_str(if cache >> at & 1 != 0 { name } else { "" })?;
         }

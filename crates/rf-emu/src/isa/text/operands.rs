@@ -4,10 +4,14 @@ use std::fmt;
 
 use crate::isa::instruction::{Encoding, Exchange, Instruction, Operand, register};
 use crate::isa::op::Op;
-use crate::isa::table::Kind;
+use crate::isa::table::OperandType;
 
 /// An operand as wide as its kind.
-pub(super) fn operand(f: &mut fmt::Formatter<'_>, operand: Operand, kind: Kind) -> fmt::Result {
+pub(super) fn operand(
+    f: &mut fmt::Formatter<'_>,
+    operand: Operand,
+    kind: OperandType,
+) -> fmt::Result {
     match operand {
         Operand::None => Ok(()),
         Operand::Vgpr(_) | Operand::Sgpr(_) => register_range(f, operand, kind.registers()),
@@ -28,12 +32,14 @@ pub(super) fn operand(f: &mut fmt::Formatter<'_>, operand: Operand, kind: Kind) 
     }
 }
 
-fn constant(code: u8, kind: Kind) -> String {
+fn constant(code: u8, kind: OperandType) -> String {
     match code {
         128..=192 => (i32::from(code) - 128).to_string(),
         193..=208 => (192 - i32::from(code)).to_string(),
-        248 if matches!(kind, Kind::F64 | Kind::B64) => "0.15915494309189532".to_owned(),
-        248 if matches!(kind, Kind::F16 | Kind::PackedF16) => "0.15915494".to_owned(),
+        248 if matches!(kind, OperandType::F64 | OperandType::B64) => {
+            "0.15915494309189532".to_owned()
+        }
+        248 if matches!(kind, OperandType::F16 | OperandType::PackedF16) => "0.15915494".to_owned(),
         248 => "0.15915494".to_owned(),
         _ => ["0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0"]
             [usize::from(code - 240) % 8]
@@ -42,9 +48,9 @@ fn constant(code: u8, kind: Kind) -> String {
 }
 
 /// The inline constant with the bits of a literal: LLVM prints both alike.
-fn inline_code(value: u32, kind: Kind) -> Option<u8> {
+fn inline_code(value: u32, kind: OperandType) -> Option<u8> {
     const FLOATS: [f32; 8] = [0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0];
-    if !matches!(kind, Kind::B32 | Kind::F32) {
+    if !matches!(kind, OperandType::B32 | OperandType::F32) {
         return None;
     }
     match value as i32 {
@@ -78,7 +84,7 @@ pub(super) fn register_range(
             (127, _) => return f.write_str("exec_hi"),
             _ => ('s', code),
         },
-        other => return self::operand(f, other, Kind::B32),
+        other => return self::operand(f, other, OperandType::B32),
     };
     if registers == 1 {
         write!(f, "{letter}{first}")
@@ -96,9 +102,10 @@ pub(super) fn source(
 ) -> fmt::Result {
     let source = &instruction.src[at];
     // Packed operands state their signs after the operands, mixed ones here.
-    let signs = has_signs && (instruction.encoding != Encoding::Vop3p || source.kind == Kind::Mix);
+    let signs =
+        has_signs && (instruction.encoding != Encoding::Vop3p || source.kind == OperandType::Mix);
     let (neg, abs) = match source.kind {
-        Kind::Mix => (source.neg, source.neg_high),
+        OperandType::Mix => (source.neg, source.neg_high),
         _ => (source.neg, source.abs),
     };
     if let (Exchange::Sdwa { signed, .. }, 0 | 1) = (&instruction.exchange, at)
@@ -127,8 +134,8 @@ pub(super) fn source(
     {
         return write!(f, "{value:#x}");
     }
-    let is_scalar_mask = source.kind == Kind::Mask && matches!(instruction.op, Op::Valu(_));
-    operand(f, source.operand, if is_scalar_mask { Kind::B32 } else { source.kind })?;
+    let is_scalar_mask = source.kind == OperandType::Mask && matches!(instruction.op, Op::Valu(_));
+    operand(f, source.operand, if is_scalar_mask { OperandType::B32 } else { source.kind })?;
     if signs && abs {
         f.write_str("|")?;
     }

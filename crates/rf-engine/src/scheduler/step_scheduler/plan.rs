@@ -9,7 +9,7 @@ use crate::scheduler::drafter::Room;
 use crate::scheduler::event::Observer;
 use crate::scheduler::request::RequestId;
 use crate::scheduler::sequence::{Sequence, by_group};
-use crate::scheduler::submission::End;
+use crate::scheduler::submission::RequestEnd;
 use crate::scheduler::waiting::{Order, Place};
 use crate::speculation::Speculation;
 
@@ -190,7 +190,7 @@ impl StepScheduler {
 
     pub(super) fn fail_for_pages(&mut self, engine: &Engine, id: RequestId, needed: PageCounts) {
         if let Err(error) = OutOfPages::check(needed, engine.available_pages()) {
-            self.end(id, End::Failed(Error::from(error).into()));
+            self.end(id, RequestEnd::Failed(Error::from(error).into()));
         }
     }
 }

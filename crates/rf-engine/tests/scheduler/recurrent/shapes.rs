@@ -1,7 +1,7 @@
 //! Models of random numbers: with recurrent layers, and with a block for further tokens (MTP).
 
-use rf_cpu::{CpuBackend, CpuOptions};
-use rf_engine::{Engine, EngineOptions, Feed, Model, Outputs};
+use rf_cpu::CpuBackend;
+use rf_engine::{Engine, EngineOptions, Model, Outputs, SequenceInput};
 use rf_gguf::{Array, Gguf, GgufWriter, Value};
 use rf_graph::{Backend, DType};
 use rf_oracle::case::Numbers;
@@ -341,7 +341,7 @@ impl Shape {
         let mut engine = self.engine_on(backend, ENGINE);
         let mut session = engine.session();
         let mut feed = |ids| {
-            let feed = Feed { session: &mut session, ids, outputs: Outputs::All };
+            let feed = SequenceInput { session: &mut session, ids, outputs: Outputs::All };
             engine.forward(&mut [feed]).unwrap()
         };
         [feed(&ids[..50]), feed(&ids[50..])].concat()
@@ -353,5 +353,5 @@ impl Shape {
 }
 
 pub(crate) fn threads_of_cpu(threads: usize) -> CpuBackend {
-    CpuBackend::new(CpuOptions::default().with_threads(threads)).unwrap()
+    rf_testing::engine::cpu(threads)
 }

@@ -116,11 +116,11 @@ pub(super) struct Head {
     max_tokens: Option<usize>,
     previous: Option<String>,
     tools: OfferedTools,
-    record: Option<Record>,
+    record: Option<ResponseRecord>,
 }
 
 /// Where a response is stored, and the conversation that it ends.
-pub(super) struct Record {
+pub(super) struct ResponseRecord {
     pub(super) app: Arc<App>,
     pub(super) owner: Owner,
     pub(super) conversation: IllustratedMessages,
@@ -156,7 +156,7 @@ impl Head {
     }
 
     /// Stores the response at its end.
-    pub(super) fn with_record(self, record: Option<Record>) -> Self {
+    pub(super) fn with_record(self, record: Option<ResponseRecord>) -> Self {
         Self { record, ..self }
     }
 
@@ -209,7 +209,7 @@ impl Head {
             usage: Some(usage.into()),
             ..self.begun()
         };
-        if let Some(Record { app, owner, conversation }) = &self.record {
+        if let Some(ResponseRecord { app, owner, conversation }) = &self.record {
             let mut conversation = conversation.clone();
             let answer = response.output.iter().cloned().filter_map(Item::into_message);
             answer.for_each(|message| push(&mut conversation.messages, message));

@@ -10,7 +10,7 @@ use super::store::{Owner, ResponseStore};
 use super::tools::{Called, text_argument};
 use crate::api::conversation::{self, Part};
 use crate::attachments::{Attachment, IllustratedMessages};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ApiErrorKind};
 use crate::fields::TextOr;
 
 /// A part of the conversation. Messages may come without a type.
@@ -136,7 +136,7 @@ impl ItemReader<'_> {
         let item = id.and_then(|id| self.store.item(self.owner, id));
         let item = item.ok_or_else(|| {
             let message = "the item is not stored any more: send the item itself";
-            ApiError::field(format!("{path}.id"), message).of_kind(Kind::NotFound)
+            ApiError::field(format!("{path}.id"), message).of_kind(ApiErrorKind::NotFound)
         })?;
         Ok(item.message)
     }

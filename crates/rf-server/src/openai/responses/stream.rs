@@ -39,8 +39,7 @@ enum Kind {
 
 /// An event: its type and number, and the fields of its type.
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "ResponseEvent")]
-pub(crate) struct Event<'a> {
+pub(crate) struct ResponseEvent<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     sequence_number: u64,
@@ -174,7 +173,7 @@ struct Sequence {
 impl Sequence {
     /// Sends an event with its type, number and these fields.
     fn send(&mut self, kind: &'static str, fields: EventFields<'_>, out: &mut Frames) {
-        out.event(kind, &Event { kind, sequence_number: self.next, fields });
+        out.event(kind, &ResponseEvent { kind, sequence_number: self.next, fields });
         self.next += 1;
     }
 }

@@ -8,7 +8,7 @@ use rf_graph::{Activation, Function, Gating, KvLayer};
 use super::local_attention::LocalAttention;
 use crate::build::Rows;
 use crate::error::Error;
-use crate::network::{Runner, Stage};
+use crate::network::{Stage, StageRunner};
 use crate::sound::conv::{Conv, Plane};
 use crate::sound::kind::{SoundBuilder, SoundKind, SoundNetwork};
 use crate::sound::mel::{Method, Spectrogram};
@@ -166,7 +166,7 @@ impl SoundNetwork for Gemma4A {
         Vec::new()
     }
 
-    fn encode(&self, piece: &Spectrogram, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
+    fn encode(&self, piece: &Spectrogram, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
         let size = [piece.bins, piece.frames()];
         let mut x = Plane { values: piece.values.clone(), channels: 1, size };
         for stage in self.convolutions {

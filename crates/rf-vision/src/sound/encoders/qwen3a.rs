@@ -6,7 +6,7 @@ use rf_graph::{Activation, KvLayer};
 
 use crate::error::Error;
 use crate::modality::Transformer;
-use crate::network::{Group, Runner, Stage};
+use crate::network::{AttentionGroup, Stage, StageRunner};
 use crate::sound::conv::{Conv, Plane};
 use crate::sound::kind::{SoundBuilder, SoundKind, SoundNetwork};
 use crate::sound::mel::{BLOCK_FRAMES, Method, Spectrogram};
@@ -84,7 +84,7 @@ impl SoundNetwork for Qwen3A {
         self.transformer.kv_layers()
     }
 
-    fn encode(&self, piece: &Spectrogram, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
+    fn encode(&self, piece: &Spectrogram, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
         let (mut features, mut positions) = (Vec::new(), Vec::new());
         for block in piece.values.chunks_exact(BLOCK_FRAMES * piece.bins) {
             // Time is the fast axis.
@@ -105,6 +105,6 @@ impl SoundNetwork for Qwen3A {
             positions.extend_from_slice(&self.positions);
         }
         let rows = self.rows(piece.frames());
-        run.groups(self.layers, &[&features, &positions], &Group::all(rows))
+        run.groups(self.layers, &[&features, &positions], &AttentionGroup::all(rows))
     }
 }

@@ -6,7 +6,7 @@ use rf_graph::{Activation, KvLayer};
 use crate::build::Rows;
 use crate::error::Error;
 use crate::modality::Transformer;
-use crate::network::{Group, Runner, Stage};
+use crate::network::{AttentionGroup, Stage, StageRunner};
 use crate::rows::mean_of_each;
 use crate::sound::conv::{Conv, Plane};
 use crate::sound::kind::{SoundBuilder, SoundKind, SoundNetwork};
@@ -148,13 +148,14 @@ impl SoundNetwork for Whisper {
         self.transformer.kv_layers()
     }
 
-    fn encode(&self, piece: &Spectrogram, run: &mut Runner<'_>) -> Result<Vec<f32>, Error> {
+    fn encode(&self, piece: &Spectrogram, run: &mut StageRunner<'_>) -> Result<Vec<f32>, Error> {
         let width = self.transformer.hidden_size;
         let size = [piece.frames(), 1];
         let mel = Plane { values: piece.values.clone(), channels: piece.bins, size };
         let x = Conv::line(1).run(self.start, &mel, ROWS, run)?;
         let windows = Conv::line(2).windows(&x, 0..ROWS);
-        let mut x = run.groups(self.layers, &[&windows, &self.positions], &Group::all(ROWS))?;
+        let mut x =
+            run.groups(self.layers, &[&windows, &self.positions], &AttentionGroup::all(ROWS))?;
         if self.pools {
             x = mean_of_each(&x, width, POOLED);
         }

@@ -2,9 +2,9 @@
 //! feed-forward parts with experts of the last layers may be on the first backend too, because
 //! expert weights are most of a model and a token reads few of them.
 //!
-//! [`HybridBackend`] is a backend of two others. It splits the program (`split`), checks both parts
-//! against free memory, fuses each for its backend, and runs the stages in turn. Two CPU parts
-//! reproduce the bits of one. `rf-device` chooses the layers of each.
+//! [`HybridBackend`] is a backend of two others. It splits the program ([`split`]), checks both
+//! parts against free memory, fuses each for its backend, and runs the stages in turn. Two CPU
+//! parts reproduce the bits of one. [`Placement`](crate::Placement) chooses the layers of each.
 //!
 //! The residual moves between the backends, with what later layers need besides it: the per-layer
 //! inputs and shared keys and values of Gemma 4. It moves once per batch, and twice for each layer
@@ -12,18 +12,11 @@
 
 use std::sync::Arc;
 
-use rf_kv::{CopyPage, PageGroup, PageId};
-
-use crate::backend::{Backend, Executor, Progress};
-use crate::batch::Batch;
-use crate::error::BackendError;
-use crate::fuse::Fusions;
-use crate::input::{Input, QueuedRows};
-use crate::memory::{MemoryNeed, MemoryUse};
-use crate::output::Output;
-use crate::program::Program;
-use crate::split::{Layout, Side, Split, Turn, split};
-use crate::telemetry::{BackendExecutionSummary, Telemetry, Timeline};
+use rf_graph::{
+    Backend, BackendError, BackendExecutionSummary, Batch, CopyPage, Executor, Fusions, Input,
+    Layout, MemoryNeed, MemoryUse, Output, PageGroup, PageId, Program, Progress, QueuedRows, Side,
+    Split, Telemetry, Timeline, Turn, split,
+};
 
 /// Two backends, or more, that run the stages of a program in turns.
 ///

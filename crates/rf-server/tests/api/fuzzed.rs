@@ -1,25 +1,20 @@
 //! Mutated bodies of real requests, sent through the router without a socket: every one gets an
 //! answer, and none the status 500.
 
-use std::sync::Arc;
-
+use axum::Router;
 use axum::body::to_bytes;
 use axum::http::Request as HttpRequest;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use rf_server::{ModelEntry, ServerOptions};
 use rf_testing::SplitMix64;
-use rocmforge::device::{CpuBackend, CpuOptions};
+use rocmforge::engine::scheduler::Handle;
 use rocmforge::{Loader, Purpose};
 use serde_json::{Value, json};
 
-use crate::router::router;
-use crate::state::App;
-use crate::{ModelEntry, ServerOptions};
-
-#[path = "../tests/fixed/mod.rs"]
-mod fixed;
+use crate::fixed;
 
 /// Set it to the number of bodies for a long run, such as 100000.
 const COUNT: &str = "ROCFORGE_FUZZ_BODIES";
@@ -28,19 +23,21 @@ const DEFAULT_COUNT: usize = 3000;
 /// The routes of other models than that of the test.
 const UNANSWERED: [&str; 5] = ["/infill", "/api/embed", "/api/embeddings", "/v1/rerank", "/score"];
 
-fn app() -> Arc<App> {
+/// The routes of a server with one model, and the queue of the model.
+fn app() -> (Router, Handle) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fixed.gguf");
     let template = "{% for message in messages %}{{ message.content }}{% endfor %}{{ tools }}\
         <|answer|>{# <tool_call> <think> #}";
     let answer = "<think>\nHm.\n</think>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
     fixed::write(&path, template, &[("<|answer|>", answer)]).unwrap();
-    let backend = CpuBackend::new(CpuOptions::default().with_threads(1)).unwrap();
+    let backend = rf_testing::engine::cpu(1);
     let loader = Loader::new(path).purpose(Purpose::Texts).context_tokens(512).kv_tokens(2048);
     let open = loader.open(&mut |_| ()).unwrap();
     let model = open.load_on_backend(&backend, &mut |_| ()).unwrap().start().unwrap();
+    let handle = model.handle().unwrap().clone();
     let models = [ModelEntry::loaded("fixed", model)];
-    Arc::new(App::new(models, ServerOptions::default()).unwrap())
+    (rf_server::routes(models, ServerOptions::default()).unwrap(), handle)
 }
 
 /// Bodies as clients send them.
@@ -312,8 +309,8 @@ impl Random {
 #[test]
 fn every_mutated_body_gets_an_answer() {
     let count = std::env::var(COUNT).map_or(DEFAULT_COUNT, |count| count.parse().unwrap());
-    let app = app();
-    let service = TowerToHyperService::new(router(&app).unwrap());
+    let (routes, handle) = app();
+    let service = TowerToHyperService::new(routes);
     let requests = requests();
     let mut random = Random(SplitMix64::new(14));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -350,6 +347,6 @@ fn every_mutated_body_gets_an_answer() {
         }
     }
     assert!(answered > count / 10, "{answered} of {count}: the mutations are too strong");
-    let stats = app.catalog().list().remove(0).generator().unwrap().handle().stats();
+    let stats = handle.stats();
     assert_eq!((stats.running, stats.kv_pages_used), (0, 0));
 }
