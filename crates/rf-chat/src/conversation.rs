@@ -175,6 +175,25 @@ impl Conversation {
     /// The prompt. A template that knows no tools gets them as text of the first message, with
     /// calls and their results as text, too.
     ///
+    /// ```
+    /// use rf_chat::serde_json::json;
+    /// use rf_chat::{ChatTemplate, Conversation, Message, MessageCall, Tool};
+    ///
+    /// let (id, name) = ("1".to_owned(), "weather".to_owned());
+    /// let call = MessageCall { id, name, arguments: json!({"town": "Oslo"}) };
+    /// let messages = vec![
+    ///     Message::new("user", "Is it cold in Oslo?"),
+    ///     Message { tool_calls: vec![call], ..Message::new("assistant", "") },
+    ///     Message { tool_call_id: Some("1".to_owned()), ..Message::new("tool", "-3 °C") },
+    /// ];
+    /// let tool = Tool::from_json(&json!({"name": "weather"}))?;
+    /// let conversation = Conversation::default().with_messages(messages).with_tools(vec![tool]);
+    /// let prompt = conversation.prompt(&ChatTemplate::builtin("chatml")?)?;
+    /// assert!(prompt.text.contains("-3 °C"));
+    /// assert!(prompt.text.ends_with("<|im_start|>assistant\n"));
+    /// # Ok::<(), rf_chat::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// If `tool_choice` does not fit the tools, or the template refuses the messages or fails.

@@ -1,7 +1,7 @@
-//! Embeddings for the commands: loads a model for the texts that it gets, and computes them.
+//! Embeddings for the commands: loads a model for the texts that it gets.
 
 use anyhow::Result;
-use rocmforge::{LoadedModel, OpenModel, Pooling};
+use rocmforge::{Model, OpenModel, Pooling};
 
 use crate::args::{ComputeArgs, DeviceArgs};
 use crate::{device, loading};
@@ -15,20 +15,13 @@ pub(crate) struct EmbeddingInput<'a> {
     pub(crate) ctx_size: Option<usize>,
 }
 
-impl EmbeddingInput<'_> {
-    /// The tokens of each text, as an engine takes them.
-    pub(crate) fn texts(&self) -> Vec<&[u32]> {
-        self.ids.iter().map(Vec::as_slice).collect()
-    }
-}
-
 /// Loads the model for the texts.
 pub(crate) fn load(
     open: OpenModel,
     input: &EmbeddingInput<'_>,
     device: &DeviceArgs,
     compute: &ComputeArgs,
-) -> Result<LoadedModel> {
+) -> Result<Model> {
     loading::warn_of_context(open.model(), input.ctx_size);
     let open = open.try_with(|loader| {
         let loader = loading::sized(loader, compute, input.ctx_size)?;
@@ -37,5 +30,5 @@ pub(crate) fn load(
         )
     })?;
     let placement = device::open(device.options(compute.cpu()?))?;
-    loading::load(&open, &placement, false, &mut |_| ())
+    Ok(loading::load(&open, &placement, false, &mut |_| ())?.start()?)
 }

@@ -20,8 +20,7 @@
 //! # Example
 //!
 //! ```
-//! use rf_gguf::{Gguf, GgufWriter};
-//! use rf_quant::DType;
+//! use rf_gguf::{DType, Gguf, GgufWriter, rf_quant};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut writer = GgufWriter::new();
@@ -66,6 +65,8 @@ pub use file_type::file_type_name;
 pub use gguf::Gguf;
 pub use metadata::Metadata;
 pub use mmap::report_bus_errors;
+/// The formats of tensors, and their conversion to floats: [`rf_quant::dequantize`].
+pub use rf_quant;
 pub use rf_quant::DType;
 pub use tensor::TensorInfo;
 pub use tensor_type::{MXFP6_LAYOUT_KEY, TensorType, type_id};

@@ -44,7 +44,7 @@ pub mod hub;
 pub use adapters::{GoldenAdapters, golden_adapters};
 #[cfg(feature = "engine")]
 pub use backend::StubBackend;
-pub use examples::output_of_example;
+pub use examples::{output_of_example, outputs_of_numbered_examples};
 pub use folders::{demo_model, golden_folder, shared, tiny_model};
 pub use golden::{GoldenModel, golden_model, golden_models, golden_models_in};
 pub use random::{Lcg, SplitMix64, prompt};

@@ -14,11 +14,8 @@ pub(crate) struct Embedder {
     queue: mpsc::Sender<Job>,
 }
 
-#[derive(Debug)]
-struct Job {
-    texts: Vec<Vec<u32>>,
-    reply: oneshot::Sender<Result<Vec<Vec<f32>>, rf_engine::Error>>,
-}
+/// The computation and the reply of one request.
+type Job = Box<dyn FnOnce(&mut Engine) + Send>;
 
 /// Requests that may wait.
 const MAX_QUEUED: usize = 1024;
@@ -30,13 +27,7 @@ impl Embedder {
         let embedder = Self { context_tokens: engine.context_tokens(), queue };
         let serve = move || {
             while let Some(job) = jobs.blocking_recv() {
-                // The caller may be gone.
-                if job.reply.is_closed() {
-                    continue;
-                }
-                let texts: Vec<&[u32]> = job.texts.iter().map(Vec::as_slice).collect();
-                // Fails only if the caller has gone meanwhile.
-                drop(job.reply.send(engine.embed(&texts)));
+                job(&mut engine);
             }
         };
         let thread = std::thread::Builder::new().name("rf-embedder".into());
@@ -49,10 +40,22 @@ impl Embedder {
         self.context_tokens
     }
 
-    /// The pooled states of each text, not normalised.
-    pub(crate) async fn embed(&self, texts: Vec<Vec<u32>>) -> Result<Vec<Vec<f32>>, Error> {
+    /// The result of a method of the engine for texts.
+    pub(crate) async fn compute<T: Send + 'static>(
+        &self,
+        texts: Vec<Vec<u32>>,
+        method: fn(&mut Engine, &[&[u32]]) -> Result<T, rf_engine::Error>,
+    ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
-        self.queue.try_send(Job { texts, reply }).map_err(|error| match error {
+        let job = move |engine: &mut Engine| {
+            // The caller may be gone.
+            if !reply.is_closed() {
+                let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+                // Fails only if the caller has gone meanwhile.
+                drop(reply.send(method(engine, &texts)));
+            }
+        };
+        self.queue.try_send(Box::new(job)).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::QueueFull { most: MAX_QUEUED },
             mpsc::error::TrySendError::Closed(_) => Error::ShuttingDown,
         })?;

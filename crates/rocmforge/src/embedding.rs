@@ -1,6 +1,6 @@
 //! Embeddings and the ranking of documents.
 
-use rf_engine::{EncodeOptions, Normalization, Pooling};
+use rf_engine::{EncodeOptions, Engine, Normalization, Pooling};
 
 use crate::block_on::block_on;
 use crate::error::Error;
@@ -45,13 +45,55 @@ impl Model {
         Ok(vectors)
     }
 
-    /// Computes the pooled states of each text, which is given as its tokens, without a
-    /// normalisation.
+    /// Computes a vector for each text, which is given as its tokens: the pooled states of the
+    /// model, not normalised, or the scores of a reranker. It blocks the thread.
+    ///
+    /// A text has the tokens of its beginning and end, as
+    /// [`EncodeOptions::PROMPT`](crate::engine::EncodeOptions::PROMPT) adds them.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`embed`](Self::embed).
+    pub fn embed_ids(&self, texts: Vec<Vec<u32>>) -> Result<Vec<Vec<f32>>, Error> {
+        block_on(self.embed_ids_async(texts))
+    }
+
+    /// [`embed_ids`](Self::embed_ids) for async code.
     ///
     /// # Errors
     ///
     /// The errors of [`embed`](Self::embed).
     pub async fn embed_ids_async(&self, texts: Vec<Vec<u32>>) -> Result<Vec<Vec<f32>>, Error> {
+        self.compute(texts, Engine::embed).await
+    }
+
+    /// Computes a vector for each token of each text, which is given as its tokens: the states of
+    /// the model without a pooling, not normalised. It blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`embed`](Self::embed).
+    pub fn embed_tokens(&self, texts: Vec<Vec<u32>>) -> Result<Vec<Vec<Vec<f32>>>, Error> {
+        block_on(self.embed_tokens_async(texts))
+    }
+
+    /// [`embed_tokens`](Self::embed_tokens) for async code.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`embed`](Self::embed).
+    pub async fn embed_tokens_async(
+        &self,
+        texts: Vec<Vec<u32>>,
+    ) -> Result<Vec<Vec<Vec<f32>>>, Error> {
+        self.compute(texts, Engine::embed_tokens).await
+    }
+
+    async fn compute<T: Send + 'static>(
+        &self,
+        texts: Vec<Vec<u32>>,
+        method: fn(&mut Engine, &[&[u32]]) -> Result<T, rf_engine::Error>,
+    ) -> Result<T, Error> {
         let embedder = self.embedder()?;
         let most = self.context_tokens();
         for (index, text) in texts.iter().enumerate() {
@@ -61,7 +103,7 @@ impl Model {
                 _ => {}
             }
         }
-        embedder.embed(texts).await
+        embedder.compute(texts, method).await
     }
 
     /// Orders documents by their relevance for a query, the most relevant one first. It blocks the
@@ -88,11 +130,30 @@ impl Model {
         query: &str,
         documents: &[S],
     ) -> Result<Vec<Ranked>, Error> {
+        let ids = documents.iter().map(|document| self.file().rank_ids(query, document.as_ref()));
+        self.rerank_ids_async(ids.collect::<Result<_, _>>()?).await
+    }
+
+    /// [`rerank`](Self::rerank) for pairs of a query and a document that are tokens already, as
+    /// [`rank_ids`](crate::engine::Model::rank_ids) makes them. It blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`rerank`](Self::rerank).
+    pub fn rerank_ids(&self, pairs: Vec<Vec<u32>>) -> Result<Vec<Ranked>, Error> {
+        block_on(self.rerank_ids_async(pairs))
+    }
+
+    /// [`rerank_ids`](Self::rerank_ids) for async code.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`rerank`](Self::rerank).
+    pub async fn rerank_ids_async(&self, pairs: Vec<Vec<u32>>) -> Result<Vec<Ranked>, Error> {
         if self.file().config().pooling != Some(Pooling::Rank) {
             return Err(Error::NoReranker);
         }
-        let ids = documents.iter().map(|document| self.file().rank_ids(query, document.as_ref()));
-        let scores = self.embed_ids_async(ids.collect::<Result<_, _>>()?).await?;
+        let scores = self.embed_ids_async(pairs).await?;
         let score = |scores: &Vec<f32>| scores.first().copied().unwrap_or_default();
         let ranked = scores.iter().map(score).enumerate();
         let mut ranked: Vec<_> = ranked.map(|(index, score)| Ranked { index, score }).collect();

@@ -107,7 +107,8 @@ pub use rf_grammar::Grammar;
 /// Errors of projectors.
 pub use rf_vision::Error as VisionError;
 pub use sampling_defaults::SamplingDefaults;
-/// The crate whose derive describes the types that [`Chat::generate`] returns.
+/// The crate whose derive describes the types that [`Chat::generate`] returns. A program whose
+/// types have `#[schemars(crate = "rocmforge::schemars")]` needs no dependency on it.
 #[cfg(feature = "schema")]
 pub use schemars;
 /// The crate of the values in templates, tools and schemas.

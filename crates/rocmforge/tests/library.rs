@@ -116,9 +116,17 @@ fn embeddings_have_length_1_and_scores_rank_documents() {
     let length: f32 = vectors[0].iter().map(|x| x * x).sum();
     assert!((length - 1.0).abs() < 1e-5, "{length}");
     assert!(matches!(model.embed(&["fine", ""]), Err(Error::EmptyText { index: 1 })));
+    // The demo model is pooled by its last token.
+    let ids = vec![model.tokenize("The fox ran."), model.tokenize("Bread is good.")];
+    let (pooled, tokens) = (model.embed_ids(ids.clone()).unwrap(), model.embed_tokens(ids.clone()));
+    for ((pooled, tokens), ids) in pooled.iter().zip(tokens.unwrap()).zip(ids) {
+        assert_eq!((Some(pooled), tokens.len()), (tokens.last(), ids.len()));
+    }
+    assert!(matches!(model.embed_tokens(vec![vec![]]), Err(Error::EmptyText { index: 0 })));
     let long = "fox ".repeat(300);
     assert!(matches!(model.embed(&[long]), Err(Error::TextTooLong { index: 0, most: 256, .. })));
     assert!(matches!(model.rerank("q", &["d"]), Err(Error::NoReranker)));
+    assert!(matches!(model.rerank_ids(vec![vec![1]]), Err(Error::NoReranker)));
     assert!(matches!(model.complete("x").stream(), Err(Error::LoadedToEmbed)));
     assert!(matches!(demo().embed(&["x"]), Err(Error::LoadedToGenerate)));
 
@@ -129,6 +137,8 @@ fn embeddings_have_length_1_and_scores_rank_documents() {
     let mut indices: Vec<usize> = ranked.iter().map(|ranked| ranked.index).collect();
     indices.sort_unstable();
     assert_eq!(indices, [0, 1, 2]);
+    let pair = |document| reranker.file().rank_ids("a b", document).unwrap();
+    assert_eq!(reranker.rerank_ids(["c d", "a b", "e"].map(pair).into()).unwrap(), ranked);
 }
 
 #[test]

@@ -117,12 +117,11 @@ pub(crate) fn embed(arguments: &EmbedArgs) -> Result<()> {
         }
     };
     let input = EmbeddingInput { ids: &ids, pooling, ctx_size: arguments.ctx_size };
-    let loaded = embedding::load(open, &input, &arguments.device, &arguments.compute)?;
-    let mut engine = loaded.engine;
+    let model = embedding::load(open, &input, &arguments.device, &arguments.compute)?;
     let mut embeddings = if are_pooled {
-        Vectors::OfTexts(engine.embed(&input.texts())?)
+        Vectors::OfTexts(model.embed_ids(ids)?)
     } else {
-        Vectors::OfTokens(engine.embed_tokens(&input.texts())?)
+        Vectors::OfTokens(model.embed_tokens(ids)?)
     };
     if pooling != Pooling::Rank {
         embeddings.all_mut().for_each(|vector| normalization.apply(vector));

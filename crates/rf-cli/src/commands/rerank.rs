@@ -82,8 +82,8 @@ pub(crate) fn rerank(arguments: &RerankArgs) -> Result<()> {
     let ids = documents.iter().map(|document| Ok(model.rank_ids(&arguments.query, document)?));
     let ids = ids.collect::<Result<Vec<_>>>()?;
     let input = EmbeddingInput { ids: &ids, pooling: Pooling::Rank, ctx_size: arguments.ctx_size };
-    let loaded = embedding::load(open, &input, &arguments.device, &arguments.compute)?;
-    let ranked = loaded.start()?.rerank(&arguments.query, &documents)?;
+    let model = embedding::load(open, &input, &arguments.device, &arguments.compute)?;
+    let ranked = model.rerank_ids(ids)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     if arguments.json {
         let results: Vec<_> = ranked.iter().map(RankedDocument::of).collect();

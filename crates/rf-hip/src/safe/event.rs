@@ -9,6 +9,21 @@ use crate::{Context, Error, SyncMode};
 /// [`Stream::record`](crate::Stream::record).
 ///
 /// An event that was never recorded counts as reached.
+///
+/// ```
+/// use rf_hip::{Error, Event, Stream};
+///
+/// /// The microseconds that the device takes for the work that `queue` queues.
+/// fn time_us(stream: &Stream, queue: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
+///     let start = Event::new(stream.context(), true)?;
+///     let end = Event::new(stream.context(), true)?;
+///     stream.record(&start)?;
+///     queue()?;
+///     stream.record(&end)?;
+///     end.synchronize()?;
+///     Event::elapsed_us(&start, &end)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Event {
     context: Context,

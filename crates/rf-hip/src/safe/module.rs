@@ -25,6 +25,11 @@ struct Inner {
 impl Module {
     /// Loads a code object (AMD), or a cubin or PTX text (NVIDIA), compiling PTX.
     ///
+    /// A code object comes from [`Compiler`](crate::Compiler), or from clang with the options
+    /// `-x hip --offload-arch=gfx1100 --cuda-device-only --no-gpu-bundle-output -nogpuinc
+    /// -nogpulib`, which needs no ROCm. [`DeviceInfo::arch`](crate::DeviceInfo::arch) names the
+    /// architecture.
+    ///
     /// # Errors
     ///
     /// [`Error::Image`] if the bytes are none of these or truncated; [`Error::Module`] with the

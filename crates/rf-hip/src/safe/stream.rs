@@ -104,6 +104,25 @@ impl Stream {
 
     /// Queues a kernel whose only parameter is a structure, passed by value.
     ///
+    /// ```
+    /// use rf_hip::{DeviceBuffer, Error, LaunchConfig, Module, Stream};
+    ///
+    /// /// In C: `struct Params { float *values; unsigned len; float factor; };`
+    /// #[repr(C)]
+    /// #[derive(Clone, Copy)]
+    /// struct Params { values: u64, len: u32, factor: f32 }
+    ///
+    /// fn double(stream: &Stream, code: &[u8], values: &DeviceBuffer<f32>) -> Result<(), Error> {
+    ///     let function = Module::load(stream.context(), code)?.function("scale")?;
+    ///     let (address, len) = (values.address(), values.len() as u32);
+    ///     let params = Params { values: address, len, factor: 2.0 };
+    ///     // SAFETY: `Params` is the kernel's parameter. The buffer has `len` floats, and lives
+    ///     // until the kernel is done.
+    ///     unsafe { stream.launch(&function, LaunchConfig::linear(values.len(), 256), &params) }?;
+    ///     stream.synchronize()
+    /// }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::ContextMismatch`], or an error of the runtime call: an invalid geometry, or the
