@@ -1,11 +1,13 @@
 """Measures a model over several cards: every layer divided (-sm tensor), layers dealt (-sm layer), and one card alone.
 
-Runs `selftest`, the golden models divided over two cards (with --golden), and `rf-cli bench` in turns, so that a card that
-slows down slows all modes down. Models are shapes of write_model_shape.py with random weights, which it writes where they
-are missing. Needs Python alone. Prints a table, and writes all results as JSON lines to --output.
+Runs `rf-cli bench` in turns, so that a card that slows down slows all modes down. --golden begins with `selftest` and the
+golden models divided over two cards. --old adds another build of rf-cli to the turns, and --llama-cpp llama.cpp's programs.
+Models are shapes of write_model_shape.py with random weights, which it writes where they are missing. Needs Python alone.
+Prints a table, and writes all results as JSON lines to --output.
 
     python3 benchmarks/measure_tensor_parallel.py --program target/release/rf-cli --devices 0,1 \\
-        --golden target/debug/deps/golden-1234 --shape llama3-8b --shape llama3-70b:20 --output results.jsonl
+        --golden target/debug/deps/golden-1234 --llama-cpp llama.cpp/build/bin \\
+        --shape llama3-8b --shape llama3-70b:20 --output results.jsonl
 """
 
 import argparse
@@ -36,11 +38,13 @@ WORKLOADS = {
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default="target/release/rf-cli", help="rf-cli")
-    parser.add_argument("--golden", help="the test binary 'golden' of rf-engine; without it no golden models run")
+    parser.add_argument("--golden", help="the test binary 'golden' of rf-engine")
     parser.add_argument("--devices", default="0,1", help="numbers of the cards")
     parser.add_argument("--shape", action="append", help="a shape, with a number of layers as in llama3-70b:20; repeatable")
     parser.add_argument("--test", action="append", choices=WORKLOADS, help="a test; repeatable; all by default")
-    parser.add_argument("--mode", action="append", choices=modes("0"), help="a mode; repeatable; all by default")
+    parser.add_argument("--mode", action="append", help="a mode of the table; repeatable; all by default")
+    parser.add_argument("--old", help="rf-cli of another revision, for the mode '-sm tensor, old'")
+    parser.add_argument("--llama-cpp", help="folder of llama-bench and llama-batched-bench")
     parser.add_argument("--file-type", default="Q4_K_M")
     parser.add_argument("--models", default=tempfile.gettempdir(), help="folder of the model files")
     parser.add_argument("--rounds", type=int, default=3, help="turns over all modes")
@@ -49,13 +53,23 @@ def arguments():
     return parser.parse_args()
 
 
-def modes(devices):
-    """The options of each mode, the single card first."""
-    return {
-        "one card": ["--device", devices.split(",")[0]],
-        "-sm layer": ["--device", devices, "-sm", "layer"],
-        "-sm tensor": ["--device", devices, "-sm", "tensor", "-ts", ",".join("1" for _ in devices.split(","))],
+def modes(options):
+    """The program and the options of each mode, the single card first."""
+    devices = options.devices.split(",")
+    tensor = ["--device", options.devices, "-sm", "tensor", "-ts", ",".join("1" for _ in devices)]
+    all_modes = {
+        "one card": (options.program, ["--device", devices[0]]),
+        "-sm layer": (options.program, ["--device", options.devices, "-sm", "layer"]),
+        "-sm tensor": (options.program, tensor),
     }
+    if options.old:
+        all_modes["-sm tensor, old"] = (options.old, tensor)
+    if options.llama_cpp:
+        cards = [f"CUDA{device}" for device in devices]
+        all_modes["llama.cpp, one card"] = (None, ["-ngl", "99", "-fa", "on", "-dev", cards[0], "-sm", "none"])
+        for split in ["layer", "tensor"]:
+            all_modes[f"llama.cpp, -sm {split}"] = (None, ["-ngl", "99", "-fa", "on", "-dev", cards, "-sm", split])
+    return {mode: run for mode, run in all_modes.items() if not options.mode or mode in options.mode}
 
 
 def model_file(folder, shape, file_type):
@@ -71,11 +85,34 @@ def model_file(folder, shape, file_type):
 def bench(program, model, options, workload):
     """Tokens per second of one test, or None with the error on stderr."""
     command = [program, "bench", "-m", str(model), "-r", "3", "-o", "json", *WORKLOADS[workload], *options]
+    output = output_of(command)
+    return json.loads(output)[0]["avg_ts"] if output else None
+
+
+def llama_cpp(folder, model, options, workload):
+    """Tokens per second of one test of llama.cpp, or None with the error on stderr."""
+    test, is_batched = WORKLOADS[workload], "--n-parallel" in WORKLOADS[workload]
+    # The two programs separate the names of devices in different ways.
+    separator = "," if is_batched else "/"
+    options = [separator.join(option) if isinstance(option, list) else option for option in options]
+    if not is_batched:
+        command = [f"{folder}/llama-bench", "-m", str(model), "-r", "3", "-o", "json", *test, *options]
+        output = output_of(command)
+        return json.loads(output)[0]["avg_ts"] if output else None
+    counts = dict(zip(test[::2], test[1::2]))
+    lengths = ["-npp", "1", "-ntg", counts["-n"], "-npl", counts["--n-parallel"], "-c", "8192", "-fit", "off"]
+    command = [f"{folder}/llama-batched-bench", "-m", str(model), "--output-format", "jsonl", *lengths, *options]
+    lines = (output_of(command) or "").splitlines()
+    return next((json.loads(line)["speed_tg"] for line in reversed(lines) if line.startswith("{")), None)
+
+
+def output_of(command):
+    """What a command prints, or None with its error on stderr."""
     done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        print(f"{' '.join(command)}: {done.stderr.strip()}", file=sys.stderr)
-        return None
-    return json.loads(done.stdout)[0]["avg_ts"]
+    if done.returncode == 0:
+        return done.stdout
+    print(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()[-500:]}", file=sys.stderr)
+    return None
 
 
 def check(command, **options):
@@ -102,16 +139,16 @@ def table(results):
             ratios = [speed / one[number] for number, speed in own.items() if number in one]
             ratio = f", {statistics.median(ratios):.2f} of one card" if ratios else ""
             low, high = min(own.values()), max(own.values())
-            print(f"  {mode:10} {statistics.median(own.values()):10.1f} t/s ({low:.1f} to {high:.1f}){ratio}")
+            print(f"  {mode:22} {statistics.median(own.values()):10.1f} t/s ({low:.1f} to {high:.1f}){ratio}")
 
 
 def main():
     options = arguments()
     end = time.monotonic() + 60 * options.minutes
     check([options.program, "devices"])
-    for device in options.devices.split(","):
-        check([options.program, "selftest", "--device", device])
     if options.golden:
+        for device in options.devices.split(","):
+            check([options.program, "selftest", "--device", device])
         environment = {**os.environ, "CARGO_MANIFEST_DIR": str(HERE.parent / "crates" / "rf-engine")}
         for test in GOLDEN_TESTS:
             command = [str(pathlib.Path(options.golden).resolve()), test, "--exact", "--show-output"]
@@ -122,12 +159,13 @@ def main():
             model = model_file(options.models, shape, options.file_type)
             for number in range(options.rounds):
                 for workload in options.test or WORKLOADS:
-                    for mode, devices in modes(options.devices).items():
-                        if options.mode and mode not in options.mode:
-                            continue
+                    for mode, (program, flags) in modes(options).items():
                         if time.monotonic() > end:
                             break
-                        speed = bench(options.program, model, devices, workload)
+                        if program:
+                            speed = bench(program, model, flags, workload)
+                        else:
+                            speed = llama_cpp(options.llama_cpp, model, flags, workload)
                         if speed is None:
                             continue
                         result = {"shape": shape, "workload": workload, "mode": mode, "round": number, "tokens_per_s": speed}
