@@ -75,8 +75,6 @@ impl Attend<'_, '_> {
         while row < self.rows.len() {
             // The sums fill the registers: rows × vectors of positions, then of dimensions.
             row += match self.rows.len() - row {
-                // A constant: without registers for a vector, larger tiles are more code only.
-                _ if S::FEW_TOKENS == 1 => self.group::<S, E, 1, 1, 1>(s, row),
                 1 => self.group::<S, E, 1, 4, 4>(s, row),
                 2 | 3 => self.group::<S, E, 2, 4, 4>(s, row),
                 4..MAX_ROWS => self.group::<S, E, 4, 2, 4>(s, row),
