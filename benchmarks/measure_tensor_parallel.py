@@ -69,6 +69,9 @@ def modes(options):
         all_modes["llama.cpp, one card"] = (None, ["-ngl", "99", "-fa", "on", "-dev", cards[0], "-sm", "none"])
         for split in ["layer", "tensor"]:
             all_modes[f"llama.cpp, -sm {split}"] = (None, ["-ngl", "99", "-fa", "on", "-dev", cards, "-sm", split])
+    unknown = [mode for mode in options.mode or [] if mode not in all_modes]
+    if unknown:
+        sys.exit(f"unknown mode '{unknown[0]}': give one of {', '.join(all_modes)}")
     return {mode: run for mode, run in all_modes.items() if not options.mode or mode in options.mode}
 
 
@@ -144,6 +147,7 @@ def table(results):
 
 def main():
     options = arguments()
+    runs = modes(options)
     end = time.monotonic() + 60 * options.minutes
     check([options.program, "devices"])
     if options.golden:
@@ -159,7 +163,7 @@ def main():
             model = model_file(options.models, shape, options.file_type)
             for number in range(options.rounds):
                 for workload in options.test or WORKLOADS:
-                    for mode, (program, flags) in modes(options).items():
+                    for mode, (program, flags) in runs.items():
                         if time.monotonic() > end:
                             break
                         if program:

@@ -29,9 +29,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("between {least:.5} and {largest:.5}");
 
     // One row: the first axis is the contiguous one, and a row is a whole number of blocks.
-    let columns = usize::try_from(tensor.shape()[0])?;
+    let columns = usize::try_from(*tensor.shape().first().ok_or("the tensor has no axis")?)?;
     let row_bytes = dtype.row_bytes(columns).ok_or("a row is not a whole number of blocks")?;
-    let last = data.slice(data.len() - row_bytes..data.len()).ok_or("the tensor has no row")?;
+    let start = data.len().checked_sub(row_bytes).ok_or("the tensor has no row")?;
+    let last = data.slice(start..data.len()).ok_or("the tensor has no row")?;
     let mut row = vec![0.0; columns];
     dequantize(dtype, &last, &mut row)?;
     assert!(values.ends_with(&row));
