@@ -74,7 +74,9 @@ impl Automaton {
 pub(crate) struct StopMatcher {
     stops: StopStrings,
     state: StateID,
-    held: String,
+    /// Text of which the first `passed_bytes` are passed on and the rest is held back.
+    text: String,
+    passed_bytes: usize,
     /// Index of the stop string that was found.
     found: Option<usize>,
 }
@@ -83,7 +85,7 @@ impl StopMatcher {
     pub(crate) fn new(stops: &StopStrings) -> Self {
         let start = stops.automaton.as_ref().map(|automaton| automaton.start);
         let state = start.unwrap_or_default();
-        Self { stops: stops.clone(), state, held: String::new(), found: None }
+        Self { stops: stops.clone(), state, text: String::new(), passed_bytes: 0, found: None }
     }
 
     /// Adds text. Returns the text that certainly precedes any stop string, and whether one was
@@ -94,20 +96,31 @@ impl StopMatcher {
             self.state = automaton.nfa.next_state(Anchored::No, self.state, byte);
             if let Some(found) = automaton.found(self.state) {
                 self.found = Some(found);
-                self.held.push_str(text.get(..=index).unwrap_or_default());
-                let before = self.held.len().saturating_sub(automaton.stops[found].len());
-                self.held.truncate(before);
-                return (std::mem::take(&mut self.held), true);
+                self.text.push_str(text.get(..=index).unwrap_or_default());
+                let before = self.text.len().saturating_sub(automaton.stops[found].len());
+                let passed = self.pass(before);
+                self.text.clear();
+                self.passed_bytes = 0;
+                return (passed, true);
             }
         }
-        self.held.push_str(text);
+        self.text.push_str(text);
         // What begins a stop string is held back.
         let depth = automaton.depths.get(&self.state).copied().unwrap_or(0);
-        if depth == self.held.len() {
-            return (String::new(), false);
+        let passed = self.pass(self.text.len().saturating_sub(depth));
+        // Moves no more bytes than were passed on since the last time.
+        if self.passed_bytes > self.text.len() / 2 {
+            self.text.drain(..self.passed_bytes);
+            self.passed_bytes = 0;
         }
-        let rest = self.held.split_off(self.held.len().saturating_sub(depth));
-        (std::mem::replace(&mut self.held, rest), false)
+        (passed, false)
+    }
+
+    /// Passes the text on up to byte `end`.
+    fn pass(&mut self, end: usize) -> String {
+        let passed = self.text.get(self.passed_bytes..end).unwrap_or_default().to_owned();
+        self.passed_bytes += passed.len();
+        passed
     }
 
     /// The stop string that was found.
@@ -118,7 +131,10 @@ impl StopMatcher {
 
     /// The text held back, at the end of the generation.
     pub(crate) fn finish(&mut self) -> String {
-        std::mem::take(&mut self.held)
+        let rest = self.pass(self.text.len());
+        self.text.clear();
+        self.passed_bytes = 0;
+        rest
     }
 }
 
@@ -179,7 +195,8 @@ mod tests {
 
     #[test]
     fn the_text_of_a_long_stop_string_is_searched_once() {
-        // Each piece begins the stop string anew. Comparing all of it would take hours.
+        // Each piece begins the stop string anew. Comparing all of it would take hours, and copying
+        // what is held back nearly a minute.
         let stop = "a".repeat(1 << 20) + "b";
         let stops = StopStrings::new(std::slice::from_ref(&stop));
         let mut matcher = StopMatcher::new(&stops);
