@@ -263,13 +263,24 @@ impl Table {
         let range = allocation.range();
         match range.kind {
             // The host's allocator reuses addresses.
-            AllocationKind::Host => Arc::make_mut(&mut self.freed)
-                .retain(|_, freed| freed.end() <= range.base || freed.base >= range.end()),
+            AllocationKind::Host => self.forget_freed(range),
             kind if kind.is_device_memory() => self.used_bytes += range.bytes,
             _ => {}
         }
         let place = self.live.partition_point(|other| other.base() < range.base);
         Arc::make_mut(&mut self.live).insert(place, allocation);
+    }
+
+    /// Forgets the freed ranges that overlap a range. Freed ranges do not overlap each other, so
+    /// the search from the last one ends at the first that lies before the range.
+    fn forget_freed(&mut self, range: AllocationRange) {
+        let freed = Arc::make_mut(&mut self.freed);
+        while let Some((&base, last)) = freed.range(..range.end()).next_back() {
+            if last.end() <= range.base {
+                break;
+            }
+            freed.remove(&base);
+        }
     }
 
     /// Writes the first bytes of an allocation; the rest counts as zeros that were written.
@@ -326,6 +337,23 @@ mod tests {
             memory.free(address).unwrap();
         }
         assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn addresses_that_the_host_uses_again_are_no_longer_freed() {
+        let memory = memory(0);
+        let mut table = memory.write_table();
+        let range =
+            |base, bytes| AllocationRange { id: 0, kind: AllocationKind::Host, base, bytes };
+        for base in [0, 10, 20, 30, 40] {
+            Arc::make_mut(&mut table.freed).insert(base, range(base, 8));
+        }
+        // It touches two ranges.
+        table.forget_freed(range(8, 2));
+        assert_eq!(table.freed.len(), 5);
+        // It overlaps the end of one, another one, and the start of a third.
+        table.forget_freed(range(17, 14));
+        assert!(table.freed.keys().eq(&[0, 40]));
     }
 
     #[test]

@@ -34,71 +34,73 @@ impl Registers {
 /// A set of registers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RegisterSet {
-    vector: [u64; 5],
-    scalar: [u64; 3],
+    /// A bit per register: first the vector registers, then the scalar ones. One array, because
+    /// sets are compared at nearly every instruction.
+    words: [u64; 8],
 }
 
 impl RegisterSet {
-    fn words(&mut self, vector: bool) -> &mut [u64] {
-        if vector { &mut self.vector } else { &mut self.scalar }
+    /// The number of vector registers, and of all.
+    const VECTOR: u16 = 320;
+    const ALL: u16 = 512;
+
+    /// The word and the bit of a register; `None` if the number is too large.
+    fn place(vector: bool, register: u16) -> Option<(usize, u64)> {
+        let (first, count) =
+            if vector { (0, Self::VECTOR) } else { (Self::VECTOR, Self::ALL - Self::VECTOR) };
+        let place = first + register;
+        (register < count).then(|| (usize::from(place / 64), 1 << (place % 64)))
     }
 
     /// Adds a register. Returns true if it was not in the set.
     pub(crate) fn insert(&mut self, vector: bool, register: u16) -> bool {
-        let Some(word) = self.words(vector).get_mut(usize::from(register / 64)) else {
-            return false;
-        };
-        let bit = 1 << (register % 64);
-        let is_new = *word & bit == 0;
-        *word |= bit;
+        let Some((word, bit)) = Self::place(vector, register) else { return false };
+        let is_new = self.words[word] & bit == 0;
+        self.words[word] |= bit;
         is_new
     }
 
     pub(crate) fn remove(&mut self, vector: bool, register: u16) {
-        if let Some(word) = self.words(vector).get_mut(usize::from(register / 64)) {
-            *word &= !(1 << (register % 64));
+        if let Some((word, bit)) = Self::place(vector, register) {
+            self.words[word] &= !bit;
         }
     }
 
     pub(crate) fn contains(&self, vector: bool, register: u16) -> bool {
-        let words: &[u64] = if vector { &self.vector } else { &self.scalar };
-        words.get(usize::from(register / 64)).is_some_and(|word| word >> (register % 64) & 1 != 0)
+        Self::place(vector, register).is_some_and(|(word, bit)| self.words[word] & bit != 0)
     }
 
     /// Adds the registers of another set.
     pub(crate) fn add(&mut self, other: &Self) {
-        for (mine, theirs) in self.vector.iter_mut().zip(other.vector) {
-            *mine |= theirs;
-        }
-        for (mine, theirs) in self.scalar.iter_mut().zip(other.scalar) {
+        for (mine, theirs) in self.words.iter_mut().zip(other.words) {
             *mine |= theirs;
         }
     }
 
     /// The registers in both sets.
+    #[inline]
     pub(crate) fn common(&self, other: &Self) -> Self {
         let mut common = *self;
-        for (mine, theirs) in common.vector.iter_mut().zip(other.vector) {
-            *mine &= theirs;
-        }
-        for (mine, theirs) in common.scalar.iter_mut().zip(other.scalar) {
+        for (mine, theirs) in common.words.iter_mut().zip(other.words) {
             *mine &= theirs;
         }
         common
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.vector.iter().chain(&self.scalar).fold(0, |all, word| all | word) == 0
+        self.words.iter().fold(0, |all, word| all | word) == 0
     }
 
     /// Takes a register out, with whether it is a vector register.
     pub(crate) fn pop(&mut self) -> Option<(bool, u16)> {
-        let vector = self.vector.iter_mut().enumerate().map(|(at, word)| (true, at, word));
-        let scalar = self.scalar.iter_mut().enumerate().map(|(at, word)| (false, at, word));
-        let (vector, at, word) = vector.chain(scalar).find(|(_, _, word)| **word != 0)?;
-        let bit = word.trailing_zeros();
+        let (at, word) = self.words.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
+        let place = at as u16 * 64 + word.trailing_zeros() as u16;
         *word &= *word - 1;
-        Some((vector, at as u16 * 64 + bit as u16))
+        match place.checked_sub(Self::VECTOR) {
+            Some(scalar) => Some((false, scalar)),
+            None => Some((true, place)),
+        }
     }
 }
 

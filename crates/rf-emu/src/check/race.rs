@@ -46,13 +46,31 @@ pub(crate) struct LdsShadow {
     words: Vec<Byte>,
     /// The accesses of the bytes of the others.
     bytes: Vec<Byte>,
+    /// The barriers before the workgroup: entries count them, too. All accesses of earlier
+    /// workgroups are ordered before them, so that their entries need not be cleared.
+    past: u32,
+    /// The most barriers in an entry.
+    most: u32,
 }
 
 impl LdsShadow {
+    /// Prepares for another workgroup.
     pub(crate) fn reset(&mut self, size: usize) {
         let words = size.div_ceil(4);
-        self.words.clear();
-        self.words.resize(words, UNTOUCHED);
+        self.past = self.most;
+        if words != self.words.len() || self.past > u32::MAX / 2 {
+            self.words.clear();
+            self.words.resize(words, UNTOUCHED);
+            (self.past, self.most) = (0, 0);
+        }
+    }
+
+    /// The accessor with the barriers of earlier workgroups.
+    #[inline]
+    fn after_past(&mut self, by: Accessor) -> Accessor {
+        let (signals, waits) = (by.signals + self.past, by.waits + self.past);
+        self.most = self.most.max(signals + 1);
+        Accessor { signals, waits, ..by }
     }
 
     /// Applies a function to the entry of each word, or to those of its bytes.
@@ -77,23 +95,30 @@ impl LdsShadow {
         Ok(())
     }
 
-    /// Reads a whole word. False if that is a race, or if its bytes were accessed apart.
+    /// Reads whole words. False if that is a race, or if bytes of a word were accessed apart.
     #[inline]
-    pub(crate) fn read_word(&mut self, by: Accessor, word: usize) -> bool {
-        let entry = &mut self.words[word];
-        entry.add_reader(by);
-        !(entry.is_split | entry.is_written_by_other(by))
+    pub(crate) fn read_words(&mut self, by: Accessor, first: usize, count: usize) -> bool {
+        let by = self.after_past(by);
+        let Some(words) = self.words.get_mut(first..first + count) else { return false };
+        words.iter_mut().fold(true, |is_fine, word| {
+            word.add_reader(by);
+            is_fine & !(word.is_split | word.is_written_by_other(by))
+        })
     }
 
-    /// Writes a whole word. False if that is a race, or if its bytes were accessed apart.
+    /// Writes whole words. False if that is a race, or if bytes of a word were accessed apart: then
+    /// the words before it are written.
     #[inline]
-    pub(crate) fn write_word(&mut self, by: Accessor, word: usize) -> bool {
-        let entry = &mut self.words[word];
-        if entry.is_split | entry.is_written_by_other(by) | entry.is_read_by_other(by) {
-            return false;
-        }
-        entry.add_writer(by, false);
-        true
+    pub(crate) fn write_words(&mut self, by: Accessor, first: usize, count: usize) -> bool {
+        let by = self.after_past(by);
+        let Some(words) = self.words.get_mut(first..first + count) else { return false };
+        words.iter_mut().all(|word| {
+            if word.is_split | word.is_written_by_other(by) | word.is_read_by_other(by) {
+                return false;
+            }
+            word.add_writer(by, false);
+            true
+        })
     }
 
     #[cold]
@@ -107,6 +132,7 @@ impl LdsShadow {
 
     #[inline]
     pub(crate) fn read(&mut self, by: Accessor, range: Range<usize>) -> Result<(), FaultKind> {
+        let by = self.after_past(by);
         self.each(range, |byte, address| {
             if byte.is_written_by_other(by) {
                 return Err(race(byte.writer, "writes", address));
@@ -118,6 +144,7 @@ impl LdsShadow {
 
     #[inline]
     pub(crate) fn write(&mut self, by: Accessor, range: Range<usize>) -> Result<(), FaultKind> {
+        let by = self.after_past(by);
         self.each(range, |byte, address| {
             byte.check_write(by, address)?;
             byte.add_writer(by, false);
@@ -127,8 +154,10 @@ impl LdsShadow {
 
     /// Atomic updates do not race with each other.
     pub(crate) fn update(&mut self, by: Accessor, range: Range<usize>) -> Result<(), FaultKind> {
+        let (by, past) = (self.after_past(by), self.past);
         self.each(range, |byte, address| {
-            if !byte.atomic {
+            let is_of_past = byte.write_until <= past;
+            if is_of_past || !byte.atomic {
                 byte.check_write(by, address)?;
             }
             byte.add_writer(by, true);
@@ -174,4 +203,28 @@ impl Byte {
 
 fn race(other: u8, access: &'static str, address: usize) -> FaultKind {
     FaultKind::LdsRace { other: other.into(), access, address: address as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wave(wave: u8) -> Accessor {
+        Accessor { wave, signals: 0, waits: 0, releases: false }
+    }
+
+    #[test]
+    fn accesses_of_an_earlier_workgroup_are_no_races() {
+        let mut shadow = LdsShadow::default();
+        shadow.reset(16);
+        shadow.update(Accessor { signals: 3, waits: 3, ..wave(0) }, 0..4).unwrap();
+        assert!(shadow.write_words(wave(0), 1, 1) && shadow.read_words(wave(0), 2, 1));
+        assert!(!shadow.read_words(wave(1), 1, 1), "no barrier is between");
+        shadow.reset(16);
+        assert!(shadow.read_words(wave(1), 1, 1) && shadow.write_words(wave(1), 2, 1));
+        assert!(!shadow.read_words(wave(0), 2, 1), "no barrier is between");
+        // The atomic update was one of the earlier workgroup, so it excuses nothing here.
+        shadow.read(wave(0), 0..4).unwrap();
+        shadow.update(wave(1), 0..4).unwrap_err();
+    }
 }

@@ -175,7 +175,7 @@ impl Touched {
             wave.wide_source(address)
         } else {
             let base = wave.scalar_wide(instruction.src[2].operand);
-            let mut buffer = [0; LANES];
+            let mut buffer = None;
             wave.lanes(address.operand, &mut buffer).map(|lane| base.wrapping_add(lane.into()))
         };
         let exec = wave.exec();
@@ -217,7 +217,7 @@ fn share(wave: &Wave, instruction: &Instruction, op: DsOp) -> (u64, u64) {
         DsOp::Permute | DsOp::Bpermute | DsOp::Swizzle | DsOp::Nop => return (4, 0),
     };
     let Operand::Vgpr(_) = instruction.src[0].operand else { return (0, 0) };
-    let mut buffer = [0; LANES];
+    let mut buffer = None;
     let addresses = wave.lanes(instruction.src[0].operand, &mut buffer);
     let mut bytes = 0;
     let mut extra = 0;

@@ -19,7 +19,7 @@ impl Workgroup<'_> {
         instruction: &Instruction,
         op: DsOp,
     ) -> Result<u32, Problem> {
-        let mut buffer = [0; LANES];
+        let mut buffer = None;
         let addresses = *wave.lanes(instruction.src[0].operand, &mut buffer);
         let offset = u32::from(instruction.immediate as u16);
         let exec = wave.exec();
@@ -166,7 +166,7 @@ impl Workgroup<'_> {
     ) -> Result<(), Problem> {
         let exec = wave.exec();
         let source = instruction.src[usize::from(op != DsOp::Swizzle)].operand;
-        let mut buffer = [0; LANES];
+        let mut buffer = None;
         let values = *wave.lanes(source, &mut buffer);
         let mut result = [0; LANES];
         for (lane, other) in named_lanes(wave, instruction, op).into_iter().enumerate() {
@@ -193,7 +193,7 @@ pub(crate) fn named_lanes(wave: &Wave, instruction: &Instruction, op: DsOp) -> [
     if op == DsOp::Swizzle {
         return std::array::from_fn(|lane| swizzled(offset, lane));
     }
-    let mut buffer = [0; LANES];
+    let mut buffer = None;
     let addresses = wave.lanes(instruction.src[0].operand, &mut buffer);
     addresses.map(|address| (address.wrapping_add(offset) / 4) as usize % LANES)
 }

@@ -191,40 +191,46 @@ impl Program {
         };
         (0..threads.div_ceil(LANES as u32))
             .map(|number| {
-                let mut running = ended.pop().unwrap_or_else(|| {
+                let mut running = if let Some(mut running) = ended.pop() {
+                    running.reset(self.entry, mode);
+                    running
+                } else {
                     let scratch_bytes = kernel.scratch_bytes as usize;
                     let wave = Wave::new(mode, scratch_bytes, self.vector_registers);
                     Running::new(wave, self, checks)
-                });
-                running.reset(self.entry, mode);
+                };
                 self.initial_scalars(&mut running, launch, id, number);
                 let first = number * LANES as u32;
                 let lanes = (threads - first).min(LANES as u32);
                 running.wave.sgpr[usize::from(register::EXEC)] = u32::MAX >> (32 - lanes);
-                for lane in 0..lanes {
-                    let thread = first + lane;
-                    let position =
-                        [thread % width, thread / width % height, thread / width / height];
-                    self.initial_vectors(&mut running, lane as usize, position);
-                }
+                self.initial_vectors(&mut running, first, lanes, launch.grid.workgroup_size);
                 running
             })
             .collect()
     }
 
-    fn initial_vectors(&self, running: &mut Running, lane: usize, position: [u32; 3]) {
-        let [x, y, z] = position;
+    /// The position of each thread of a wave whose first one has the number `first`.
+    fn initial_vectors(&self, running: &mut Running, first: u32, lanes: u32, size: [u32; 3]) {
+        let [width, height, _] = size;
         // Since RDNA 3 one register holds the whole position.
-        let packed = [x | y << 10 | z << 20];
-        let registers: &[u32] = match self.arch.family() {
-            ProcessorFamily::Rdna2 => &position[..self.kernel.thread_id_dimensions as usize % 4],
-            _ => &packed,
-        };
-        for (register, &value) in registers.iter().enumerate() {
-            running.wave.vgpr[register][lane] = value;
-            if let Some(written) = &mut running.written {
-                written.set_vector(register);
+        let is_packed = self.arch.family() != ProcessorFamily::Rdna2;
+        let registers = if is_packed { 1 } else { self.kernel.thread_id_dimensions as usize % 4 };
+        let (mut x, mut y, mut z) = (first % width, first / width % height, first / width / height);
+        for lane in 0..lanes as usize {
+            let values = if is_packed { [x | y << 10 | z << 20, 0, 0] } else { [x, y, z] };
+            for (register, value) in running.wave.vgpr.iter_mut().zip(values).take(registers) {
+                register[lane] = value;
             }
+            x += 1;
+            if x == width {
+                (x, y) = (0, y + 1);
+            }
+            if y == height {
+                (y, z) = (0, z + 1);
+            }
+        }
+        if let Some(written) = &mut running.written {
+            (0..registers).for_each(|register| written.set_vector(register));
         }
     }
 

@@ -15,10 +15,25 @@ pub(crate) fn bf16_value(bits: u32) -> f32 {
     f32::from_bits(bits << 16)
 }
 
-/// The nearest f16, ties to even.
+/// The nearest f16, ties to even. It has neither calls nor branches, so that loops over lanes are
+/// vectorised.
 #[inline]
 pub(crate) fn to_f16(value: f32) -> u32 {
-    half::f16::from_f32(value).to_bits().into()
+    /// The bits of 2^16, which rounds to infinity, and of 2^-14, the smallest normal f16.
+    const OVERFLOW: u32 = 143 << 23;
+    const SMALLEST_NORMAL: u32 = 113 << 23;
+
+    let magnitude = value.to_bits() & 0x7fff_ffff;
+    // The last bit that is kept decides ties. A carry moves on into the exponent.
+    let rounded = magnitude.wrapping_add(0xfff + (magnitude >> 13 & 1));
+    let normal = rounded.wrapping_sub(112 << 23) >> 13;
+    // The last bit of a sum with 0.5 is that of a denormal f16, so the addition rounds to it.
+    let denormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let nan = 0x7e00 | magnitude >> 13 & 0x1ff;
+    let special = if magnitude > 0x7f80_0000 { nan } else { 0x7c00 };
+    let finite = if magnitude < SMALLEST_NORMAL { denormal } else { normal };
+    let result = if magnitude >= OVERFLOW { special } else { finite };
+    result | value.to_bits() >> 16 & 0x8000
 }
 
 /// The nearest f16 of an f64, ties to even.
@@ -38,12 +53,11 @@ pub(crate) fn f64_to_f16(value: f64) -> u32 {
 
 /// The f16 next to the value toward zero.
 pub(crate) fn to_f16_toward_zero(value: f32) -> u32 {
-    let near = half::f16::from_f32(value);
-    let bits = u32::from(near.to_bits());
-    if near.to_f32().abs() > value.abs() && !value.is_nan() && value.is_finite() {
-        return bits - 1;
+    let near = to_f16(value);
+    if f16_value(near).abs() > value.abs() && !value.is_nan() && value.is_finite() {
+        return near - 1;
     }
-    bits
+    near
 }
 
 /// `a * b + c` of f16 values, rounded once.
@@ -88,35 +102,30 @@ pub(crate) fn to_bf16(value: f32) -> u32 {
     (bits + 0x7fff + (bits >> 16 & 1)) >> 16
 }
 
-/// The larger value; a NaN gives way, and +0 is larger than -0.
+/// The larger value; a NaN gives way, and +0 is larger than -0. This and the next ones have no
+/// branches, so that loops over lanes are vectorised.
 #[inline]
 pub(crate) fn max(a: f32, b: f32) -> f32 {
-    if a > b || b.is_nan() {
-        a
-    } else if a < b || a.is_nan() {
-        b
-    } else {
-        f32::from_bits(a.to_bits() & b.to_bits())
-    }
+    let equal = f32::from_bits(a.to_bits() & b.to_bits());
+    let other = if (a < b) | a.is_nan() { b } else { equal };
+    if (a > b) | b.is_nan() { a } else { other }
 }
 
 /// The smaller value; a NaN gives way, and -0 is smaller than +0.
 #[inline]
 pub(crate) fn min(a: f32, b: f32) -> f32 {
-    if a < b || b.is_nan() {
-        a
-    } else if a > b || a.is_nan() {
-        b
-    } else {
-        f32::from_bits(a.to_bits() | b.to_bits())
-    }
+    let equal = f32::from_bits(a.to_bits() | b.to_bits());
+    let other = if (a > b) | a.is_nan() { b } else { equal };
+    if (a < b) | b.is_nan() { a } else { other }
 }
 
-/// The NaN that an operation makes of a signalling one, or `None`.
+/// The NaN that an operation makes of the first signalling one, otherwise `other`.
 #[inline]
-fn quieted(value: f32) -> Option<f32> {
-    let bits = value.to_bits();
-    (value.is_nan() && bits & 0x0040_0000 == 0).then(|| f32::from_bits(bits | 0x0040_0000))
+fn quieted_or(a: f32, b: f32, other: f32) -> f32 {
+    let is_signalling = |value: f32| value.is_nan() & (value.to_bits() & 0x0040_0000 == 0);
+    let quiet = |value: f32| f32::from_bits(value.to_bits() | 0x0040_0000);
+    let second = if is_signalling(b) { quiet(b) } else { other };
+    if is_signalling(a) { quiet(a) } else { second }
 }
 
 fn quieted_f64(value: f64) -> Option<f64> {
@@ -127,13 +136,13 @@ fn quieted_f64(value: f64) -> Option<f64> {
 /// [`max`], but a signalling NaN does not give way: what instructions do in IEEE mode.
 #[inline]
 pub(crate) fn ieee_max(a: f32, b: f32) -> f32 {
-    quieted(a).or(quieted(b)).unwrap_or(max(a, b))
+    quieted_or(a, b, max(a, b))
 }
 
 /// [`min`], but a signalling NaN does not give way.
 #[inline]
 pub(crate) fn ieee_min(a: f32, b: f32) -> f32 {
-    quieted(a).or(quieted(b)).unwrap_or(min(a, b))
+    quieted_or(a, b, min(a, b))
 }
 
 /// [`max_f64`], but a signalling NaN does not give way.
@@ -171,8 +180,49 @@ pub(crate) fn min_f64(a: f64, b: f64) -> f64 {
 /// An operation of two values that selects one.
 pub(crate) type SelectFunction = fn(f32, f32) -> f32;
 
+/// How a mode selects one of two values.
+pub(crate) trait Selection {
+    fn min(a: f32, b: f32) -> f32;
+    fn max(a: f32, b: f32) -> f32;
+}
+
+/// Every NaN gives way.
+pub(crate) struct NumberSelection;
+
+impl Selection for NumberSelection {
+    #[inline]
+    fn min(a: f32, b: f32) -> f32 {
+        min(a, b)
+    }
+
+    #[inline]
+    fn max(a: f32, b: f32) -> f32 {
+        max(a, b)
+    }
+}
+
+/// IEEE mode: a signalling NaN does not give way.
+pub(crate) struct IeeeSelection;
+
+impl Selection for IeeeSelection {
+    #[inline]
+    fn min(a: f32, b: f32) -> f32 {
+        ieee_min(a, b)
+    }
+
+    #[inline]
+    fn max(a: f32, b: f32) -> f32 {
+        ieee_max(a, b)
+    }
+}
+
 /// The middle value; with a NaN, the smallest of the others.
-pub(crate) fn median([min, max]: [SelectFunction; 2], [a, b, c]: [f32; 3]) -> f32 {
+#[inline]
+pub(crate) fn median(
+    [a, b, c]: [f32; 3],
+    min: impl Fn(f32, f32) -> f32,
+    max: impl Fn(f32, f32) -> f32,
+) -> f32 {
     if a.is_nan() || b.is_nan() || c.is_nan() {
         return min(min(a, b), c);
     }
@@ -354,5 +404,26 @@ pub(crate) fn div_fixup_f64(quotient: f64, denominator: f64, numerator: f64) -> 
         signed(f64::INFINITY)
     } else {
         signed(quotient.abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversions_to_f16_are_those_of_another_implementation() {
+        // Every sign and exponent, with the bits around each rounding and in between.
+        let mantissas = (0..1 << 10).flat_map(|kept| {
+            [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff].map(|dropped| kept << 13 | dropped)
+        });
+        let mantissas: Vec<u32> = mantissas.collect();
+        for high in 0..1 << 9 {
+            for &mantissa in &mantissas {
+                let value = f32::from_bits(high << 23 | mantissa);
+                let expected = u32::from(half::f16::from_f32(value).to_bits());
+                assert_eq!(to_f16(value), expected, "{:#x}", value.to_bits());
+            }
+        }
     }
 }

@@ -52,7 +52,10 @@ impl Workgroup<'_> {
             let Operand::Vgpr(first) = source.operand else { continue };
             for at in 0..source.kind.registers() {
                 let lanes = &wave.vgpr[usize::from(first) + usize::from(at)];
-                if let Some(lane) = (0..16).find(|&lane| lanes[lane] != lanes[lane + 16]) {
+                // Halves are compared at once: they hardly ever differ.
+                if lanes[..16] != lanes[16..]
+                    && let Some(lane) = (0..16).find(|&lane| lanes[lane] != lanes[lane + 16])
+                {
                     let register = format!("v{}", u32::from(first) + u32::from(at));
                     return Err(FaultKind::MatrixHalves { register, lane: lane as u32 }.into());
                 }

@@ -4,7 +4,9 @@ mod holes;
 mod scope;
 
 use super::atomic;
-use super::wave::{LANES, PRIVATE_BASE, SCRATCH_BUFFER, SHARED_BASE, Wave, is_set, per_lane};
+use super::wave::{
+    LANE_BITS, LANES, Lanes, PRIVATE_BASE, SCRATCH_BUFFER, SHARED_BASE, Wave, is_set, per_lane,
+};
 use super::workgroup::Workgroup;
 use crate::check::global::{ByteSpan, LoadScope, WriteKind};
 use crate::check::race::Accessor;
@@ -325,7 +327,7 @@ impl Workgroup<'_> {
             // The scalar offset of a buffer counts the bytes of all lanes.
             let unit = if instruction.encoding == Encoding::Mubuf { LANES as u32 } else { 1 };
             let scalar = (wave.scalar(scalar) / unit).wrapping_add(offset as u32);
-            let mut buffer = [0; LANES];
+            let mut buffer = None;
             let lanes = wave.lanes(address.operand, &mut buffer);
             return std::array::from_fn(|lane| {
                 LaneAddress::Scratch(lanes[lane].wrapping_add(scalar))
@@ -478,7 +480,7 @@ fn flat_addresses(wave: &Wave, instruction: &Instruction) -> [u64; LANES] {
         return per_lane(|lane| addresses[lane].wrapping_add_signed(offset));
     }
     let base = wave.scalar_wide(instruction.src[2].operand).wrapping_add_signed(offset);
-    let mut buffer = [0; LANES];
+    let mut buffer = None;
     let offsets = wave.lanes(address.operand, &mut buffer);
     per_lane(|lane| base.wrapping_add(offsets[lane].into()))
 }
@@ -500,46 +502,43 @@ struct Spread {
     /// The distance from it to the end of the last access.
     bytes: usize,
     /// The distances of the lanes from it; those of inactive lanes are in between.
-    offsets: [u64; LANES],
+    offsets: Lanes,
     exec: u32,
     /// True if the accesses of all lanes follow each other.
     is_contiguous: bool,
 }
 
 impl Spread {
-    /// `None` if no lane is active, or the accesses are not all to global memory.
+    /// `None` if no lane is active, or the accesses are not all to global memory, or the upper
+    /// halves of their addresses differ. The lower halves alone are faster to compare.
     fn of(wave: &Wave, instruction: &Instruction, bytes: usize) -> Option<Self> {
         let exec = wave.exec();
         if exec == 0 || instruction.encoding == Encoding::Scratch {
             return None;
         }
-        let mut offsets = flat_addresses(wave, instruction);
-        let first = offsets[wave.first_active()];
-        if exec != u32::MAX {
-            for (lane, address) in offsets.iter_mut().enumerate() {
-                *address = if is_set(exec, lane) { *address } else { first };
-            }
-        }
-        let mut is_contiguous = exec == u32::MAX;
-        for (lane, &address) in offsets.iter().enumerate() {
-            is_contiguous &= address == first.wrapping_add((lane * bytes) as u64);
-        }
-        let (low, high) = if is_contiguous {
-            (first, offsets[LANES - 1])
-        } else {
-            offsets
-                .iter()
-                .fold((first, first), |(low, high), &address| (low.min(address), high.max(address)))
-        };
-        let is_aperture =
-            |address: u64| matches!((address >> 32) as u32, SHARED_BASE | PRIVATE_BASE);
-        if instruction.encoding == Encoding::Flat && (is_aperture(low) || is_aperture(high)) {
+        let addresses = flat_addresses(wave, instruction);
+        let leader = addresses[wave.first_active()];
+        let first = leader as u32;
+        let (mut different, mut gaps) = (0, 0);
+        let mut offsets = per_lane(|lane| {
+            let address = if exec & LANE_BITS[lane] == 0 { leader } else { addresses[lane] };
+            different |= address ^ leader;
+            gaps |= address as u32 ^ first.wrapping_add((lane * bytes) as u32);
+            address as u32
+        });
+        let is_aperture = matches!((leader >> 32) as u32, SHARED_BASE | PRIVATE_BASE);
+        if different >> 32 != 0 || instruction.encoding == Encoding::Flat && is_aperture {
             return None;
         }
+        let is_contiguous = exec == u32::MAX && gaps == 0;
+        let (low, high) = offsets
+            .iter()
+            .fold((first, first), |(low, high), &address| (low.min(address), high.max(address)));
         for address in &mut offsets {
-            *address -= low;
+            *address = address.wrapping_sub(low);
         }
-        let bytes = usize::try_from(high - low).ok()?.checked_add(bytes)?;
+        let bytes = (high - low) as usize + bytes;
+        let low = leader >> 32 << 32 | u64::from(low);
         Some(Self { low, bytes, offsets, exec, is_contiguous })
     }
 
@@ -572,7 +571,7 @@ impl Spread {
     }
 
     #[inline]
-    fn load(&self, lanes: &mut [u32; LANES], load: impl Fn(usize) -> u32) {
+    fn load(&self, lanes: &mut Lanes, load: impl Fn(usize) -> u32) {
         for (value, &at) in lanes.iter_mut().zip(&self.offsets) {
             *value = load(at as usize);
         }

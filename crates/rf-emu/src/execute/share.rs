@@ -153,17 +153,20 @@ impl Lds {
         spread: &LdsSpread,
         out: &mut [[u32; LANES]],
     ) -> Option<u32> {
-        let lanes = if spread.is_uniform { 1 } else { LANES };
-        let first = &spread.first[..lanes];
+        // RDNA 3 holds operands of matrices twice, so both halves of a wave read the same.
+        let (low, high) = spread.first.split_at(LANES / 2);
+        let first = match (spread.is_uniform, low == high) {
+            (true, _) => &low[..1],
+            (false, true) => low,
+            (false, false) => &spread.first,
+        };
         if let Some(shadow) = &mut self.shadow {
             let mut is_fine = true;
             let mut last = None;
             for &first in first {
                 // Neighbours often read the same.
                 if last != Some(first) {
-                    for register in 0..out.len() {
-                        is_fine &= shadow.read_word(accessor, first as usize + register);
-                    }
+                    is_fine &= shadow.read_words(accessor, first as usize, out.len());
                 }
                 last = Some(first);
             }
@@ -171,26 +174,35 @@ impl Lds {
                 return None;
             }
         }
-        let mut all_written = u32::MAX;
+        let mut unwritten = 0;
         if self.tracks_written {
             for (lane, &first) in first.iter().enumerate() {
                 let range = first as usize * 4..(first as usize + out.len()) * 4;
                 let (element, mask) = bits(&range);
                 let is_written = self.element(element) & mask == mask;
-                all_written &= !(u32::from(!is_written) << lane);
+                unwritten |= u32::from(!is_written) << lane;
             }
         }
-        for (register, out) in out.iter_mut().enumerate() {
-            for (out, &first) in out.iter_mut().zip(first) {
-                let bytes = self.bytes.get((first as usize + register) * 4..);
-                let bytes = bytes.and_then(|bytes| bytes.first_chunk());
-                *out = bytes.map_or(0, |&bytes| u32::from_le_bytes(bytes));
-            }
-            if spread.is_uniform {
-                *out = [out[0]; LANES];
+        for (lane, &first) in first.iter().enumerate() {
+            let bytes = self.bytes.get(first as usize * 4..).unwrap_or_default();
+            for (out, &word) in out.iter_mut().zip(bytes.as_chunks().0) {
+                out[lane] = u32::from_le_bytes(word);
             }
         }
-        Some(if spread.is_uniform && all_written != u32::MAX { 0 } else { all_written })
+        // The other lanes repeat these.
+        let lanes = first.len();
+        for out in out {
+            match lanes {
+                1 => *out = [out[0]; LANES],
+                LANES => {}
+                _ => out.copy_within(..lanes, lanes),
+            }
+        }
+        Some(!match lanes {
+            1 if unwritten != 0 => u32::MAX,
+            1 | LANES => unwritten,
+            _ => unwritten | unwritten << lanes,
+        })
     }
 
     /// Stores the dwords of all lanes. `None` if there is a race, or if bytes of the dwords were
@@ -202,15 +214,16 @@ impl Lds {
         data: &[[u32; LANES]],
     ) -> Option<()> {
         for lane in (0..LANES).filter(|&lane| is_set(spread.exec, lane)) {
-            for (register, data) in data.iter().enumerate() {
-                let word = spread.first[lane] as usize + register;
-                if let Some(shadow) = &mut self.shadow
-                    && !shadow.write_word(accessor, word)
-                {
-                    return None;
-                }
-                self.written[word / 8] |= 15 << (word % 8 * 4);
-                self.bytes[word * 4..word * 4 + 4].copy_from_slice(&data[lane].to_le_bytes());
+            let first = spread.first[lane] as usize;
+            if let Some(shadow) = &mut self.shadow
+                && !shadow.write_words(accessor, first, data.len())
+            {
+                return None;
+            }
+            self.mark(&(first * 4..(first + data.len()) * 4));
+            let bytes = self.bytes.get_mut(first * 4..).unwrap_or_default();
+            for (word, data) in bytes.as_chunks_mut().0.iter_mut().zip(data) {
+                *word = data[lane].to_le_bytes();
             }
         }
         Some(())

@@ -14,7 +14,7 @@ mod sources;
 pub(crate) use self::sources::{SourceLane, moves_between_lanes, source_lanes};
 
 use super::float;
-use super::wave::{LANE_BITS, LANES, Lanes, Wave, WideLanes, is_set, per_lane};
+use super::wave::{LANE_BITS, LANES, LaneBuffer, Lanes, Wave, WideLanes, is_set, per_lane};
 use crate::isa::OperandType;
 use crate::isa::instruction::{Encoding, Exchange, Instruction, Operand};
 use crate::isa::op::{Op, ValuOp};
@@ -163,21 +163,29 @@ impl Vector<'_> {
 
     /// A source with its modifiers.
     #[inline]
-    fn source<'b>(&'b self, at: usize, buffer: &'b mut Lanes) -> &'b Lanes {
+    fn source<'b>(&'b self, at: usize, buffer: &'b mut LaneBuffer) -> &'b Lanes {
         let source = &self.instruction.src[at];
         match &self.exchanged {
             Some(exchanged) if at < 2 => {
-                *buffer = exchanged[at];
-                self.wave.modify(source, buffer);
-                buffer
+                let lanes = buffer.insert(exchanged[at]);
+                self.wave.modify(source, lanes);
+                lanes
             }
             _ => self.wave.source(source, buffer),
         }
     }
 
+    /// The value of a source without modifiers that is the same in all lanes.
+    fn uniform(&self, at: usize) -> Option<u32> {
+        let source = &self.instruction.src[at];
+        let is_plain = self.exchanged.is_none() && !(source.neg | source.abs | source.high);
+        let is_vector = matches!(source.operand, Operand::Vgpr(_));
+        (is_plain && !is_vector).then(|| self.wave.scalar(source.operand))
+    }
+
     /// The old value of the destination.
     fn accumulator(&self) -> Lanes {
-        let mut buffer = [0; LANES];
+        let mut buffer = None;
         *self.wave.lanes(self.instruction.dst, &mut buffer)
     }
 
@@ -187,51 +195,48 @@ impl Vector<'_> {
 
     #[inline]
     fn map1(&self, operation: impl Fn(u32) -> u32) -> Lanes {
-        let mut buffer = [0; LANES];
+        let mut buffer = None;
         let a = self.source(0, &mut buffer);
         per_lane(|lane| operation(a[lane]))
     }
 
     #[inline]
     fn map2(&self, operation: impl Fn(u32, u32) -> u32) -> Lanes {
-        let mut buffers = [[0; LANES]; 2];
-        let [first, second] = &mut buffers;
-        let (a, b) = (self.source(0, first), self.source(1, second));
+        let (mut first, mut second) = (None, None);
+        let (a, b) = (self.source(0, &mut first), self.source(1, &mut second));
         per_lane(|lane| operation(a[lane], b[lane]))
     }
 
     #[inline]
     fn map3(&self, operation: impl Fn(u32, u32, u32) -> u32) -> Lanes {
-        let mut buffers = [[0; LANES]; 3];
-        let [first, second, third] = &mut buffers;
-        let (a, b, c) = (self.source(0, first), self.source(1, second), self.source(2, third));
+        let (mut first, mut second, mut third) = (None, None, None);
+        let (a, b, c) =
+            (self.source(0, &mut first), self.source(1, &mut second), self.source(2, &mut third));
         per_lane(|lane| operation(a[lane], b[lane], c[lane]))
     }
 
     /// Two sources and the old destination.
     #[inline]
     fn map_accumulate(&self, operation: impl Fn(u32, u32, u32) -> u32) -> Lanes {
-        let mut buffers = [[0; LANES]; 2];
-        let [first, second] = &mut buffers;
-        let (a, b) = (self.source(0, first), self.source(1, second));
+        let (mut first, mut second) = (None, None);
+        let (a, b) = (self.source(0, &mut first), self.source(1, &mut second));
         let c = self.accumulator();
         per_lane(|lane| operation(a[lane], b[lane], c[lane]))
     }
 
     /// Multiplies the first two sources and adds the third one.
     fn fma(&self) -> Lanes {
-        let mut buffers = [[0; LANES]; 3];
-        let [first, second, third] = &mut buffers;
-        let (a, b, c) = (self.source(0, first), self.source(1, second), self.source(2, third));
+        let (mut first, mut second, mut third) = (None, None, None);
+        let (a, b, c) =
+            (self.source(0, &mut first), self.source(1, &mut second), self.source(2, &mut third));
         fma::lanes(a, b, c)
     }
 
     /// Multiplies two sources and adds the old destination.
     fn fma_accumulate(&self) -> Lanes {
-        let mut buffers = [[0; LANES]; 3];
-        let [first, second, third] = &mut buffers;
-        let (a, b) = (self.source(0, first), self.source(1, second));
-        fma::lanes(a, b, self.wave.lanes(self.instruction.dst, third))
+        let (mut first, mut second, mut third) = (None, None, None);
+        let (a, b) = (self.source(0, &mut first), self.source(1, &mut second));
+        fma::lanes(a, b, self.wave.lanes(self.instruction.dst, &mut third))
     }
 
     /// Writes 32-bit results.
@@ -338,7 +343,6 @@ impl Vector<'_> {
 
     /// The result of one half of a dual instruction.
     fn dual_result(&self) -> Result<Lanes, &'static str> {
-        let [min, max] = self.selections();
         let Op::Valu(op) = self.instruction.op else { return Err("operation") };
         let directed = self.wave.mode.is_directed().then(|| self.directed32(op)).flatten();
         if let Some(lanes) = directed {
@@ -352,8 +356,7 @@ impl Vector<'_> {
             ValuOp::AddF32 => self.map2(|a, b| (f(a) + f(b)).to_bits()),
             ValuOp::SubF32 => self.map2(|a, b| (f(a) - f(b)).to_bits()),
             ValuOp::SubrevF32 => self.map2(|a, b| (f(b) - f(a)).to_bits()),
-            ValuOp::MaxF32 => self.map2(|a, b| max(f(a), f(b)).to_bits()),
-            ValuOp::MinF32 => self.map2(|a, b| min(f(a), f(b)).to_bits()),
+            ValuOp::MaxF32 | ValuOp::MinF32 => self.selection(op),
             ValuOp::MovB32 => self.map1(|a| a),
             ValuOp::CndmaskB32 => self.select(),
             ValuOp::AddNcU32 => self.map2(u32::wrapping_add),
@@ -370,9 +373,8 @@ impl Vector<'_> {
 
     /// The second source where the mask is set, otherwise the first.
     fn select(&self) -> Lanes {
-        let mut buffers = [[0; LANES]; 2];
-        let [first, second] = &mut buffers;
-        let (a, b) = (self.source(0, first), self.source(1, second));
+        let (mut first, mut second) = (None, None);
+        let (a, b) = (self.source(0, &mut first), self.source(1, &mut second));
         let mask = self.wave.scalar(self.instruction.src[2].operand);
         per_lane(|lane| if mask & LANE_BITS[lane] == 0 { a[lane] } else { b[lane] })
     }

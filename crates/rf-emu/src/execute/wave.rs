@@ -20,6 +20,10 @@ pub(crate) const LANE_BITS: Lanes = {
 /// A value per lane.
 pub(crate) type Lanes = [u32; LANES];
 
+/// Room for the values of an operand that is not a register. Empty, because it is rarely needed and
+/// zeros would have to be written each time.
+pub(crate) type LaneBuffer = Option<Lanes>;
+
 /// A 64-bit value per lane.
 pub(crate) type WideLanes = [u64; LANES];
 
@@ -210,47 +214,42 @@ impl Wave {
 
     /// The 32 bits of an operand in each lane, without modifiers.
     #[inline]
-    pub(crate) fn lanes<'a>(&'a self, operand: Operand, buffer: &'a mut Lanes) -> &'a Lanes {
+    pub(crate) fn lanes<'a>(&'a self, operand: Operand, buffer: &'a mut LaneBuffer) -> &'a Lanes {
         if let Operand::Vgpr(register) = operand {
             return &self.vgpr[usize::from(register)];
         }
-        *buffer = [self.scalar(operand); LANES];
-        buffer
+        buffer.insert([self.scalar(operand); LANES])
     }
 
     /// The 32 bits of a source in each lane, with its modifiers.
     #[inline]
-    pub(crate) fn source<'a>(&'a self, source: &SourceOperand, buffer: &'a mut Lanes) -> &'a Lanes {
+    pub(crate) fn source<'a>(
+        &'a self,
+        source: &SourceOperand,
+        buffer: &'a mut LaneBuffer,
+    ) -> &'a Lanes {
         let modified = source.neg | source.abs | source.high;
         let flushed = source.kind == OperandType::F32 && self.mode.flushes_f32_inputs();
         if !(modified || flushed) {
             return self.lanes(source.operand, buffer);
         }
-        let mut plain = [0; LANES];
-        *buffer = *self.lanes(source.operand, &mut plain);
-        self.modify(source, buffer);
-        buffer
+        let lanes = buffer.insert(*self.lanes(source.operand, &mut None));
+        self.modify(source, lanes);
+        lanes
     }
 
     /// Applies the modifiers of a source.
     pub(crate) fn modify(&self, source: &SourceOperand, lanes: &mut Lanes) {
-        let sign = match source.kind {
-            OperandType::F16 | OperandType::B16 => 1 << 15,
-            _ => 1 << 31,
-        };
+        let is_half = matches!(source.kind, OperandType::F16 | OperandType::B16);
+        let sign = if is_half { 1 << 15 } else { 1 << 31 };
+        let shift = if source.high && is_half { 16 } else { 0 };
+        let flushes = source.kind == OperandType::F32 && self.mode.flushes_f32_inputs();
+        let (cleared, flipped) =
+            (if source.abs { sign } else { 0 }, if source.neg { sign } else { 0 });
         for value in lanes {
-            if source.high && matches!(source.kind, OperandType::F16 | OperandType::B16) {
-                *value >>= 16;
-            }
-            if source.kind == OperandType::F32 && self.mode.flushes_f32_inputs() {
-                *value = flush(*value);
-            }
-            if source.abs {
-                *value &= !sign;
-            }
-            if source.neg {
-                *value ^= sign;
-            }
+            let moved = *value >> shift;
+            let kept = if flushes { flush(moved) } else { moved };
+            *value = kept & !cleared ^ flipped;
         }
     }
 

@@ -4,14 +4,24 @@ use super::{LANES, Vector, f, float, lanes_with};
 use crate::isa::instruction::register;
 use crate::isa::op::{Compare, CompareType};
 
-/// The lanes that satisfy a condition: bit 0 stands for less, bit 1 for equal, bit 2 for greater,
-/// bit 3 for unordered.
+/// The lanes whose pair of values satisfies a condition: bit 0 stands for less, bit 1 for equal, bit
+/// 2 for greater, bit 3 for unordered.
 #[inline]
-fn outcome(condition: u8, less: u32, equal: u32, greater: u32) -> u32 {
-    let unordered = !(less | equal | greater);
-    [less, equal, greater, unordered].into_iter().enumerate().fold(0, |lanes, (bit, holds)| {
-        if condition >> bit & 1 != 0 { lanes | holds } else { lanes }
-    })
+fn lanes_in_order<T: PartialOrd>(condition: u8, pair: impl Fn(usize) -> (T, T)) -> u32 {
+    // One comparison decides every condition or its opposite.
+    let (condition, opposite) =
+        if condition & 8 == 0 { (condition, 0) } else { (!condition & 7, u32::MAX) };
+    let lanes = match condition {
+        0b000 => 0,
+        0b001 => lanes_with(|lane| pair(lane).0 < pair(lane).1),
+        0b010 => lanes_with(|lane| pair(lane).0 == pair(lane).1),
+        0b011 => lanes_with(|lane| pair(lane).0 <= pair(lane).1),
+        0b100 => lanes_with(|lane| pair(lane).0 > pair(lane).1),
+        0b101 => lanes_with(|lane| (pair(lane).0 < pair(lane).1) | (pair(lane).0 > pair(lane).1)),
+        0b110 => lanes_with(|lane| pair(lane).0 >= pair(lane).1),
+        _ => lanes_with(|lane| (pair(lane).0 <= pair(lane).1) | (pair(lane).0 > pair(lane).1)),
+    };
+    lanes ^ opposite
 }
 
 impl Vector<'_> {
@@ -43,36 +53,24 @@ impl Vector<'_> {
 
     #[inline]
     fn order<T: PartialOrd>(&self, condition: u8, value: impl Fn(u32) -> T) -> u32 {
-        let mut buffers = [[0; LANES]; 2];
-        let [first, second] = &mut buffers;
-        let (a, b) = (self.source(0, first), self.source(1, second));
-        outcome(
-            condition,
-            lanes_with(|lane| value(a[lane]) < value(b[lane])),
-            lanes_with(|lane| value(a[lane]) == value(b[lane])),
-            lanes_with(|lane| value(a[lane]) > value(b[lane])),
-        )
+        let (mut first, mut second) = (None, None);
+        let (a, b) = (self.source(0, &mut first), self.source(1, &mut second));
+        lanes_in_order(condition, |lane| (value(a[lane]), value(b[lane])))
     }
 
     fn order_wide<T: PartialOrd>(&self, condition: u8, value: impl Fn(u64) -> T) -> u32 {
         let (a, b) = (self.wide(0), self.wide(1));
-        outcome(
-            condition,
-            lanes_with(|lane| value(a[lane]) < value(b[lane])),
-            lanes_with(|lane| value(a[lane]) == value(b[lane])),
-            lanes_with(|lane| value(a[lane]) > value(b[lane])),
-        )
+        lanes_in_order(condition, |lane| (value(a[lane]), value(b[lane])))
     }
 
     fn class(&self, operands: CompareType) -> u32 {
-        let mut buffers = [[0; LANES]; 2];
-        let [first, second] = &mut buffers;
+        let (mut first, mut second) = (None, None);
         let classes: [u32; LANES] = match operands {
             CompareType::F64 => self.wide(0).map(|bits| class(bits, 52, 11)),
-            CompareType::F16 => self.source(0, first).map(|bits| class(bits.into(), 10, 5)),
-            _ => self.source(0, first).map(|bits| class(bits.into(), 23, 8)),
+            CompareType::F16 => self.source(0, &mut first).map(|bits| class(bits.into(), 10, 5)),
+            _ => self.source(0, &mut first).map(|bits| class(bits.into(), 23, 8)),
         };
-        let wanted = self.source(1, second);
+        let wanted = self.source(1, &mut second);
         lanes_with(|lane| wanted[lane] & classes[lane] != 0)
     }
 }

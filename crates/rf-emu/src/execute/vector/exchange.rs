@@ -47,7 +47,7 @@ impl Vector<'_> {
         for (at, lanes) in sources.iter_mut().enumerate() {
             let operand = self.instruction.src[at].operand;
             if operand != Operand::None {
-                let mut buffer = [0; LANES];
+                let mut buffer = None;
                 *lanes = *self.wave.lanes(operand, &mut buffer);
             }
         }
@@ -55,16 +55,19 @@ impl Vector<'_> {
         match self.instruction.exchange {
             Exchange::None => {}
             Exchange::Dpp16 { control, row_mask, bank_mask, zero, fetch_inactive } => {
-                let from = sources[0];
                 let readable = if fetch_inactive { u32::MAX } else { exec };
                 let none = [NO_SOURCE; LANES];
                 let places = DPP16_SOURCES.get(usize::from(control)).unwrap_or(&none);
+                // The last one is that of lanes without a source.
+                let mut from = [0; LANES + 1];
+                for (lane, from) in from.iter_mut().take(LANES).enumerate() {
+                    *from = if is_set(readable, lane) { sources[0][lane] } else { 0 };
+                }
                 let mut found = 0;
                 for (lane, value) in sources[0].iter_mut().enumerate() {
-                    let source = usize::from(places[lane]);
-                    let is_read = source < LANES && is_set(readable, source % LANES);
-                    found |= u32::from(is_read) << lane;
-                    *value = if is_read { from[source % LANES] } else { 0 };
+                    let source = usize::from(places[lane].min(NO_SOURCE));
+                    *value = from[source];
+                    found |= ((u64::from(readable) >> source) as u32 & 1) << lane;
                 }
                 let rows = spread(row_mask & 3, 16);
                 let banks = spread(bank_mask, 4);

@@ -12,21 +12,28 @@ fn f(bits: u32) -> f32 {
 
 /// `a * b + c` in each lane, rounded once.
 pub(super) fn lanes(a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
-    let mut doubtful = false;
-    let lanes = per_lane(|lane| {
-        // The product is exact. The sum is rounded to 53 bits, which matters to the second rounding
-        // only if it is in the middle between two f32.
-        let sum = f64::from(f(a[lane])) * f64::from(f(b[lane])) + f64::from(f(c[lane]));
-        let is_middle = sum.to_bits() as u32 & 0x1fff_ffff == 0x1000_0000;
-        let magnitude = sum.abs();
-        let is_denormal = magnitude < f64::from(f32::MIN_POSITIVE) && magnitude > 0.0;
-        doubtful |= is_middle | is_denormal;
-        (sum as f32).to_bits()
-    });
-    if doubtful {
+    // The products are exact. The sums are rounded to 53 bits.
+    let sums =
+        per_lane(|lane| f64::from(f(a[lane])) * f64::from(f(b[lane])) + f64::from(f(c[lane])));
+    if sums.iter().fold(false, |any, &sum| any | is_doubtful(sum)) {
         return per_lane(|lane| exact(f(a[lane]), f(b[lane]), f(c[lane])).to_bits());
     }
-    lanes
+    per_lane(|lane| (sums[lane] as f32).to_bits())
+}
+
+/// Returns true if the second rounding may be wrong: of a sum in the middle between two f32, or of
+/// one that becomes a denormal f32.
+#[inline]
+fn is_doubtful(sum: f64) -> bool {
+    /// The upper half of the smallest f64 that is a normal f32.
+    const SMALLEST_NORMAL: u32 = (1023 - 126) << 20;
+
+    // By halves, because processors compare 32-bit integers in more lanes at once. The upper half
+    // of a sum that is not zero is not zero, either.
+    let (low, high) = (sum.to_bits() as u32, (sum.to_bits() >> 32) as u32 & 0x7fff_ffff);
+    let is_middle = low << 3 == 1 << 31;
+    let is_denormal = high.wrapping_sub(1) < SMALLEST_NORMAL - 1;
+    is_middle | is_denormal
 }
 
 /// `a * b + c`, with the sum rounded to odd, so that the second rounding is right.

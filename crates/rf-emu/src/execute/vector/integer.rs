@@ -1,6 +1,6 @@
 //! Integer operations.
 
-use super::{Instruction, LANE_BITS, LANES, ValuOp, Vector, WideLanes, per_lane};
+use super::{Instruction, LANE_BITS, ValuOp, Vector, WideLanes, per_lane};
 
 fn i24(bits: u32) -> i32 {
     (bits << 8) as i32 >> 8
@@ -69,6 +69,34 @@ impl Vector<'_> {
         self.put(&lanes);
     }
 
+    /// Two sources, of which the first is an amount. It is mostly the same in all lanes: only then
+    /// does every processor shift several lanes at once.
+    fn shift(&mut self, operation: impl Fn(u32, u32) -> u32) {
+        let Some(amount) = self.uniform(0) else { return self.b2(operation) };
+        let mut buffer = None;
+        let values = self.source(1, &mut buffer);
+        let lanes = per_lane(|lane| operation(amount, values[lane]));
+        self.put(&lanes);
+    }
+
+    /// Three sources, of which the second is an amount; see [`shift`](Self::shift).
+    fn shift_second(&mut self, operation: impl Fn(u32, u32, u32) -> u32) {
+        let Some(amount) = self.uniform(1) else { return self.b3(operation) };
+        let (mut first, mut third) = (None, None);
+        let (a, c) = (self.source(0, &mut first), self.source(2, &mut third));
+        let lanes = per_lane(|lane| operation(a[lane], amount, c[lane]));
+        self.put(&lanes);
+    }
+
+    /// Three sources, of which the third is an amount; see [`shift`](Self::shift).
+    fn shift_third(&mut self, operation: impl Fn(u32, u32, u32) -> u32) {
+        let Some(amount) = self.uniform(2) else { return self.b3(operation) };
+        let (mut first, mut second) = (None, None);
+        let (a, b) = (self.source(0, &mut first), self.source(1, &mut second));
+        let lanes = per_lane(|lane| operation(a[lane], b[lane], amount));
+        self.put(&lanes);
+    }
+
     fn i2(&mut self, operation: impl Fn(i32, i32) -> i32) {
         self.b2(|a, b| operation(a as i32, b as i32) as u32);
     }
@@ -123,9 +151,9 @@ impl Vector<'_> {
             ValuOp::OrB32 => self.b2(|a, b| a | b),
             ValuOp::XorB32 => self.b2(|a, b| a ^ b),
             ValuOp::XnorB32 => self.b2(|a, b| !(a ^ b)),
-            ValuOp::LshlrevB32 => self.b2(|a, b| b << (a & 31)),
-            ValuOp::LshrrevB32 => self.b2(|a, b| b >> (a & 31)),
-            ValuOp::AshrrevI32 => self.b2(|a, b| (b as i32 >> (a & 31)) as u32),
+            ValuOp::LshlrevB32 => self.shift(|a, b| b << (a & 31)),
+            ValuOp::LshrrevB32 => self.shift(|a, b| b >> (a & 31)),
+            ValuOp::AshrrevI32 => self.shift(|a, b| (b as i32 >> (a & 31)) as u32),
             ValuOp::AddNcU32 if clamp => self.b2(u32::saturating_add),
             ValuOp::SubNcU32 if clamp => self.b2(u32::saturating_sub),
             ValuOp::AddNcI32 if clamp => self.i2(i32::saturating_add),
@@ -178,12 +206,10 @@ impl Vector<'_> {
                 self.b3(|a, b, c| (i24(a).wrapping_mul(i24(b)) as u32).wrapping_add(c));
             }
             ValuOp::MadU32U24 => self.b3(|a, b, c| u24(a).wrapping_mul(u24(b)).wrapping_add(c)),
-            ValuOp::BfeU32 => self.b3(field),
-            ValuOp::BfeI32 => self.b3(signed_field),
+            ValuOp::BfeU32 => self.shift_second(field),
+            ValuOp::BfeI32 => self.shift_second(signed_field),
             ValuOp::BfiB32 => self.b3(|a, b, c| a & b | !a & c),
-            ValuOp::AlignbitB32 => {
-                self.b3(|a, b, c| ((u64::from(a) << 32 | u64::from(b)) >> (c & 31)) as u32);
-            }
+            ValuOp::AlignbitB32 => self.shift_third(|a, b, c| a << 1 << (!c & 31) | b >> (c & 31)),
             ValuOp::AlignbyteB32 => {
                 self.b3(|a, b, c| ((u64::from(a) << 32 | u64::from(b)) >> ((c & 3) * 8)) as u32);
             }
@@ -199,10 +225,10 @@ impl Vector<'_> {
             ValuOp::MinmaxI32 => self.i3(|a, b, c| a.min(b).max(c)),
             ValuOp::PermB32 => self.b3(permute),
             ValuOp::XadU32 => self.b3(|a, b, c| (a ^ b).wrapping_add(c)),
-            ValuOp::LshlAddU32 => self.b3(|a, b, c| (a << (b & 31)).wrapping_add(c)),
-            ValuOp::AddLshlU32 => self.b3(|a, b, c| a.wrapping_add(b) << (c & 31)),
+            ValuOp::LshlAddU32 => self.shift_second(|a, b, c| (a << (b & 31)).wrapping_add(c)),
+            ValuOp::AddLshlU32 => self.shift_third(|a, b, c| a.wrapping_add(b) << (c & 31)),
             ValuOp::Add3U32 => self.b3(|a, b, c| a.wrapping_add(b).wrapping_add(c)),
-            ValuOp::LshlOrB32 => self.b3(|a, b, c| a << (b & 31) | c),
+            ValuOp::LshlOrB32 => self.shift_second(|a, b, c| a << (b & 31) | c),
             ValuOp::AndOrB32 => self.b3(|a, b, c| a & b | c),
             ValuOp::Or3B32 => self.b3(|a, b, c| a | b | c),
             ValuOp::Xor3B32 => self.b3(|a, b, c| a ^ b ^ c),
@@ -328,9 +354,8 @@ impl Vector<'_> {
     ) {
         let carry_in =
             if carries_in { self.wave.scalar(self.instruction.src[2].operand) } else { 0 };
-        let mut buffers = [[0; LANES]; 2];
-        let [first, second] = &mut buffers;
-        let (a, b) = (self.source(0, first), self.source(1, second));
+        let (mut first, mut second) = (None, None);
+        let (a, b) = (self.source(0, &mut first), self.source(1, &mut second));
         let mut carry_out = 0;
         let clamp = self.instruction.clamp;
         let lanes = per_lane(|lane| {
@@ -344,7 +369,7 @@ impl Vector<'_> {
     }
 
     fn shift64(&mut self, operation: impl Fn(u64, u32) -> u64) {
-        let mut buffer = [0; LANES];
+        let mut buffer = None;
         let amounts = *self.source(0, &mut buffer);
         let values = self.wide(1);
         self.put_wide(&per_lane(|lane| operation(values[lane], amounts[lane] & 63)));
@@ -356,9 +381,8 @@ impl Vector<'_> {
             ValuOp::LshrrevB64 => self.shift64(|value, amount| value >> amount),
             ValuOp::AshrrevI64 => self.shift64(|value, amount| (value as i64 >> amount) as u64),
             ValuOp::MadU64U32 | ValuOp::MadI64I32 => {
-                let mut buffers = [[0; LANES]; 2];
-                let [first, second] = &mut buffers;
-                let (a, b) = (self.source(0, first), self.source(1, second));
+                let (mut first, mut second) = (None, None);
+                let (a, b) = (self.source(0, &mut first), self.source(1, &mut second));
                 let c = self.wide(2);
                 let mut carries = 0;
                 let lanes: WideLanes = per_lane(|lane| {

@@ -32,7 +32,7 @@ impl Vector<'_> {
             ValuOp::Nop | ValuOp::Permlane64B32 => {}
             ValuOp::SwapB32 => {
                 let (dst, src) = (self.instruction.dst, self.instruction.src[0].operand);
-                let mut buffer = [0; LANES];
+                let mut buffer = None;
                 let (old, new) = (self.accumulator(), *self.wave.lanes(src, &mut buffer));
                 self.wave.write(dst, self.mask, &new);
                 self.wave.write(src, self.mask, &old);
@@ -48,7 +48,7 @@ impl Vector<'_> {
         let Instruction { dst, dst_high, src: [source, ..], .. } = *self.instruction;
         let shift = |high: bool| if high { 16 } else { 0 };
         let (to, from) = (shift(dst_high), shift(source.high));
-        let mut buffer = [0; LANES];
+        let mut buffer = None;
         let (old, other) = (self.accumulator(), *self.wave.lanes(source.operand, &mut buffer));
         let put = |word: u32, half: u32, at: u32| word & !(0xffff << at) | (half & 0xffff) << at;
         let both = dst == source.operand;
@@ -64,16 +64,15 @@ impl Vector<'_> {
     }
 
     fn read_lane(&mut self, lane: usize) {
-        let mut buffer = [0; LANES];
+        let mut buffer = None;
         let value = self.wave.lanes(self.instruction.src[0].operand, &mut buffer)[lane];
         self.wave.set_scalar(self.instruction.dst, value);
     }
 
     /// Adds the number of lower lanes that a mask contains.
     fn count_lower_lanes(&mut self, is_low_half: bool) {
-        let mut buffers = [[0; LANES]; 2];
-        let [first, second] = &mut buffers;
-        let (masks, base) = (self.source(0, first), self.source(1, second));
+        let (mut first, mut second) = (None, None);
+        let (masks, base) = (self.source(0, &mut first), self.source(1, &mut second));
         let lanes = per_lane(|lane| {
             let lower = if is_low_half { (1 << lane) - 1 } else { 0 };
             base[lane].wrapping_add((masks[lane] & lower).count_ones())
@@ -85,16 +84,15 @@ impl Vector<'_> {
     fn permute_rows(&mut self, op: ValuOp) {
         let [value, low, high, _] = &self.instruction.src;
         let (fetch_inactive, zero) = (value.high, low.high);
-        let mut buffers = [[0; LANES]; 2];
-        let [first, second] = &mut buffers;
-        let values = self.wave.lanes(value.operand, first);
+        let (mut first, mut second) = (None, None);
+        let values = self.wave.lanes(value.operand, &mut first);
         let selectors = match op {
             ValuOp::Permlane16B32 | ValuOp::Permlanex16B32 => {
                 let (low, high) = (self.wave.scalar(low.operand), self.wave.scalar(high.operand));
                 let selector = u64::from(high) << 32 | u64::from(low);
                 per_lane(|lane| (selector >> (lane % 16 * 4)) as u32)
             }
-            _ => *self.wave.lanes(low.operand, second),
+            _ => *self.wave.lanes(low.operand, &mut second),
         };
         let is_crossed = matches!(op, ValuOp::Permlanex16B32 | ValuOp::Permlanex16VarB32);
         let exec = self.wave.exec();
@@ -130,7 +128,7 @@ impl Vector<'_> {
         } else {
             dst = displaced(dst)?;
         }
-        let mut buffer = [0; LANES];
+        let mut buffer = None;
         let lanes = *self.wave.lanes(src, &mut buffer);
         self.wave.write(dst, self.mask, &lanes);
         Ok(())

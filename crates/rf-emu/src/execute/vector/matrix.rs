@@ -13,8 +13,9 @@ use super::{LANES, Operand, ValuOp, Vector, f, float};
 /// The largest K.
 const DEPTH: usize = 32;
 
-/// A matrix of f32 or of integers by row (A) or column (B).
-type Rows<T> = [[T; DEPTH]; 16];
+/// A matrix of f32 or of integers: for each k, an element of each row (A) or column (B). Lanes hold
+/// rows and columns, so loops over the elements of one k are vectorised.
+type Elements<T> = [[T; 16]; DEPTH];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Element {
@@ -89,44 +90,44 @@ impl Vector<'_> {
         Ok(true)
     }
 
-    /// The bits of element `k` of a row or column.
-    fn element(&self, first: u8, layout: Layout, row: usize, k: usize) -> u32 {
+    /// The bits of the elements of A or B; zero beyond the depth.
+    fn elements(&self, first: u8, layout: Layout) -> Elements<u32> {
         let Layout { bits, depth, is_doubled } = layout;
-        let (lane, at) =
-            if is_doubled || k < depth / 2 { (row, k) } else { (row + 16, k - depth / 2) };
         let per_register = (32 / bits) as usize;
-        let word = self.wave.vgpr[usize::from(first) + at / per_register][lane];
-        word >> (at % per_register * bits as usize) & (u32::MAX >> (32 - bits))
-    }
-
-    fn integers(&self, first: u8, layout: Layout, signed: bool) -> Rows<i32> {
-        let mut rows = [[0; DEPTH]; 16];
-        let shift = 32 - layout.bits;
-        for (row, values) in rows.iter_mut().enumerate() {
-            for (k, value) in values.iter_mut().enumerate().take(layout.depth) {
-                let raw = self.element(first, layout, row, k);
-                *value = if signed { ((raw << shift) as i32) >> shift } else { raw as i32 };
+        let mut elements = [[0; 16]; DEPTH];
+        for (k, elements) in elements.iter_mut().enumerate().take(depth) {
+            let (half, at) = if is_doubled || k < depth / 2 { (0, k) } else { (1, k - depth / 2) };
+            let register = &self.wave.vgpr[usize::from(first) + at / per_register];
+            let shift = (at % per_register) as u32 * bits;
+            for (element, &lane) in elements.iter_mut().zip(&register[half * 16..]) {
+                *element = lane >> shift & (u32::MAX >> (32 - bits));
             }
         }
-        rows
+        elements
     }
 
-    fn reals(&self, at: usize, first: u8, element: Element, doubled: bool) -> Rows<f32> {
+    fn integers(&self, first: u8, layout: Layout, signed: bool) -> Elements<i32> {
+        let shift = 32 - layout.bits;
+        let value = |raw: u32| if signed { ((raw << shift) as i32) >> shift } else { raw as i32 };
+        self.elements(first, layout).map(|elements| elements.map(value))
+    }
+
+    fn reals(&self, at: usize, first: u8, element: Element, doubled: bool) -> Elements<f32> {
         let source = &self.instruction.src[at];
         let layout = Layout { bits: 16, depth: 16, is_doubled: doubled };
-        let mut rows = [[0.0; DEPTH]; 16];
-        for (row, values) in rows.iter_mut().enumerate() {
-            for (k, value) in values.iter_mut().enumerate().take(16) {
-                let raw = self.element(first, layout, row, k);
-                let negated = if k % 2 == 0 { source.neg } else { source.neg_high };
-                let raw = if negated { raw ^ 0x8000 } else { raw };
+        let raw = self.elements(first, layout);
+        let mut values = [[0.0; 16]; DEPTH];
+        for (k, (values, raw)) in values.iter_mut().zip(&raw).enumerate() {
+            let negated = if k % 2 == 0 { source.neg } else { source.neg_high };
+            let flip = if negated { 0x8000 } else { 0 };
+            for (value, raw) in values.iter_mut().zip(raw) {
                 *value = match element {
-                    Element::F16 => float::f16_value(raw),
-                    _ => float::bf16_value(raw),
+                    Element::F16 => float::f16_value(raw ^ flip),
+                    _ => float::bf16_value(raw ^ flip),
                 };
             }
         }
-        rows
+        values
     }
 
     /// The row of the result that register `v` of lane `lane` holds.
@@ -134,16 +135,16 @@ impl Vector<'_> {
         if doubled { v * 2 + lane / 16 } else { v + lane / 16 * 8 }
     }
 
-    fn multiply_integers(&mut self, a: &Rows<i32>, b: &Rows<i32>, layout: Layout, dst: u8) {
+    fn multiply_integers(&mut self, a: &Elements<i32>, b: &Elements<i32>, layout: Layout, dst: u8) {
         let Layout { depth, is_doubled, .. } = layout;
         let addend = self.instruction.src[2];
-        let columns = transposed(b);
-        let mut sums = [[0; 16]; 16];
-        for (sums, row) in sums.iter_mut().zip(a) {
-            for (&a, columns) in row.iter().zip(&columns).take(depth) {
-                for (sum, &b) in sums.iter_mut().zip(columns) {
-                    // Products of elements of 8 bits, of which the lower half is enough.
-                    *sum += i32::from(a as i16) * i32::from(b as i16);
+        let mut sums = [[0_i32; 16]; 16];
+        for (row, sums) in sums.iter_mut().enumerate() {
+            for (a, b) in a.iter().zip(b).take(depth) {
+                for (sum, &b) in sums.iter_mut().zip(b) {
+                    // Elements have at most 8 bits: nothing wraps, and the lower halves are enough.
+                    let product = i32::from(a[row] as i16) * i32::from(b as i16);
+                    *sum = sum.wrapping_add(product);
                 }
             }
         }
@@ -174,8 +175,8 @@ impl Vector<'_> {
 
     fn multiply_reals(
         &mut self,
-        a: &Rows<f32>,
-        b: &Rows<f32>,
+        a: &Elements<f32>,
+        b: &Elements<f32>,
         doubled: bool,
         half: Option<Element>,
         dst: u8,
@@ -192,8 +193,7 @@ impl Vector<'_> {
             Some(_) if doubled => (v, if addend.high { 16 } else { 0 }),
             Some(_) => (v / 2, v % 2 * 16),
         };
-        let columns = transposed(b);
-        let is_exact = [a, b].into_iter().flatten().flatten().all(|&a| float::is_moderate(a));
+        let is_exact = are_moderate(a) & are_moderate(b);
         let mut sums = [[0.0; LANES]; 8];
         for (v, sums) in sums.iter_mut().enumerate() {
             let (register, shift) = place(v);
@@ -214,10 +214,10 @@ impl Vector<'_> {
                 }
             }
             for (half, sums) in sums.chunks_exact_mut(16).enumerate() {
-                let row = &a[Self::row(v, half * 16, doubled)];
-                for (&a, columns) in row.iter().zip(&columns).take(16) {
-                    for (sum, &b) in sums.iter_mut().zip(columns) {
-                        *sum = if is_exact { *sum + a * b } else { a.mul_add(b, *sum) };
+                let row = Self::row(v, half * 16, doubled);
+                for (a, b) in a.iter().zip(b).take(16) {
+                    for (sum, &b) in sums.iter_mut().zip(b) {
+                        *sum = if is_exact { *sum + a[row] * b } else { a[row].mul_add(b, *sum) };
                     }
                 }
             }
@@ -241,13 +241,8 @@ impl Vector<'_> {
     }
 }
 
-/// The elements of each column by row.
-fn transposed<T: Copy + Default>(columns: &Rows<T>) -> [[T; 16]; DEPTH] {
-    let mut rows = [[T::default(); 16]; DEPTH];
-    for (column, elements) in columns.iter().enumerate() {
-        for (row, &element) in rows.iter_mut().zip(elements) {
-            row[column] = element;
-        }
-    }
-    rows
+/// Returns true if all products with another such matrix are exact.
+fn are_moderate(matrix: &Elements<f32>) -> bool {
+    // Not `all`, which would look at one element after the other.
+    matrix.as_flattened().iter().fold(true, |all, &value| all & float::is_moderate(value))
 }

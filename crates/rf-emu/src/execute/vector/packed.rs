@@ -59,7 +59,7 @@ impl Vector<'_> {
     }
 
     fn raw(&self, at: usize) -> Lanes {
-        let mut buffer = [0; LANES];
+        let mut buffer = None;
         match &self.exchanged {
             Some(exchanged) if at < 2 => exchanged[at],
             _ => *self.wave.lanes(self.instruction.src[at].operand, &mut buffer),

@@ -1,6 +1,7 @@
 //! Operations of f16, f32 and f64, and conversions.
 
-use super::{LANES, ValuOp, Vector, f, float, is_set, per_lane};
+use super::float::{IeeeSelection, NumberSelection, Selection};
+use super::{Lanes, ValuOp, Vector, f, float, is_set, per_lane};
 
 fn h(bits: u32) -> f32 {
     float::f16_value(bits)
@@ -59,16 +60,21 @@ impl Vector<'_> {
     }
 
     pub(super) fn real32(&mut self, op: ValuOp) -> bool {
-        let [min, max] = self.selections();
         match op {
             ValuOp::AddF32 => self.f2(|a, b| a + b),
             ValuOp::SubF32 => self.f2(|a, b| a - b),
             ValuOp::SubrevF32 => self.f2(|a, b| b - a),
             ValuOp::MulF32 => self.f2(|a, b| a * b),
-            ValuOp::MinF32 if self.wave.mode.ieee => self.f2(float::ieee_min),
-            ValuOp::MaxF32 if self.wave.mode.ieee => self.f2(float::ieee_max),
-            ValuOp::MinF32 => self.f2(float::min),
-            ValuOp::MaxF32 => self.f2(float::max),
+            ValuOp::MinF32
+            | ValuOp::MaxF32
+            | ValuOp::Min3F32
+            | ValuOp::Max3F32
+            | ValuOp::Med3F32
+            | ValuOp::MaxminF32
+            | ValuOp::MinmaxF32 => {
+                let lanes = self.selection(op);
+                self.put_f32(lanes);
+            }
             ValuOp::FmacF32 => {
                 let lanes = self.fma_accumulate();
                 self.put_f32(lanes);
@@ -77,11 +83,6 @@ impl Vector<'_> {
                 let lanes = self.fma();
                 self.put_f32(lanes);
             }
-            ValuOp::Min3F32 => self.f3(|a, b, c| min(min(a, b), c)),
-            ValuOp::Max3F32 => self.f3(|a, b, c| max(max(a, b), c)),
-            ValuOp::Med3F32 => self.f3(|a, b, c| float::median([min, max], [a, b, c])),
-            ValuOp::MaxminF32 => self.f3(|a, b, c| min(max(a, b), c)),
-            ValuOp::MinmaxF32 => self.f3(|a, b, c| max(min(a, b), c)),
             ValuOp::FractF32 => self.f1(float::fraction),
             ValuOp::TruncF32 => self.f1(f32::trunc),
             ValuOp::CeilF32 => self.f1(f32::ceil),
@@ -115,9 +116,9 @@ impl Vector<'_> {
             }
             ValuOp::DivScaleF32 => {
                 let mut scaled = 0;
-                let mut buffers = [[0; LANES]; 3];
-                let [x, y, z] = &mut buffers;
-                let (a, b, c) = (self.source(0, x), self.source(1, y), self.source(2, z));
+                let (mut x, mut y, mut z) = (None, None, None);
+                let (a, b, c) =
+                    (self.source(0, &mut x), self.source(1, &mut y), self.source(2, &mut z));
                 let lanes = per_lane(|lane| {
                     let (value, flag) = float::div_scale(f(a[lane]), f(b[lane]), f(c[lane]));
                     scaled |= u32::from(flag) << lane;
@@ -128,9 +129,9 @@ impl Vector<'_> {
             }
             ValuOp::DivFmasF32 => {
                 let vcc = self.wave.vcc();
-                let mut buffers = [[0; LANES]; 3];
-                let [x, y, z] = &mut buffers;
-                let (a, b, c) = (self.source(0, x), self.source(1, y), self.source(2, z));
+                let (mut x, mut y, mut z) = (None, None, None);
+                let (a, b, c) =
+                    (self.source(0, &mut x), self.source(1, &mut y), self.source(2, &mut z));
                 let lanes = per_lane(|lane| {
                     let scaled = is_set(vcc, lane);
                     float::div_fmas(f(a[lane]), f(b[lane]), f(c[lane]), scaled).to_bits()
@@ -141,6 +142,31 @@ impl Vector<'_> {
             _ => return false,
         }
         true
+    }
+
+    /// The values that a minimum, a maximum or a combination of them selects.
+    pub(super) fn selection(&self, op: ValuOp) -> Lanes {
+        if self.wave.mode.ieee {
+            self.selection_by::<IeeeSelection>(op)
+        } else {
+            self.selection_by::<NumberSelection>(op)
+        }
+    }
+
+    fn selection_by<S: Selection>(&self, op: ValuOp) -> Lanes {
+        match op {
+            ValuOp::MinF32 => self.map2(|a, b| S::min(f(a), f(b)).to_bits()),
+            ValuOp::MaxF32 => self.map2(|a, b| S::max(f(a), f(b)).to_bits()),
+            ValuOp::Min3F32 => self.select3(|a, b, c| S::min(S::min(a, b), c)),
+            ValuOp::Max3F32 => self.select3(|a, b, c| S::max(S::max(a, b), c)),
+            ValuOp::MaxminF32 => self.select3(|a, b, c| S::min(S::max(a, b), c)),
+            ValuOp::MinmaxF32 => self.select3(|a, b, c| S::max(S::min(a, b), c)),
+            _ => self.select3(|a, b, c| float::median([a, b, c], S::min, S::max)),
+        }
+    }
+
+    fn select3(&self, select: impl Fn(f32, f32, f32) -> f32) -> Lanes {
+        self.map3(|a, b, c| select(f(a), f(b), f(c)).to_bits())
     }
 
     fn h1(&mut self, operation: impl Fn(f32) -> f32) {
@@ -187,7 +213,7 @@ impl Vector<'_> {
             }
             ValuOp::Min3F16 => self.h3(|a, b, c| min(min(a, b), c)),
             ValuOp::Max3F16 => self.h3(|a, b, c| max(max(a, b), c)),
-            ValuOp::Med3F16 => self.h3(|a, b, c| float::median([min, max], [a, b, c])),
+            ValuOp::Med3F16 => self.h3(|a, b, c| float::median([a, b, c], min, max)),
             ValuOp::MaxminF16 => self.h3(|a, b, c| min(max(a, b), c)),
             ValuOp::MinmaxF16 => self.h3(|a, b, c| max(min(a, b), c)),
             ValuOp::DivFixupF16 => self.h3(float::div_fixup),
@@ -273,7 +299,7 @@ impl Vector<'_> {
                 self.put(&lanes);
             }
             ValuOp::LdexpF64 => {
-                let mut buffer = [0; LANES];
+                let mut buffer = None;
                 let exponents = *self.source(1, &mut buffer);
                 let values = self.wide(0);
                 self.put_f64(&per_lane(|lane| {

@@ -73,7 +73,7 @@ pub(super) fn exchanged(exchange: Exchange, exec: u32) -> Option<[SourceLane; LA
 fn permuted(wave: &Wave, instruction: &Instruction, op: ValuOp) -> [SourceLane; LANES] {
     let [value, low, high, _] = &instruction.src;
     let (fetch_inactive, zero) = (value.high, low.high);
-    let mut buffer = [0; LANES];
+    let mut buffer = None;
     let selectors = match op {
         ValuOp::Permlane16B32 | ValuOp::Permlanex16B32 => {
             let (low, high) = (wave.scalar(low.operand), wave.scalar(high.operand));
