@@ -4,8 +4,8 @@ use super::{LANES, Vector, f, float, lanes_with};
 use crate::isa::instruction::register;
 use crate::isa::op::{Compare, CompareType};
 
-/// The lanes whose pair of values satisfies a condition: bit 0 stands for less, bit 1 for equal, bit
-/// 2 for greater, bit 3 for unordered.
+/// The lanes whose pair of values satisfies a condition: bit 0 stands for less, bit 1 for equal,
+/// bit 2 for greater, bit 3 for unordered.
 #[inline]
 fn lanes_in_order<T: PartialOrd>(condition: u8, pair: impl Fn(usize) -> (T, T)) -> u32 {
     // One comparison decides every condition or its opposite.
