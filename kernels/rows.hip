@@ -2,6 +2,7 @@
 #include "rf/activation.h"
 #include "rf/params/sums.h"
 #include "rf/rows.h"
+#include "rf/signal.h"
 
 using namespace rf;
 
@@ -89,6 +90,28 @@ RF_DEVICE void for_pairs(const RfPairParams &p, Function function) {
         *reinterpret_cast<f32x4 *>(p.out + first) = function(a, b);
     } else {
         for (u64 i = first; i < p.count; i++) p.out[i] = function(p.a[i], p.b[i]);
+    }
+}
+
+// Waits for the signals of all summands. Numbers count up, and a signal may have a later one. Every
+// thread polls, so that it sees what was written before.
+RF_DEVICE void await_signals(const RfSumPartsParams &p) {
+    // Minutes: a device that is lost does not occupy the others for ever.
+    constexpr u32 MOST_POLLS = 1u << 28;
+    constexpr u32 MOST = sizeof(p.summands) / sizeof(RfPartSummand);
+    bool is_polled = false;
+#pragma unroll
+    for (u32 i = 0; i < MOST; i++) is_polled |= p.summands[i].signal != nullptr;
+    if (!is_polled) return;
+    for (u32 polls = 0;; polls++) {
+        bool is_done = true;
+#pragma unroll
+        for (u32 i = 0; i < MOST; i++) {
+            const u32 *signal = p.summands[i].signal;
+            if (signal) is_done &= (int)(signal_number(signal) - p.summands[i].number) >= 0;
+        }
+        if (is_done) return;
+        if (polls == MOST_POLLS) fail_launch();
     }
 }
 
@@ -239,12 +262,22 @@ RF_KERNEL(ROW_THREADS) mul_f32(RfPairParams p) {
     for_pairs(p, [](auto a, auto b) { return a * b; });
 }
 
-// Op::AllReduce of rf_graph. The norm lacks its factor (params/matvec.h), so that no workgroup
-// needs the whole row. Grid: x = 512 elements each; elements beyond the last multiple of four are
-// processed one by one. Reads 4 bytes per element and summand, and 4 of a residual; writes 4, and
-// 1.25 with a norm (and 4 as f32).
-RF_KERNEL(ROW_THREADS) sum_parts_f32_q8(RfSumPartsParams p) {
+// Tells kernels of other devices, which poll the signal, that the kernels before this one are done.
+// They see what these wrote. Grid: 1.
+RF_KERNEL(WAVE) signal_summand(RfSignalParams p) {
     follow_previous_kernels();
+    if (thread_x() == 0) raise_signal(p.signal, p.number);
+}
+
+// Op::AllReduce of rf_graph. Polls the signals of summands first. The norm lacks its factor
+// (params/matvec.h), so that no workgroup needs the whole row. Grid: x = 512 elements each;
+// elements beyond the last multiple of four are processed one by one. Reads 4 bytes per element and
+// summand, and 4 of a residual; writes 4, and 1.25 with a norm (and 4 as f32).
+RF_KERNEL(ROW_THREADS) sum_parts_f32_q8(RfSumPartsParams p) {
+    await_previous_kernels();
+    await_signals(p);
+    // Kernels that start before would keep those for which others wait from this device.
+    allow_next_kernel();
     u64 first = ((u64)group_x() * ROW_THREADS + thread_x()) * VECTOR;
     bool inside = first + VECTOR <= p.count;
     const RfNormOut &norm = p.norm_out;

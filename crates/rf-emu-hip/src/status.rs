@@ -31,8 +31,6 @@ statuses! {
     NO_BINARY_FOR_GPU = 209, c"hipErrorNoBinaryForGpu",
         c"no kernel image is available for execution on the device";
     ECC_NOT_CORRECTABLE = 214, c"hipErrorECCNotCorrectable", c"uncorrectable ECC error encountered";
-    PEER_ACCESS_UNSUPPORTED = 217, c"hipErrorPeerAccessUnsupported",
-        c"peer access is not supported between these two devices";
     FILE_NOT_FOUND = 301, c"hipErrorFileNotFound", c"file not found";
     INVALID_HANDLE = 400, c"hipErrorInvalidHandle", c"invalid resource handle";
     ILLEGAL_STATE = 401, c"hipErrorIllegalState", c"the operation cannot be performed in this state";
@@ -42,6 +40,8 @@ statuses! {
     LAUNCH_OUT_OF_RESOURCES = 701, c"hipErrorLaunchOutOfResources",
         c"too many resources requested for launch";
     LAUNCH_TIMEOUT = 702, c"hipErrorLaunchTimeOut", c"the launch timed out and was terminated";
+    PEER_ACCESS_ALREADY_ENABLED = 704, c"hipErrorPeerAccessAlreadyEnabled",
+        c"peer access is already enabled";
     PEER_ACCESS_NOT_ENABLED = 705, c"hipErrorPeerAccessNotEnabled",
         c"peer access has not been enabled";
     CONTEXT_ACTIVE = 708, c"hipErrorSetOnActiveProcess",

@@ -9,7 +9,7 @@ mod ranges;
 mod view;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 pub use self::allocation::{Allocation, AllocationKind, AllocationRange};
 pub use self::fault::AccessFault;
@@ -83,6 +83,8 @@ struct Table {
     live: Arc<Vec<Arc<Allocation>>>,
     /// Freed ranges by address; shared with snapshots.
     freed: Arc<BTreeMap<u64, AllocationRange>>,
+    /// The memory of other devices that kernels of this one access.
+    peers: Vec<Weak<Memory>>,
     next_address: u64,
     next_id: u32,
     used_bytes: u64,
@@ -107,6 +109,7 @@ impl Memory {
         let table = Table {
             live: Arc::default(),
             freed: Arc::default(),
+            peers: Vec::new(),
             next_address: options.first_address,
             next_id: 0,
             used_bytes: 0,
@@ -163,6 +166,26 @@ impl Memory {
         Ok(())
     }
 
+    /// Makes the device memory of another device accessible to kernels of this one, also what is
+    /// allocated later. Returns false if it is accessible already.
+    pub fn add_peer(&self, other: &Arc<Self>) -> bool {
+        let mut table = self.write_table();
+        let other = Arc::downgrade(other);
+        let is_new = !table.peers.iter().any(|peer| peer.ptr_eq(&other));
+        if is_new {
+            table.peers.push(other);
+        }
+        is_new
+    }
+
+    /// Ends what [`add_peer`](Self::add_peer) began. Returns false if the memory is not accessible.
+    pub fn remove_peer(&self, other: &Arc<Self>) -> bool {
+        let mut table = self.write_table();
+        let (before, other) = (table.peers.len(), Arc::downgrade(other));
+        table.peers.retain(|peer| !peer.ptr_eq(&other));
+        table.peers.len() < before
+    }
+
     /// Allocates memory that kernels only read, such as the arguments of a launch.
     ///
     /// # Errors
@@ -216,6 +239,16 @@ impl Memory {
     pub fn ranges(&self) -> Ranges {
         let table = self.read_table();
         Ranges::new(Arc::clone(&table.live), Arc::clone(&table.freed))
+    }
+
+    /// The allocations at this moment that kernels access: also those of peers.
+    pub(crate) fn accessible(&self) -> Ranges {
+        let peers: Vec<_> = self.read_table().peers.iter().filter_map(Weak::upgrade).collect();
+        let of_peers: Vec<_> =
+            peers.iter().map(|peer| Arc::clone(&peer.read_table().live)).collect();
+        let of_peers = of_peers.iter().flat_map(|live| live.iter());
+        let of_peers = of_peers.filter(|allocation| allocation.kind() == AllocationKind::Device);
+        self.ranges().with(of_peers.cloned())
     }
 
     fn read_table(&self) -> RwLockReadGuard<'_, Table> {
@@ -405,6 +438,22 @@ mod tests {
         assert_eq!(view.load_u32(4), 77);
         first.free(address).unwrap();
         assert!(second.share_host(&first, address).is_err());
+    }
+
+    #[test]
+    fn kernels_access_the_device_memory_of_peers() {
+        let (first, second) = (Arc::new(memory(8)), MemoryOptions::default());
+        let second = Memory::new(second.with_first_address(1 << 50).with_capacity_bytes(8));
+        let can_read =
+            |address| second.accessible().resolve(address, 8, &mut Hint::default()).is_ok();
+        let (of_first, arguments) = (first.allocate(8).unwrap(), first.allocate_arguments(&[0; 8]));
+        assert!(!can_read(of_first));
+        assert!(second.add_peer(&first) && !second.add_peer(&first));
+        assert!(can_read(of_first) && !can_read(arguments.unwrap()));
+        assert!(can_read(second.allocate(8).unwrap()), "own memory stays accessible");
+        assert_eq!(second.ranges().allocations().len(), 1, "peers keep their memory");
+        assert!(second.remove_peer(&first) && !second.remove_peer(&first));
+        assert!(!can_read(of_first));
     }
 
     #[test]

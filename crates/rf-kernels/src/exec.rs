@@ -29,6 +29,7 @@ mod rope;
 mod run;
 mod split_memory;
 mod step;
+mod summand;
 mod sums;
 mod top_k;
 mod weights;

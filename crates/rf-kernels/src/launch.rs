@@ -27,6 +27,8 @@ pub(crate) struct Gpu {
     kernels: Mutex<HashMap<(&'static str, Option<Variant>), LoadedKernel>>,
     /// Compute units over which work is divided.
     compute_units: usize,
+    /// See [`GpuOptions::signals`](crate::GpuOptions::signals).
+    signals: bool,
 }
 
 /// A loaded kernel.
@@ -48,9 +50,14 @@ struct LoadedCode {
 }
 
 impl Gpu {
-    pub(crate) fn new(context: Context, objects: CodeObjects, compute_units: usize) -> Self {
+    pub(crate) fn new(
+        context: Context,
+        objects: CodeObjects,
+        compute_units: usize,
+        signals: bool,
+    ) -> Self {
         let code = Mutex::new(LoadedCode { objects, modules: HashMap::new() });
-        Self { context, code, kernels: Mutex::default(), compute_units }
+        Self { context, code, kernels: Mutex::default(), compute_units, signals }
     }
 
     /// The origin of the code in use.
@@ -64,6 +71,11 @@ impl Gpu {
 
     pub(crate) fn compute_units(&self) -> usize {
         self.compute_units
+    }
+
+    /// Returns true if kernels of parts poll for signals of each other.
+    pub(crate) fn signals(&self) -> bool {
+        self.signals
     }
 
     /// A kernel by its symbol.
@@ -241,6 +253,18 @@ impl LoadedKernel {
     ) -> Result<(), rf_hip::Error> {
         let Launch { grid, block, lds_bytes, .. } = launch;
         self.start(stream, LaunchConfig { grid, block, lds_bytes }, params, false)
+    }
+
+    /// Queues a launch without dynamic LDS that may start early, where the kernel waits for the
+    /// work before it. The launch before it is of a kernel, too.
+    pub(crate) fn queue_early<P: Pod>(
+        &self,
+        stream: &Stream,
+        launch: Launch,
+        params: &P,
+    ) -> Result<(), rf_hip::Error> {
+        let Launch { grid, block, lds_bytes, .. } = launch;
+        self.start(stream, LaunchConfig { grid, block, lds_bytes }, params, self.waits)
     }
 
     fn start<P: Pod>(

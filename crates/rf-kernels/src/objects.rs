@@ -439,7 +439,7 @@ mod tests {
         let gpu = |units| {
             let choice = CodeOrigin::RunTime { arch: good.arch.clone() };
             let (arch, refused) = (good.arch.clone(), Vec::new());
-            Gpu::new(context.clone(), CodeObjects { arch, choice, units, refused }, 1)
+            Gpu::new(context.clone(), CodeObjects { arch, choice, units, refused }, 1, false)
         };
         // Every sample contains the kernel's name, so that the lookup selects it.
         let name = format!(".entry {KERNEL}(\0{KERNEL}\0").into_bytes();

@@ -74,7 +74,7 @@ pub(crate) use skinny::{SkinnyEpilogue, SkinnyParams};
 pub(crate) use step::{
     CopyBytesParams, LoadRowsParams, LoadStepParams, PassStampParams, StoreRowsParams,
 };
-pub(crate) use sums::SumPartsParams;
+pub(crate) use sums::{PartSummand, SignalParams, SumPartsParams};
 pub(crate) use weight::{Activations, Halves, Weight};
 
 /// An address in device memory.

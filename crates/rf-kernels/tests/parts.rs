@@ -1,6 +1,6 @@
-//! Parts of a divided program on two emulated cards, which sum through host memory. A part that
-//! fails or stalls ends the step of both with an error. Nothing hangs, and nothing is left
-//! allocated.
+//! Parts of a divided program on two emulated cards, which read the memory of each other or sum
+//! through host memory. A part that fails or stalls ends the step of both with an error. Nothing
+//! hangs, and nothing is left allocated.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -41,18 +41,24 @@ fn session(test: &str) -> Option<Session> {
     stand_in::session(test, &library(), &[("ROCFORGE_EMU_ARCH", Path::new(&cards))], LIMIT)
 }
 
-fn open(ordinal: usize) -> Result<GpuBackend, BackendError> {
-    Ok(GpuBackend::new(GpuOptions::default().with_ordinal(ordinal))?)
+fn open(ordinal: usize, signals: bool) -> Result<GpuBackend, BackendError> {
+    let options = GpuOptions::default().with_ordinal(ordinal).with_signals(signals);
+    Ok(GpuBackend::new(options)?)
 }
 
-/// Loads the model on two cards, runs a prompt and decode steps, and closes it.
-fn run() -> Result<Outputs, BackendError> {
+/// Loads the model on two cards, runs a prompt and decode steps, and closes it. Where the cards
+/// access the memory of each other, they wait for signals or for events.
+fn run_with(signals: bool) -> Result<Outputs, BackendError> {
     let case = case();
-    let gpus = [open(0)?, open(1)?];
+    let gpus = [open(0, signals)?, open(1, signals)?];
     let parts: [(&dyn Backend, f32); 2] = [(&gpus[0], 1.0), (&gpus[1], 1.0)];
     let backend = TensorBackend::new(&parts).unwrap().with_limit(Duration::from_mins(1));
     let mut executor = backend.compile(case.program(), &mut |_| ())?;
     steps(&case, &mut *executor, 3)
+}
+
+fn run() -> Result<Outputs, BackendError> {
+    run_with(false)
 }
 
 #[test]
@@ -64,7 +70,7 @@ fn every_call_of_two_parts_fails_once_with_an_error() {
     let last_calls = last_calls(&calls);
     // Loading is the same as on one card.
     let of_steps = |function: &&str| {
-        let names = ["Launch", "Event", "Stream", "HostMalloc", "HostGetDevicePointer"];
+        let names = ["Launch", "Event", "Stream", "HostMalloc", "HostGetDevicePointer", "Peer"];
         names.iter().any(|name| function.contains(name))
     };
     let (mut runs, mut errors, mut wrong) = (0, 0, Vec::new());
@@ -103,10 +109,47 @@ fn every_call_of_two_parts_fails_once_with_an_error() {
     assert_eq!(outcome.unwrap(), expected, "the process stays usable");
 }
 
+#[test]
+fn sums_have_the_same_bits_with_and_without_access_to_other_memory() {
+    /// The sums of three decode steps of two layers on two cards.
+    const SIGNALLED: u64 = 3 * 2 * 2 * 2;
+    let name = "sums_have_the_same_bits_with_and_without_access_to_other_memory";
+    let Some(session) = session(name) else { return };
+    let run_signals = || run_with(true);
+    let counted = |plan: &str, signals| {
+        let (outcome, calls) = session.run(plan, || run_with(signals));
+        let calls = last_calls(&calls);
+        let count = |function: &str| calls.get(function).copied().unwrap_or(0);
+        let copies = count("hipMemcpyPeerAsync");
+        (outcome.unwrap(), count("hipEventRecord"), copies, count("hipModuleLaunchKernel"))
+    };
+    let (expected, events, copies, launches) = counted("", false);
+    assert_eq!(copies, 0, "kernels read what the other card wrote");
+    let (outputs, fewer_events, copies, _) = counted("", true);
+    assert_eq!((outputs, copies), (expected.clone(), 0), "signals");
+    assert_eq!(fewer_events, events - SIGNALLED);
+    // The first copy is a test of what a kernel reads.
+    for plan in [format!("hipDeviceEnablePeerAccess:*:{INVALID}"), "copy_rows_f32:1:skipped".into()]
+    {
+        let (outputs, all_events, copies, _) = counted(&plan, true);
+        assert_eq!((outputs, copies), (expected.clone(), 0), "{plan}: through host memory");
+        assert!(all_events > events - SIGNALLED, "{plan}: {all_events} of {events} events");
+    }
+    for launch in [launches / 2, launches] {
+        let (outcome, _) =
+            session.run(&format!("hipModuleLaunchKernel:{launch}:{LOST}"), run_signals);
+        assert!(matches!(outcome, Err(BackendError::Device(_))), "{launch}: {outcome:?}");
+    }
+    let (outcome, calls) = session.run("", run_signals);
+    assert_eq!(outcome.unwrap(), expected, "the process stays usable");
+    let left = calls.last().unwrap().live_objects - calls[0].live_objects;
+    assert_eq!(left, 0, "objects are left");
+}
+
 /// Loads a part of the model on one card and runs its first batch, with a limit for waits.
 fn run_alone(limit: Duration, parts: usize) -> Result<Outputs, BackendError> {
     let case = case();
-    let gpu = open(0)?;
+    let gpu = open(0, false)?;
     let part = divide(&case.program(), &vec![1.0; parts.max(2)]).parts.remove(0);
     let part = part.fused_for(&gpu);
     assert!(part.graph.ops().iter().any(|op| matches!(op, Op::AllReduce { .. })));

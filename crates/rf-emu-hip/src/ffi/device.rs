@@ -1,6 +1,7 @@
 //! Start, versions, statuses, devices.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::Arc;
 use std::{ptr, slice};
 
 use super::{
@@ -187,23 +188,28 @@ unsafe extern "C" fn hipDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer
         runtime.device(device)?;
         runtime.device(peer)?;
         // SAFETY: the caller's place.
-        unsafe { store(can, 0) }
+        unsafe { store(can, c_int::from(device != peer)) }
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hipDeviceEnablePeerAccess(peer: c_int, _flags: c_uint) -> c_int {
     call("hipDeviceEnablePeerAccess", Work, |runtime| {
-        runtime.device(peer)?;
-        Err(Status::PEER_ACCESS_UNSUPPORTED)
+        let other = &runtime.device(peer)?.memory;
+        let own = &runtime.devices()[current_device()].memory;
+        if Arc::ptr_eq(own, other) {
+            return Err(Status::INVALID_DEVICE);
+        }
+        if own.add_peer(other) { Ok(()) } else { Err(Status::PEER_ACCESS_ALREADY_ENABLED) }
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hipDeviceDisablePeerAccess(peer: c_int) -> c_int {
     call("hipDeviceDisablePeerAccess", Work, |runtime| {
-        runtime.device(peer)?;
-        Err(Status::PEER_ACCESS_NOT_ENABLED)
+        let other = &runtime.device(peer)?.memory;
+        let own = &runtime.devices()[current_device()].memory;
+        if own.remove_peer(other) { Ok(()) } else { Err(Status::PEER_ACCESS_NOT_ENABLED) }
     })
 }
 

@@ -55,7 +55,7 @@ impl Program {
         launch: &Launch,
         options: &Options,
     ) -> Result<Counters, Fault> {
-        let ranges = memory.ranges();
+        let ranges = memory.accessible();
         self.check_launch(launch, &ranges)?;
         let order = order(launch, options.seed);
         let shared = Shared {

@@ -34,6 +34,17 @@ impl Ranges {
         Self { live, freed }
     }
 
+    /// Adds allocations of other memory.
+    pub(super) fn with(mut self, others: impl Iterator<Item = Arc<Allocation>>) -> Self {
+        let mut others = others.peekable();
+        if others.peek().is_some() {
+            let live = Arc::make_mut(&mut self.live);
+            live.extend(others);
+            live.sort_by_key(|allocation| allocation.base());
+        }
+        self
+    }
+
     /// The live allocations in order of their addresses.
     pub fn allocations(&self) -> impl ExactSizeIterator<Item = &Allocation> {
         self.live.iter().map(|allocation| &**allocation)

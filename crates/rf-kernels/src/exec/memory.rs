@@ -55,7 +55,7 @@ pub(crate) fn memory_need(
     let step = StepSizes::new(*max_batch_tokens, *max_output_rows, kv.num_pages);
     let buffers = Work::bytes(&analysis, &plan, *max_batch_tokens)
         + step.bytes()
-        + Sums::bytes_for(graph, *max_batch_tokens)
+        + Sums::bytes_for(gpu.context(), graph, *max_batch_tokens)
         + TopK::bytes(graph.value(graph.output()).width, *max_output_rows)
         + kv_plan.spare_bytes()
         + ropes.bytes_for(graph.ops().iter().filter_map(rope_of));

@@ -168,8 +168,11 @@ impl ProgramRunner {
             Some(entry) => entry,
             None => ReplayEntry::new(self.record(key, 0, true)?),
         };
+        let are_sums_new = self.sums.are_new();
         let outcome = self.run_kept(&mut entry, key, &all, &mut out);
-        self.kept.put(key, entry);
+        if !are_sums_new {
+            self.kept.put(key, entry);
+        }
         outcome
     }
 

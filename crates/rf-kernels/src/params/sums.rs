@@ -13,6 +13,22 @@ params! {
     struct PartSummand {
         /// `[rows, columns]`.
         x: *const f32,
+        /// The signal that follows the last write to `x`, or null.
+        signal: *const u32,
+        /// The number of the signal.
+        number: u32,
+        /// Unused.
+        reserved: u32,
+    }
+
+    /// The end of the writes to a summand.
+    struct SignalParams {
+        /// Written with `number`.
+        signal: *mut u32,
+        /// The number.
+        number: u32,
+        /// Unused.
+        reserved: u32,
     }
 
     /// `out = Σₚ xₚ (+ residual)` in the order of the summands.
@@ -34,6 +50,20 @@ params! {
     }
 }
 
+impl PartSummand {
+    /// A summand that is written before the launch.
+    pub(crate) fn of(x: Address) -> Self {
+        Self { x, ..Self::default() }
+    }
+}
+
+impl SignalParams {
+    /// The launch.
+    pub(crate) fn launch() -> Launch {
+        Launch::linear("signal_summand", 1, 32)
+    }
+}
+
 impl SumPartsParams {
     /// The launch.
     pub(crate) fn launch(&self) -> Launch {
@@ -43,9 +73,9 @@ impl SumPartsParams {
 
     /// Adds a summand. Without room for it, returns the sum of those so far, whose launch comes
     /// first.
-    pub(crate) fn add(&mut self, x: Address) -> Option<Self> {
+    pub(crate) fn add(&mut self, summand: PartSummand) -> Option<Self> {
         let so_far = if self.num_summands as usize == MAX_SUMMANDS { self.take() } else { None };
-        self.summands[self.num_summands as usize] = PartSummand { x };
+        self.summands[self.num_summands as usize] = summand;
         self.num_summands += 1;
         so_far
     }
@@ -57,7 +87,7 @@ impl SumPartsParams {
         if so_far.num_summands == 0 {
             return None;
         }
-        (self.summands[0], self.num_summands) = (PartSummand { x: self.out }, 1);
+        (self.summands[0], self.num_summands) = (PartSummand::of(self.out), 1);
         Some(so_far)
     }
 }
@@ -70,7 +100,7 @@ mod tests {
     fn many_summands_are_added_in_their_order_by_several_launches() {
         const OUT: Address = 100;
         let mut last = SumPartsParams { residual: 7, out: OUT, ..SumPartsParams::default() };
-        let first: Vec<_> = (1..=17).filter_map(|x| last.add(x)).collect();
+        let first: Vec<_> = (1..=17).filter_map(|x| last.add(PartSummand::of(x))).collect();
         let launches: Vec<_> = first.into_iter().chain([last]).collect();
         let added = |params: &SumPartsParams| -> Vec<Address> {
             params.summands[..params.num_summands as usize].iter().map(|part| part.x).collect()

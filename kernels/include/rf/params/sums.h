@@ -9,9 +9,32 @@
 struct RfPartSummand {
     // `[rows, columns]`.
     const float *x;
+    // The signal that follows the last write to `x`, or null.
+    const unsigned *signal;
+    // The number of the signal.
+    unsigned number;
+    // Unused.
+    unsigned reserved;
 };
-static_assert(sizeof(RfPartSummand) == 8);
+static_assert(sizeof(RfPartSummand) == 24);
 static_assert(__builtin_offsetof(RfPartSummand, x) == 0);
+static_assert(__builtin_offsetof(RfPartSummand, signal) == 8);
+static_assert(__builtin_offsetof(RfPartSummand, number) == 16);
+static_assert(__builtin_offsetof(RfPartSummand, reserved) == 20);
+
+// The end of the writes to a summand.
+struct RfSignalParams {
+    // Written with `number`.
+    unsigned *signal;
+    // The number.
+    unsigned number;
+    // Unused.
+    unsigned reserved;
+};
+static_assert(sizeof(RfSignalParams) == 16);
+static_assert(__builtin_offsetof(RfSignalParams, signal) == 0);
+static_assert(__builtin_offsetof(RfSignalParams, number) == 8);
+static_assert(__builtin_offsetof(RfSignalParams, reserved) == 12);
 
 // `out = Σₚ xₚ (+ residual)` in the order of the summands.
 struct RfSumPartsParams {
@@ -30,11 +53,11 @@ struct RfSumPartsParams {
     // Width.
     unsigned columns;
 };
-static_assert(sizeof(RfSumPartsParams) == 152);
+static_assert(sizeof(RfSumPartsParams) == 280);
 static_assert(__builtin_offsetof(RfSumPartsParams, summands) == 0);
-static_assert(__builtin_offsetof(RfSumPartsParams, residual) == 64);
-static_assert(__builtin_offsetof(RfSumPartsParams, out) == 72);
-static_assert(__builtin_offsetof(RfSumPartsParams, norm_out) == 80);
-static_assert(__builtin_offsetof(RfSumPartsParams, count) == 136);
-static_assert(__builtin_offsetof(RfSumPartsParams, num_summands) == 144);
-static_assert(__builtin_offsetof(RfSumPartsParams, columns) == 148);
+static_assert(__builtin_offsetof(RfSumPartsParams, residual) == 192);
+static_assert(__builtin_offsetof(RfSumPartsParams, out) == 200);
+static_assert(__builtin_offsetof(RfSumPartsParams, norm_out) == 208);
+static_assert(__builtin_offsetof(RfSumPartsParams, count) == 264);
+static_assert(__builtin_offsetof(RfSumPartsParams, num_summands) == 272);
+static_assert(__builtin_offsetof(RfSumPartsParams, columns) == 276);
