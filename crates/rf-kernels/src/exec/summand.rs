@@ -11,7 +11,7 @@ use crate::params::Address;
 
 /// Memory for a summand.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct SummandSlot {
     pub(super) place: Place,
     /// Recorded after the launch that writes, unless that is followed by a signal.
     pub(super) written: Event,
@@ -30,7 +30,7 @@ pub(super) enum Place {
 /// The summand of a part in one sum.
 #[derive(Debug)]
 pub(super) struct Summand {
-    pub(super) slot: Arc<Slot>,
+    pub(super) slot: Arc<SummandSlot>,
     pub(super) floats: usize,
     /// The number of the signal after the launch that writes; `None` if an event follows it.
     pub(super) signal: Option<u32>,
@@ -38,7 +38,7 @@ pub(super) struct Summand {
     pub(super) reads_others: Option<bool>,
 }
 
-impl Slot {
+impl SummandSlot {
     /// A slot in host memory that all devices access.
     pub(super) fn on_host(context: &Context, floats: usize) -> Result<Arc<Self>, Error> {
         Self::new(context, Place::Host(MappedBuffer::new(context, floats)?))

@@ -41,7 +41,7 @@ use rf_hip::{Context, DeviceBuffer, Event, MappedBuffer, Platform, Stream};
 
 use super::program::DirectSlot;
 use super::step::StepShape;
-use super::summand::{Place, Slot, Summand};
+use super::summand::{Place, Summand, SummandSlot};
 use crate::error::Error;
 use crate::launch::{Gpu, LoadedKernel};
 use crate::params::{Address, CopyRowsParams, PartSummand, SignalParams, SumPartsParams};
@@ -50,7 +50,7 @@ use crate::params::{Address, CopyRowsParams, PartSummand, SignalParams, SumParts
 const MAX_HOST_FLOATS: usize = 16 << 10;
 
 /// The most values that kernels of AMD read from a slot in the memory of another device: a bus may
-/// connect the devices. Devices of NVIDIA that allow it are connected by NVLink, or by a switch.
+/// connect the devices. Devices of NVIDIA that allow it are connected directly, or by a switch.
 const MAX_PEER_FLOATS: usize = 256 << 10;
 
 /// The most values of a sum whose kernel polls, in 128 workgroups.
@@ -95,10 +95,10 @@ struct Memory {
     /// The summands that no op but a sum reads.
     read_once: HashSet<ValueId>,
     /// The slots that the launches before sums write: two in host memory, two in device memory.
-    direct: [Arc<Slot>; 4],
+    direct: [Arc<SummandSlot>; 4],
     /// The slots of summands that are copied.
-    host: [Arc<Slot>; 2],
-    device: [Arc<Slot>; 2],
+    host: [Arc<SummandSlot>; 2],
+    device: [Arc<SummandSlot>; 2],
     /// The summand of another part.
     received: DeviceBuffer<f32>,
     /// The most values that kernels read from a slot of another device.
@@ -109,7 +109,7 @@ struct Memory {
     signal_kernel: LoadedKernel,
     sum_kernel: LoadedKernel,
     /// The slots of other parts in host memory, with their addresses for this device.
-    others: Vec<(Arc<Slot>, Address)>,
+    others: Vec<(Arc<SummandSlot>, Address)>,
 }
 
 /// The place of an [`Op::AllReduce`] in a step.
@@ -147,8 +147,8 @@ fn device_bytes(context: &Context, most: usize) -> usize {
     if most == 0 {
         return 0;
     }
-    let direct = Slot::bytes_on_device(most_near(context, most));
-    2 * (direct + Slot::bytes_on_device(most)) + most * size_of::<f32>()
+    let direct = SummandSlot::bytes_on_device(most_near(context, most));
+    2 * (direct + SummandSlot::bytes_on_device(most)) + most * size_of::<f32>()
 }
 
 impl Sums {
@@ -158,8 +158,8 @@ impl Sums {
         if most == 0 {
             return Ok(Self::default());
         }
-        let host = || Slot::on_host(context, most.min(MAX_HOST_FLOATS));
-        let device = |floats| Slot::on_device(context, floats);
+        let host = || SummandSlot::on_host(context, most.min(MAX_HOST_FLOATS));
+        let device = |floats| SummandSlot::on_device(context, floats);
         let most_near = most_near(context, most);
         let memory = Memory {
             read_once: read_once(graph),
@@ -352,11 +352,12 @@ impl Memory {
         starts_early: bool,
     ) -> Result<(), Error> {
         let (kernel, launch) = (&self.sum_kernel, params.launch());
-        Ok(if starts_early {
-            kernel.queue_early(stream, launch, params)?
+        if starts_early {
+            kernel.queue_early(stream, launch, params)?;
         } else {
-            kernel.queue(stream, launch, params)?
-        })
+            kernel.queue(stream, launch, params)?;
+        }
+        Ok(())
     }
 
     /// Allows direct copies and reads from the memory of the other parts. Returns true if kernels
@@ -411,7 +412,7 @@ impl Memory {
     /// The address of a slot of another part for this device.
     fn address_of(
         &mut self,
-        slot: &Arc<Slot>,
+        slot: &Arc<SummandSlot>,
         values: &MappedBuffer<f32>,
         stream: &Stream,
     ) -> Result<Address, Error> {
