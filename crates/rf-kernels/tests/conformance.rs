@@ -71,8 +71,10 @@ fn other_choices_pass() {
 }
 
 /// Kernels that no op uses, with the tests that launch them: candidates (`top_k.rs`), the stamps of
-/// a step that is several graphs and copies of states (`replays.rs`).
-const KERNELS_WITHOUT_OPS: [&str; 4] = ["argmax_f32", "top_k_f32", "pass_stamp", "copy_bytes"];
+/// a step that is several graphs and copies of states (`replays.rs`), signals between parts
+/// (`parts.rs`).
+const KERNELS_WITHOUT_OPS: [&str; 5] =
+    ["argmax_f32", "top_k_f32", "pass_stamp", "copy_bytes", "signal_summand"];
 
 /// A part of the cases that launches every other row of the table of kernels: for each op one case
 /// of each format and of each variant, two that use the kernels that these leave out, and latents
