@@ -251,20 +251,21 @@ impl LoadedKernel {
         launch: Launch,
         params: &P,
     ) -> Result<(), rf_hip::Error> {
-        let Launch { grid, block, lds_bytes, .. } = launch;
-        self.start(stream, LaunchConfig { grid, block, lds_bytes }, params, false)
+        self.queue_starting(stream, launch, params, false)
     }
 
-    /// Queues a launch without dynamic LDS that may start early, where the kernel waits for the
-    /// work before it. The launch before it is of a kernel, too.
-    pub(crate) fn queue_early<P: Pod>(
+    /// Queues a launch without dynamic LDS. It may start early if the kernel waits for the work
+    /// before it. Then the launch before it must be of a kernel, too.
+    pub(crate) fn queue_starting<P: Pod>(
         &self,
         stream: &Stream,
         launch: Launch,
         params: &P,
+        may_start_early: bool,
     ) -> Result<(), rf_hip::Error> {
         let Launch { grid, block, lds_bytes, .. } = launch;
-        self.start(stream, LaunchConfig { grid, block, lds_bytes }, params, self.waits)
+        let starts_early = may_start_early && self.waits;
+        self.start(stream, LaunchConfig { grid, block, lds_bytes }, params, starts_early)
     }
 
     fn start<P: Pod>(

@@ -180,7 +180,7 @@ pub(crate) fn min_f64(a: f64, b: f64) -> f64 {
 /// An operation of two values that selects one.
 pub(crate) type SelectFunction = fn(f32, f32) -> f32;
 
-/// How a mode selects one of two values.
+/// The selection of the smaller or the larger of two values. Modes differ in what NaNs do.
 pub(crate) trait Selection {
     fn min(a: f32, b: f32) -> f32;
     fn max(a: f32, b: f32) -> f32;

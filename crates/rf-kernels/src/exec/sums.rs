@@ -242,7 +242,12 @@ impl Sums {
                 self.signals = self.signals.wrapping_add(1);
                 let (signal, number) = (signal.address(), self.signals);
                 let params = SignalParams { signal, number, reserved: 0 };
-                memory.signal_kernel.queue_early(stream, SignalParams::launch(), &params)?;
+                memory.signal_kernel.queue_starting(
+                    stream,
+                    SignalParams::launch(),
+                    &params,
+                    true,
+                )?;
                 Some(self.signals)
             }
             _ => {
@@ -351,13 +356,7 @@ impl Memory {
         params: &SumPartsParams,
         starts_early: bool,
     ) -> Result<(), Error> {
-        let (kernel, launch) = (&self.sum_kernel, params.launch());
-        if starts_early {
-            kernel.queue_early(stream, launch, params)?;
-        } else {
-            kernel.queue(stream, launch, params)?;
-        }
-        Ok(())
+        Ok(self.sum_kernel.queue_starting(stream, params.launch(), params, starts_early)?)
     }
 
     /// Allows direct copies and reads from the memory of the other parts. Returns true if kernels
