@@ -6,85 +6,117 @@
 //! a sum does not depend on the number of tokens. Packing permutes bytes and keeps the size, except
 //! for the formats that [`crate::stored`] converts, and the zero rows that pad the last panel.
 
+use std::sync::Arc;
+
 use memmap2::MmapMut;
 use rf_graph::{BackendError, DType, Weight};
 
 use crate::simd::{LANES, Plane, planes};
 use crate::stored;
 
-/// A weight matrix in panels.
-pub(crate) struct PackedMatrix {
+/// The sizes of a weight matrix in panels.
+#[derive(Clone, Copy)]
+pub(crate) struct PanelLayout {
     dtype: DType,
     rows: usize,
     columns: usize,
     panel_bytes: usize,
-    data: MmapMut,
 }
 
-impl PackedMatrix {
-    /// Allocates the panels of a matrix. Threads then fill them with [`fill_panel`].
-    pub(crate) fn new(weight: &Weight) -> Result<Self, BackendError> {
-        let panel_bytes = panel_bytes_of(weight);
+impl PanelLayout {
+    pub(crate) fn new(weight: &Weight) -> Self {
         let (dtype, rows, columns) = (weight.dtype(), weight.rows(), weight.columns());
-        let bytes = rows.div_ceil(LANES) * panel_bytes;
-        let out_of_memory =
-            |_| BackendError::OutOfMemory { what: "packed weights", bytes: bytes as u64 };
-        let data = MmapMut::map_anon(bytes.max(MIN_BYTES)).map_err(out_of_memory)?;
-        #[cfg(target_os = "linux")]
-        if let Err(e) = data.advise(memmap2::Advice::HugePage) {
-            tracing::debug!("no huge pages for {}: {e}", weight.name());
-        }
-        Ok(Self { dtype, rows, columns, panel_bytes, data })
-    }
-
-    /// Bytes of a weight in panels.
-    pub(crate) fn bytes_of(weight: &Weight) -> usize {
-        (weight.rows().div_ceil(LANES) * panel_bytes_of(weight)).max(MIN_BYTES)
-    }
-
-    /// The panels, as input of [`fill_panel`].
-    pub(crate) fn panels_mut(&mut self) -> std::slice::ChunksExactMut<'_, u8> {
-        let panels = self.rows.div_ceil(LANES);
-        self.data[..panels * self.panel_bytes].chunks_exact_mut(self.panel_bytes)
-    }
-
-    pub(crate) fn dtype(&self) -> DType {
-        self.dtype
-    }
-
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
-    }
-
-    pub(crate) fn columns(&self) -> usize {
-        self.columns
-    }
-
-    pub(crate) fn blocks(&self) -> usize {
-        self.columns / self.dtype.block_elements()
+        let blocks = columns / dtype.block_elements();
+        // Vector loads of the last plane may reach past its end by less than a vector.
+        let panel_bytes = (blocks * stored::block_bytes(dtype) * LANES).next_multiple_of(64) + 64;
+        Self { dtype, rows, columns, panel_bytes }
     }
 
     pub(crate) fn num_panels(&self) -> usize {
         self.rows.div_ceil(LANES)
     }
 
+    /// Bytes of all panels.
+    pub(crate) fn bytes(&self) -> usize {
+        self.num_panels() * self.panel_bytes
+    }
+
+    /// The panels of a matrix, as input of [`fill_panel`]. `data` has [`bytes`](Self::bytes) bytes.
+    pub(crate) fn panels_mut<'a>(&self, data: &'a mut [u8]) -> std::slice::ChunksExactMut<'a, u8> {
+        data.chunks_exact_mut(self.panel_bytes)
+    }
+}
+
+/// Allocates the memory of the matrices of a model.
+///
+/// They share one mapping. The kernel backs only whole, aligned ranges of 2 MiB with huge pages,
+/// and most matrices are smaller than that, or begin in the middle of one.
+pub(crate) fn allocate(bytes: usize) -> Result<MmapMut, BackendError> {
+    let out_of_memory =
+        |_| BackendError::OutOfMemory { what: "packed weights", bytes: bytes as u64 };
+    // A mapping cannot be empty.
+    let memory = MmapMut::map_anon(bytes.max(1)).map_err(out_of_memory)?;
+    #[cfg(target_os = "linux")]
+    if let Err(e) = memory.advise(memmap2::Advice::HugePage) {
+        tracing::debug!("no huge pages for weights: {e}");
+    }
+    Ok(memory)
+}
+
+/// A weight matrix in panels.
+pub(crate) struct PackedMatrix {
+    layout: PanelLayout,
+    /// The memory of all matrices.
+    memory: Arc<MmapMut>,
+    /// Where the panels of this matrix begin in `memory`.
+    first_byte: usize,
+}
+
+impl PackedMatrix {
+    /// The matrix whose panels begin at `first_byte` of `memory`.
+    pub(crate) fn new(layout: PanelLayout, memory: Arc<MmapMut>, first_byte: usize) -> Self {
+        Self { layout, memory, first_byte }
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.layout.dtype
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.layout.rows
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.layout.columns
+    }
+
+    pub(crate) fn blocks(&self) -> usize {
+        self.columns() / self.dtype().block_elements()
+    }
+
+    pub(crate) fn num_panels(&self) -> usize {
+        self.layout.num_panels()
+    }
+
     pub(crate) fn panel(&self, index: usize) -> &[u8] {
-        &self.data[index * self.panel_bytes..][..self.panel_bytes]
+        let bytes = self.layout.panel_bytes;
+        &self.memory[self.first_byte + index * bytes..][..bytes]
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.data.len()
+        self.layout.bytes()
     }
 
     /// Unpacks one row to f32. A tied output matrix is also the embedding table.
     pub(crate) fn row_f32(&self, row: usize, out: &mut [f32]) {
         let panel = self.panel(row / LANES);
         let (lane, blocks) = (row % LANES, self.blocks());
-        let (elements, bytes) = (self.dtype.block_elements(), stored::block_bytes(self.dtype));
+        let dtype = self.dtype();
+        let (elements, bytes) = (dtype.block_elements(), stored::block_bytes(dtype));
         let mut block = [0; MAX_BLOCK_BYTES];
         for (b, out) in out.chunks_exact_mut(elements).enumerate() {
             let mut base = 0;
-            for plane in planes(self.dtype) {
+            for plane in planes(dtype) {
                 for (u, unit) in
                     block[plane.offset..][..plane.bytes].chunks_exact_mut(plane.unit).enumerate()
                 {
@@ -93,7 +125,7 @@ impl PackedMatrix {
                 }
                 base += blocks * plane.bytes * LANES;
             }
-            stored::dequantize(self.dtype, &mut block[..bytes], out);
+            stored::dequantize(dtype, &mut block[..bytes], out);
         }
     }
 }
@@ -108,16 +140,6 @@ const MAX_BLOCK_BYTES: usize = {
     }
     most
 };
-
-/// The minimum size of a mapping, which cannot be empty.
-const MIN_BYTES: usize = 64;
-
-fn panel_bytes_of(weight: &Weight) -> usize {
-    let dtype = weight.dtype();
-    let blocks = weight.columns() / dtype.block_elements();
-    // Vector loads of the last plane may reach past its end by less than a vector.
-    (blocks * stored::block_bytes(dtype) * LANES).next_multiple_of(64) + 64
-}
 
 /// Packs rows `16·index..16·index + 16` of a weight into a panel.
 pub(crate) fn fill_panel(weight: &Weight, index: usize, panel: &mut [u8]) {

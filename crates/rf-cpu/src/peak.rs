@@ -80,6 +80,8 @@ struct Dot<const CHAINS: usize> {
 impl<const CHAINS: usize> Kernel for Fma<CHAINS> {
     type Output = Duration;
 
+    const MULTIPLIES_INTEGERS: bool = false;
+
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "required of every Kernel")]
     fn run<S: Simd>(self, s: S) -> Duration {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use rf_graph::{BackendError, DType, Weight};
 
-use crate::panel::{PackedMatrix, fill_panel};
+use crate::panel::{PackedMatrix, PanelLayout, allocate, fill_panel};
 use crate::simd::planes;
 use crate::team::Team;
 use crate::{CpuBackend, CpuOptions, stored};
@@ -27,10 +27,12 @@ pub fn deserted(options: CpuOptions) -> Result<CpuBackend, BackendError> {
 ///
 /// If there is no memory for the packed matrix.
 pub fn repacked(weight: &Weight) -> Result<Vec<Vec<f32>>, BackendError> {
-    let mut packed = PackedMatrix::new(weight)?;
-    for (i, panel) in packed.panels_mut().enumerate() {
+    let layout = PanelLayout::new(weight);
+    let mut memory = allocate(layout.bytes())?;
+    for (i, panel) in layout.panels_mut(&mut memory[..layout.bytes()]).enumerate() {
         fill_panel(weight, i, panel);
     }
+    let packed = PackedMatrix::new(layout, Arc::new(memory), 0);
     let row = |row| {
         let mut out = vec![0.0; weight.columns()];
         packed.row_f32(row, &mut out);

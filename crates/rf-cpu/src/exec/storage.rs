@@ -1,10 +1,10 @@
 //! Weights in the layout that their ops read.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rf_graph::{BackendError, Graph, Op, Operand, Progress, Weight, WeightId};
 
-use crate::panel::{PackedMatrix, fill_panel};
+use crate::panel::{PackedMatrix, PanelLayout, allocate, fill_panel};
 use crate::simd::LANES;
 use crate::team::{PieceDivision, Share, Team};
 
@@ -51,7 +51,7 @@ impl<'a> StoragePlan<'a> {
         let sizes = self.weights.iter().zip(&self.forms).map(|(weight, form)| match form {
             Form::Table => weight.size_bytes(),
             Form::Vector => weight.rows() * weight.columns() * size_of::<f32>(),
-            Form::Matrix => PackedMatrix::bytes_of(weight),
+            Form::Matrix => PanelLayout::new(weight).bytes(),
         });
         sizes.sum()
     }
@@ -81,35 +81,50 @@ pub(super) fn load(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<StoredWeight>, BackendError> {
     let total_bytes = plan.weights.iter().map(|w| w.size_bytes() as u64).sum();
-    let mut done_bytes = 0;
+    let matrices = plan.weights.iter().zip(&plan.forms).filter(|(_, form)| **form == Form::Matrix);
+    let matrix_bytes = matrices.map(|(weight, _)| PanelLayout::new(weight).bytes()).sum();
+    let mut memory = allocate(matrix_bytes)?;
+    let (mut used_bytes, mut done_bytes) = (0, 0);
     let mut team = team.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut stored = Vec::with_capacity(plan.weights.len());
     for (weight, form) in plan.weights.iter().zip(&plan.forms) {
-        stored.push(match form {
-            Form::Matrix => {
-                let mut packed = PackedMatrix::new(weight)?;
-                pack(&mut team, weight, &mut packed)?;
-                weight.release();
-                StoredWeight::Matrix(packed)
-            }
-            Form::Table => StoredWeight::Table(weight.clone()),
-            Form::Vector => {
-                let rows = (0..weight.rows()).flat_map(|row| weight.row_f32(row));
-                StoredWeight::Vector(rows.collect())
-            }
-        });
+        if *form == Form::Matrix {
+            let layout = PanelLayout::new(weight);
+            pack(&mut team, weight, layout, &mut memory[used_bytes..][..layout.bytes()])?;
+            weight.release();
+            used_bytes += layout.bytes();
+        }
         done_bytes += weight.size_bytes() as u64;
         progress(Progress { done_bytes, total_bytes });
     }
-    Ok(stored)
+    let memory = Arc::new(memory);
+    let mut first_byte = 0;
+    let stored = plan.weights.iter().zip(&plan.forms).map(|(weight, form)| match form {
+        Form::Matrix => {
+            let layout = PanelLayout::new(weight);
+            let packed = PackedMatrix::new(layout, Arc::clone(&memory), first_byte);
+            first_byte += layout.bytes();
+            StoredWeight::Matrix(packed)
+        }
+        Form::Table => StoredWeight::Table(weight.clone()),
+        Form::Vector => {
+            let rows = (0..weight.rows()).flat_map(|row| weight.row_f32(row));
+            StoredWeight::Vector(rows.collect())
+        }
+    });
+    Ok(stored.collect())
 }
 
 /// Checks and packs a matrix.
-fn pack(team: &mut Team, weight: &Weight, packed: &mut PackedMatrix) -> Result<(), BackendError> {
-    let panel_ns = PackedMatrix::bytes_of(weight) / packed.num_panels().max(1);
-    let deal = PieceDivision::new(packed.num_panels(), panel_ns, team.threads());
+fn pack(
+    team: &mut Team,
+    weight: &Weight,
+    layout: PanelLayout,
+    data: &mut [u8],
+) -> Result<(), BackendError> {
+    let panel_ns = layout.bytes() / layout.num_panels().max(1);
+    let deal = PieceDivision::new(layout.num_panels(), panel_ns, team.threads());
     let damaged = Mutex::new(Vec::new());
-    let panels = Mutex::new(packed.panels_mut().enumerate());
+    let panels = Mutex::new(layout.panels_mut(data).enumerate());
     team.run(&[deal], &|share: &mut Share<'_>| {
         // The panels come in their order, whatever the indices of a member's pieces are.
         for _ in share.flatten() {

@@ -222,6 +222,8 @@ pub(crate) struct RmsScale<'a> {
 impl Kernel for RmsScale<'_> {
     type Output = f32;
 
+    const MULTIPLIES_INTEGERS: bool = false;
+
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f32 {
         let mut sum = [s.splat(0.0); 4];
@@ -244,6 +246,8 @@ pub(crate) struct Evaluate<'a> {
 
 impl Kernel for Evaluate<'_> {
     type Output = ();
+
+    const MULTIPLIES_INTEGERS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -271,6 +275,8 @@ pub(crate) struct MapRow<'a> {
 
 impl Kernel for MapRow<'_> {
     type Output = ();
+
+    const MULTIPLIES_INTEGERS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {

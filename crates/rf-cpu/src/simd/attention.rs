@@ -6,6 +6,7 @@
 //! order, the softmax adds lanes of 16 positions, and values add positions in order.
 
 use std::ops::Range;
+use std::ptr;
 
 use super::math::SimdMath;
 use super::{Kernel, LANES, Simd};
@@ -52,93 +53,77 @@ pub(crate) struct AttentionScratch {
     scores: Vec<f32>,
 }
 
+/// Binds `$E` to the storage format of the elements of a cache.
+macro_rules! with_element {
+    (@ $element:ty, $E:ident => $body:expr) => {{
+        type $E = $element;
+        $body
+    }};
+    ($dtype:expr, $E:ident => $body:expr) => {{
+        use $crate::simd::attention::{F16, F32, Fp8, Packed, Q8};
+        match $dtype {
+            KvType::F32 => with_element!(@ F32, $E => $body),
+            KvType::F16 => with_element!(@ F16, $E => $body),
+            KvType::Fp8 => with_element!(@ Fp8, $E => $body),
+            KvType::Q4_0 => with_element!(@ Packed<false>, $E => $body),
+            KvType::Q5_0 => with_element!(@ Packed<true>, $E => $body),
+            _ => with_element!(@ Q8, $E => $body),
+        }
+    }};
+}
+pub(super) use with_element;
+
 impl Kernel for Attend<'_, '_> {
     type Output = ();
 
+    const MULTIPLIES_INTEGERS: bool = false;
+
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        match self.cache.shape.dtype {
-            KvType::F32 => self.all::<S, F32>(s),
-            KvType::F16 => self.all::<S, F16>(s),
-            KvType::Fp8 => self.all::<S, Fp8>(s),
-            KvType::Q4_0 => self.all::<S, Packed<false>>(s),
-            KvType::Q5_0 => self.all::<S, Packed<true>>(s),
-            _ => self.all::<S, Q8>(s),
-        }
-    }
-}
-
-impl Attend<'_, '_> {
-    #[inline(always)]
-    fn all<S: Simd, E: Element>(mut self, s: S) {
-        let mut row = 0;
-        while row < self.rows.len() {
-            // The sums fill the registers: rows × vectors of positions, then of dimensions.
-            row += match self.rows.len() - row {
-                1 => self.group::<S, E, 1, 4, 4>(s, row),
-                2 | 3 => self.group::<S, E, 2, 4, 4>(s, row),
-                4..MAX_ROWS => self.group::<S, E, 4, 2, 4>(s, row),
-                _ => self.group::<S, E, MAX_ROWS, 2, 2>(s, row),
-            };
-        }
-    }
-
-    /// Computes `R` rows: the scores of `V` vectors of positions at a time, then the sums of `D`
-    /// vectors of dimensions at a time.
-    #[inline(always)]
-    fn group<S: Simd, E: Element, const R: usize, const V: usize, const D: usize>(
-        &mut self,
-        s: S,
-        first_row: usize,
-    ) -> usize {
-        let rows: &[AttentionQuery<'_>; R] =
-            self.rows[first_row..].first_chunk().expect("R rows from here");
-        let first = rows.iter().map(|r| r.first).min().unwrap_or(0) / LANES * LANES;
-        let last = rows.iter().map(|r| r.last).max().unwrap_or(0);
+        let Self { cache, rows, out, .. } = self;
+        let first = rows.iter().map(|row| row.first).min().unwrap_or(0) / LANES * LANES;
+        let last = rows.iter().map(|row| row.last).max().unwrap_or(0);
         let span = (last - first).next_multiple_of(LANES);
-        if self.scratch.scores.len() < R * span {
-            self.scratch.scores.resize(R * span, 0.0);
+        let buffer = &mut self.scratch.scores;
+        if buffer.len() < rows.len() * span {
+            buffer.resize(rows.len() * span, 0.0);
         }
-        let mut scores = self.scratch.scores.chunks_exact_mut(span);
-        let mut scores: [&mut [f32]; R] =
-            std::array::from_fn(|_| scores.next().expect("R rows of scores"));
-        let cache = self.cache;
+        let mut scores = Scores { values: &mut buffer[..rows.len() * span], span, first };
 
-        let mut at = 0;
-        while at < span {
-            if span - at >= V * LANES {
-                cache.scores::<S, E, R, V>(s, rows, first, at, &mut scores);
-                at += V * LANES;
-            } else {
-                cache.scores::<S, E, R, 1>(s, rows, first, at, &mut scores);
-                at += LANES;
-            }
-        }
-        let mut inverse = [0.0; R];
-        for r in 0..R {
-            let row = rows[r];
+        with_element!(cache.shape.dtype, E => cache.all_scores::<S, E>(s, rows, &mut scores));
+        let mut inverse = [0.0; MAX_ROWS];
+        for (r, (row, inverse)) in rows.iter().zip(&mut inverse).enumerate() {
             let map = ScoreMap {
                 scale: self.scale,
                 softcap: self.softcap,
                 alibi: row.slope.map(|slope| (slope, row.position as f32 - first as f32)),
             };
-            inverse[r] = softmax(s, scores[r], row.first - first..row.last - first, map, row.sink);
+            let scores = &mut scores.values[r * span..][..span];
+            *inverse = softmax(s, scores, row.first - first..row.last - first, map, row.sink);
         }
-        let out = &mut self.out[first_row..][..R];
-        let mut d = 0;
-        while d < cache.shape.head_dim {
-            if cache.shape.value_stride() - d >= D * LANES {
-                let sums = cache.values::<S, E, R, D>(s, &scores, first..last, d);
-                store(s, sums, inverse, d, out);
-                d += D * LANES;
-            } else {
-                let sums = cache.values::<S, E, R, 1>(s, &scores, first..last, d);
-                store(s, sums, inverse, d, out);
-                d += LANES;
-            }
-        }
-        R
+        let positions = first..last;
+        let weights = Weights { values: scores.values, span, positions, inverse: &inverse };
+        with_element!(cache.shape.dtype, E => cache.all_values::<S, E>(s, &weights, out));
     }
+}
+
+/// The scores of some rows.
+struct Scores<'a> {
+    /// `[rows][span]`.
+    values: &'a mut [f32],
+    span: usize,
+    /// The first position, a multiple of 16.
+    first: usize,
+}
+
+/// The weights of values in the sums of some rows.
+struct Weights<'a> {
+    /// `[rows][span]`.
+    values: &'a [f32],
+    span: usize,
+    positions: Range<usize>,
+    /// The factor of each row's sum.
+    inverse: &'a [f32; MAX_ROWS],
 }
 
 /// The storage format of the elements of the cache.
@@ -290,8 +275,7 @@ impl ScoreMap {
         }
         if let Some((slope, own)) = self.alibi {
             // Exact for contexts below 2²⁴ tokens.
-            let distances: [f32; LANES] =
-                std::array::from_fn(|lane| ((index + lane) as f32 - own).abs());
+            let distances: [f32; LANES] = array!(0.0, |lane| ((index + lane) as f32 - own).abs());
             // SAFETY: 16 values.
             let distances = unsafe { s.load_f(distances.as_ptr()) };
             v = s.fma(distances, s.splat(-slope), v);
@@ -383,21 +367,119 @@ impl CachedHead<'_> {
         if next / self.shape.page_tokens < self.pages.len() { next } else { position }
     }
 
-    /// Computes the unscaled `q·k` of `R` rows and `V` vectors of positions from `first + at`.
+    /// Computes the unscaled `q·k` of all rows.
+    #[inline(always)]
+    fn all_scores<S: Simd, E: Element>(
+        &self,
+        s: S,
+        rows: &[AttentionQuery<'_>],
+        scores: &mut Scores<'_>,
+    ) {
+        let Scores { span, first, .. } = *scores;
+        let mut row = 0;
+        while row < rows.len() {
+            let values = &mut scores.values[row * span..];
+            let (rows, scores) = (&rows[row..], &mut Scores { values, span, first });
+            // The sums fill the registers: rows × vectors of positions. The comparison with a
+            // constant comes first, so that an ISA does not compile tiles that it never runs.
+            row += if S::FEW_TOKENS == 1 {
+                self.row_scores::<S, E, 1, 1>(s, rows, scores)
+            } else {
+                match rows.len() {
+                    1 => self.row_scores::<S, E, 1, 4>(s, rows, scores),
+                    2 | 3 => self.row_scores::<S, E, 2, 4>(s, rows, scores),
+                    4..MAX_ROWS => self.row_scores::<S, E, 4, 2>(s, rows, scores),
+                    _ => self.row_scores::<S, E, MAX_ROWS, 2>(s, rows, scores),
+                }
+            };
+        }
+    }
+
+    /// Computes the scores of the first `R` rows, `V` vectors of positions at a time.
+    #[inline(always)]
+    fn row_scores<S: Simd, E: Element, const R: usize, const V: usize>(
+        &self,
+        s: S,
+        rows: &[AttentionQuery<'_>],
+        scores: &mut Scores<'_>,
+    ) -> usize {
+        let rows: &[AttentionQuery<'_>; R] = rows.first_chunk().expect("R rows from here");
+        let mut at = 0;
+        while at < scores.span {
+            if scores.span - at >= V * LANES {
+                self.scores::<S, E, R, V>(s, rows, scores, at);
+                at += V * LANES;
+            } else {
+                self.scores::<S, E, R, 1>(s, rows, scores, at);
+                at += LANES;
+            }
+        }
+        R
+    }
+
+    /// Computes the sums of values of all rows.
+    #[inline(always)]
+    fn all_values<S: Simd, E: Element>(&self, s: S, weights: &Weights<'_>, out: &mut [&mut [f32]]) {
+        let mut row = 0;
+        while row < out.len() {
+            // As for the scores: rows × vectors of dimensions.
+            row += if S::FEW_TOKENS == 1 {
+                self.row_values::<S, E, 1, 1>(s, weights, row, out)
+            } else {
+                match out.len() - row {
+                    1 => self.row_values::<S, E, 1, 4>(s, weights, row, out),
+                    2 | 3 => self.row_values::<S, E, 2, 4>(s, weights, row, out),
+                    4..MAX_ROWS => self.row_values::<S, E, 4, 4>(s, weights, row, out),
+                    _ => self.row_values::<S, E, MAX_ROWS, 2>(s, weights, row, out),
+                }
+            };
+        }
+    }
+
+    /// Computes the sums of `R` rows from `row` on, `D` vectors of dimensions at a time.
+    #[inline(always)]
+    fn row_values<S: Simd, E: Element, const R: usize, const D: usize>(
+        &self,
+        s: S,
+        weights: &Weights<'_>,
+        row: usize,
+        out: &mut [&mut [f32]],
+    ) -> usize {
+        let span = weights.span;
+        let p: [&[f32]; R] =
+            array!(weights.values, |r| &weights.values[(row + r) * span..][..span]);
+        let inverse: [f32; R] = array!(0.0, |r| weights.inverse[row + r]);
+        let out = &mut out[row..][..R];
+        let mut d = 0;
+        while d < self.shape.head_dim {
+            if self.shape.value_stride() - d >= D * LANES {
+                let sums = self.values::<S, E, R, D>(s, &p, weights.positions.clone(), d);
+                store(s, sums, inverse, d, out);
+                d += D * LANES;
+            } else {
+                let sums = self.values::<S, E, R, 1>(s, &p, weights.positions.clone(), d);
+                store(s, sums, inverse, d, out);
+                d += LANES;
+            }
+        }
+        R
+    }
+
+    /// Computes the unscaled `q·k` of `R` rows and `V` vectors of positions, from score `at` on.
     #[inline(always)]
     fn scores<S: Simd, E: Element, const R: usize, const V: usize>(
         &self,
         s: S,
         rows: &[AttentionQuery<'_>; R],
-        first: usize,
+        scores: &mut Scores<'_>,
         at: usize,
-        scores: &mut [&mut [f32]; R],
     ) {
+        let Scores { span, first, .. } = *scores;
         let shape = self.shape;
         let step = shape.page_tokens * E::BYTES;
-        let q: [*const f32; R] = std::array::from_fn(|r| rows[r].q[..shape.head_dim].as_ptr());
+        let q: [*const f32; R] = array!(ptr::null(), |r| rows[r].q[..shape.head_dim].as_ptr());
         // A vector holds 16 positions of one page, from a multiple of 16.
-        let keys: [*const u8; V] = std::array::from_fn(|v| {
+        let keys: [*const u8; V] = array!(ptr::null(), |v| {
             let position = first + at + v * LANES;
             let slot = position % shape.page_tokens;
             self.page_keys(position).wrapping_add(slot * E::BYTES)
@@ -446,7 +528,7 @@ impl CachedHead<'_> {
         }
         for r in 0..R {
             for (v, acc) in acc[r].into_iter().enumerate() {
-                let out = &mut scores[r][at + v * LANES..][..LANES];
+                let out = &mut scores.values[r * span + at + v * LANES..][..LANES];
                 // SAFETY: 16 values.
                 unsafe { s.store_f(out.as_mut_ptr(), acc) };
             }
@@ -458,7 +540,7 @@ impl CachedHead<'_> {
     fn values<S: Simd, E: Element, const R: usize, const D: usize>(
         &self,
         s: S,
-        p: &[&mut [f32]; R],
+        p: &[&[f32]; R],
         positions: Range<usize>,
         d: usize,
     ) -> [[S::F; D]; R] {
@@ -473,7 +555,7 @@ impl CachedHead<'_> {
             let slot = position % shape.page_tokens;
             let here = (shape.page_tokens - slot).min(positions.end - position);
             let p: [*const f32; R] =
-                std::array::from_fn(|r| p[r][position - positions.start..][..here].as_ptr());
+                array!(ptr::null(), |r| p[r][position - positions.start..][..here].as_ptr());
             for i in 0..here {
                 let row = (slot + i) * row_bytes;
                 let at = row + d / LANES * E::VECTOR_BYTES;

@@ -41,6 +41,13 @@ impl Avx2<true> {
     }
 }
 
+/// For code that does not use AVX-VNNI.
+impl From<Avx2<true>> for Avx2<false> {
+    fn from(_: Avx2<true>) -> Self {
+        Self(())
+    }
+}
+
 /// Multiplies bytes by the low bytes of words. The low byte of a product of words depends only on
 /// the low bytes of its factors.
 #[inline]

@@ -24,6 +24,8 @@ pub(crate) struct Convolve<'a> {
 impl Kernel for Convolve<'_> {
     type Output = ();
 
+    const MULTIPLIES_INTEGERS: bool = false;
+
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
         let width = self.x.width;

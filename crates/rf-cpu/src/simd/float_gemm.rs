@@ -33,6 +33,8 @@ pub(crate) struct PackFloats<'a> {
 impl Kernel for PackFloats<'_> {
     type Output = ();
 
+    const MULTIPLIES_INTEGERS: bool = false;
+
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         self.source.run(s, self);
@@ -67,6 +69,8 @@ pub(crate) struct FloatGemm<'a> {
 
 impl Kernel for FloatGemm<'_> {
     type Output = ();
+
+    const MULTIPLIES_INTEGERS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {

@@ -97,13 +97,17 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             IsaKind::Avx2(s) => s.vectorize(kernel),
             #[cfg(target_arch = "x86_64")]
-            IsaKind::AvxVnni(s) => s.vectorize(kernel),
+            IsaKind::AvxVnni(s) if K::MULTIPLIES_INTEGERS => s.vectorize(kernel),
+            #[cfg(target_arch = "x86_64")]
+            IsaKind::AvxVnni(s) => avx2::Avx2::<false>::from(s).vectorize(kernel),
             #[cfg(target_arch = "x86_64")]
             IsaKind::Avx512(s) => s.vectorize(kernel),
             #[cfg(target_arch = "aarch64")]
             IsaKind::Neon(s) => s.vectorize(kernel),
             #[cfg(target_arch = "aarch64")]
-            IsaKind::NeonDotprod(s) => s.vectorize(kernel),
+            IsaKind::NeonDotprod(s) if K::MULTIPLIES_INTEGERS => s.vectorize(kernel),
+            #[cfg(target_arch = "aarch64")]
+            IsaKind::NeonDotprod(s) => neon::Neon::<false>::from(s).vectorize(kernel),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::ptr;
 
 use super::activations::{ACT_BLOCK, ActBlock};
 use super::format::{Format, match_format, of_format, with_format};
@@ -100,7 +101,7 @@ impl<Fm: Format> FormatMatVec<'_, Fm> {
         let op = &self.op;
         let last = op.tokens - 1;
         let x: [*const ActBlock; T] =
-            std::array::from_fn(|t| op.activations[(token + t).min(last)..].as_ptr());
+            array!(ptr::null(), |t| op.activations[(token + t).min(last)..].as_ptr());
         let (bytes, blocks) = (op.weight.panel(panel).as_ptr(), op.weight.blocks());
         let ahead = bytes.wrapping_add(op.weight.panel(panel).len());
         // SAFETY: the panel is of this format, and `run` checked the number of blocks.
@@ -124,6 +125,8 @@ pub(crate) struct FloatMatMul<'a> {
 impl Kernel for FloatMatMul<'_> {
     type Output = ();
 
+    const MULTIPLIES_INTEGERS: bool = false;
+
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         match self.weight.dtype() {
@@ -139,6 +142,15 @@ impl FloatMatMul<'_> {
     fn format<S: Simd, Fm: FloatFormat>(&self, s: S) {
         assert_eq!(self.weight.dtype(), Fm::DTYPE);
         assert_eq!(self.weight.columns(), self.x.width);
+        // A constant: such an ISA does not compile larger tiles.
+        if S::FEW_TOKENS == 1 {
+            for panel in self.panels.clone() {
+                for token in 0..self.tokens {
+                    self.tile::<S, Fm, 1, 1>(s, panel, token);
+                }
+            }
+            return;
+        }
         let mut panel = self.panels.start;
         while panel < self.panels.end {
             // Several panels at once hide the latency of the additions.
@@ -170,9 +182,9 @@ impl FloatMatMul<'_> {
         panel: usize,
         token: usize,
     ) -> usize {
-        let bytes: [*const u8; P] = std::array::from_fn(|p| self.weight.panel(panel + p).as_ptr());
+        let bytes: [*const u8; P] = array!(ptr::null(), |p| self.weight.panel(panel + p).as_ptr());
         // SAFETY: the operand was written in an earlier phase.
-        let x: [*const f32; T] = std::array::from_fn(|t| unsafe { self.x.row(token + t) }.as_ptr());
+        let x: [*const f32; T] = array!(ptr::null(), |t| unsafe { self.x.row(token + t) }.as_ptr());
         // SAFETY: the panels are of this format and width, and so are the rows.
         let y =
             unsafe { matvec::panel_dot_float::<S, Fm, P, T>(s, bytes, self.weight.columns(), x) };

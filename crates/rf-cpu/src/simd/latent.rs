@@ -8,7 +8,7 @@
 
 use rf_graph::KvType;
 
-use super::attention::{CachedHead, Element, F16, F32, Fp8, Packed, Q8};
+use super::attention::{CachedHead, Element, with_element};
 use super::math::SimdMath;
 use super::{Kernel, LANES, Simd};
 use crate::kv::SCALE_GROUP;
@@ -100,6 +100,8 @@ impl LatentScratch {
 
 impl Kernel for AttendLatent<'_, '_> {
     type Output = ();
+
+    const MULTIPLIES_INTEGERS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -323,14 +325,7 @@ impl CachedHead<'_> {
         let shape = self.shape;
         let rows = rows.chunks_exact_mut(shape.head_dim.div_ceil(LANES));
         for (position, row) in (first..first + positions).zip(rows) {
-            match shape.dtype {
-                KvType::F32 => self.unpack_row::<S, F32>(s, position, row),
-                KvType::F16 => self.unpack_row::<S, F16>(s, position, row),
-                KvType::Fp8 => self.unpack_row::<S, Fp8>(s, position, row),
-                KvType::Q4_0 => self.unpack_row::<S, Packed<false>>(s, position, row),
-                KvType::Q5_0 => self.unpack_row::<S, Packed<true>>(s, position, row),
-                _ => self.unpack_row::<S, Q8>(s, position, row),
-            }
+            with_element!(shape.dtype, E => self.unpack_row::<S, E>(s, position, row));
         }
     }
 

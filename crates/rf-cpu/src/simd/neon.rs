@@ -45,6 +45,13 @@ impl Neon<true> {
     }
 }
 
+/// For code that does not use FEAT_DotProd.
+impl From<Neon<true>> for Neon<false> {
+    fn from(_: Neon<true>) -> Self {
+        Self(())
+    }
+}
+
 #[target_feature(enable = "neon")]
 fn enabled<const DOT: bool, K: Kernel>(s: Neon<DOT>, kernel: K) -> K::Output {
     kernel.run(s)

@@ -53,6 +53,8 @@ struct Change<S: Simd> {
 impl<const CHANNELS: bool> Kernel for DeltaTile<'_, CHANNELS> {
     type Output = ();
 
+    const MULTIPLIES_INTEGERS: bool = false;
+
     /// Each token needs `Sᵀk` and `Sᵀq` of the state before it, and `Sᵀq` of the state after it is
     /// `g · Sᵀq + δ · (k·q)`. A token's change of the state is therefore made while the next token
     /// reads it: one pass over the tile per token. With decays per channel the keys and queries
@@ -232,6 +234,8 @@ pub(crate) struct StateSpaceTile<'a> {
 impl Kernel for StateSpaceTile<'_> {
     type Output = ();
 
+    const MULTIPLIES_INTEGERS: bool = false;
+
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let StateSpaceHeads { num_heads, head_dim, num_groups, state_dim } = self.heads;
@@ -293,6 +297,8 @@ pub(crate) struct ScanTile<'a> {
 
 impl Kernel for ScanTile<'_> {
     type Output = ();
+
+    const MULTIPLIES_INTEGERS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {

@@ -15,6 +15,8 @@ pub(crate) struct Rotate<'a> {
 impl Kernel for Rotate<'_> {
     type Output = ();
 
+    const MULTIPLIES_INTEGERS: bool = false;
+
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         if self.style == RopeStyle::Normal {

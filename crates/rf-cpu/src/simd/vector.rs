@@ -188,6 +188,11 @@ pub(crate) trait Kernel {
     /// The result of the kernel.
     type Output;
 
+    /// True if the kernel multiplies integers, or stores bytes for one that does. Other kernels
+    /// have the same code on ISAs that differ in these instructions, and are compiled for one of
+    /// them.
+    const MULTIPLIES_INTEGERS: bool = true;
+
     /// Runs the kernel.
     fn run<S: Simd>(self, s: S) -> Self::Output;
 }
