@@ -6,7 +6,7 @@ use std::time::Instant;
 use rf_kv::{CacheObserver, PageCounts, PageGroup, PagePool, PoolStats};
 
 use super::Engine;
-use super::stats::PrefixCacheStats;
+use super::stats::{PrefixCacheStats, TierStats};
 use super::tiers::DiskCacheOptions;
 use crate::adapters::AdapterScales;
 use crate::error::Error;
@@ -133,6 +133,11 @@ impl Engine {
             host: self.tiers.host_stats(),
             disk: self.tiers.disk_stats(),
         }
+    }
+
+    /// The pages in host memory and in the folder.
+    pub(crate) fn tier_stats(&self) -> (TierStats, TierStats) {
+        (self.tiers.host_stats(), self.tiers.disk_stats())
     }
 
     /// Checks that the newest tokens of a sequence can be dropped, as drafts need.

@@ -13,19 +13,18 @@ pub(super) fn argmax(logits: &[f32]) -> Option<u32> {
     // after the other takes several times as long, and the rows of a step wait for each other.
     let (mut first, mut largest) = (None, f32::NEG_INFINITY);
     for (index, chunk) in logits.chunks(CHUNK).enumerate() {
+        // False for NaN.
+        let larger = |logit: f32, than: f32| if logit > than { logit } else { than };
         let mut lanes = [f32::NEG_INFINITY; 16];
         let (vectors, rest) = chunk.as_chunks::<16>();
-        let add = |lanes: &mut [f32; 16], logits: &[f32]| {
-            for (lane, logit) in lanes.iter_mut().zip(logits) {
-                // False for NaN.
-                *lane = if logit > lane { *logit } else { *lane };
-            }
-        };
+        // The lanes stay in registers only if no other code writes to them.
         for vector in vectors {
-            add(&mut lanes, vector);
+            for (lane, logit) in lanes.iter_mut().zip(vector) {
+                *lane = larger(*logit, *lane);
+            }
         }
-        add(&mut lanes, rest);
-        let largest_here = lanes.into_iter().fold(f32::NEG_INFINITY, f32::max);
+        let all = rest.iter().chain(&lanes);
+        let largest_here = all.fold(f32::NEG_INFINITY, |largest, logit| larger(*logit, largest));
         if largest_here > largest {
             (first, largest) = (Some(index * CHUNK), largest_here);
         }

@@ -33,9 +33,10 @@ pub(super) trait Observer {
     /// Takes an event. `Break` cancels the request.
     fn event(&mut self, id: RequestId, event: Event) -> ControlFlow<()>;
 
-    /// The pages of ended requests are free, and their last events are next. The statistics are
-    /// without the requests that have not started.
-    fn before_last_events(&mut self, _stats_of_started: &dyn Fn() -> SchedulerStats) {}
+    /// The statistics have changed: before a batch is computed, before last events, when the pages
+    /// of ended requests are free, and at the end of a step. They are without the requests that
+    /// have not started.
+    fn note_stats(&mut self, _stats_of_started: &dyn Fn() -> SchedulerStats) {}
 }
 
 impl<F: FnMut(RequestId, Event) -> ControlFlow<()>> Observer for F {

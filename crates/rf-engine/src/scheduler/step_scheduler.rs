@@ -174,14 +174,14 @@ impl StepScheduler {
     /// The state of [`stats`](Self::stats) without the requests that have not started.
     fn stats_of_started(&self, engine: &Engine) -> SchedulerStats {
         let pool = engine.kv_stats();
-        let tiers = engine.prefix_cache_stats();
+        let (host, disk) = engine.tier_stats();
         SchedulerStats {
             running: self.running.len(),
             waiting: self.waiting.num_preempted(),
             kv_pages_total: pool.total_pages,
             kv_pages_used: pool.used_pages,
-            host: tiers.host,
-            disk: tiers.disk,
+            host,
+            disk,
             ..self.stats
         }
     }
@@ -196,8 +196,10 @@ impl StepScheduler {
         self.settle(engine, observer);
         self.plan(engine, speculation.as_deref_mut(), observer);
         self.settle(engine, observer);
+        observer.note_stats(&|| self.stats_of_started(engine));
         self.compute(engine, speculation, observer);
         self.settle(engine, observer);
+        observer.note_stats(&|| self.stats_of_started(engine));
         // The states of sequences that have ended.
         engine.export_pages();
     }
@@ -252,8 +254,11 @@ impl StepScheduler {
                 gone.push(id);
                 self.clear(id);
             }
-            observer.before_last_events(&|| self.stats_of_started(engine));
-            for (id, event) in std::mem::take(&mut self.last_events) {
+            let last_events = std::mem::take(&mut self.last_events);
+            if !last_events.is_empty() {
+                observer.note_stats(&|| self.stats_of_started(engine));
+            }
+            for (id, event) in last_events {
                 gone.push(id);
                 let is_active = self.requests.get(&id).is_some_and(|request| request.end.is_none());
                 if is_active && observer.event(id, event).is_break() {
@@ -323,7 +328,8 @@ impl StepScheduler {
     ) {
         let tokenizer = self.limits.model.tokenizer();
         let mut chooser = Chooser::new(tokenizer, &mut self.masked, observer);
-        let mut counts = by_group(&self.running);
+        let has_followers = self.running.iter().any(|sequence| !sequence.followers.is_empty());
+        let mut counts = if has_followers { by_group(&self.running) } else { HashMap::new() };
         let mut forks = Vec::new();
         for mut row in std::mem::take(&mut computed.rows) {
             let sequence = &mut self.running[row.sequence];

@@ -125,7 +125,7 @@ impl Observer for Sinks {
         sent
     }
 
-    fn before_last_events(&mut self, stats_of_started: &dyn Fn() -> SchedulerStats) {
+    fn note_stats(&mut self, stats_of_started: &dyn Fn() -> SchedulerStats) {
         self.shared.publish(&stats_of_started());
     }
 }

@@ -39,7 +39,12 @@ impl StepScheduler {
         observer: &mut dyn Observer,
     ) {
         let mut passed_over = Vec::new();
-        while *budget > 0 && !self.is_blocked && passed_over.len() < MAX_PASSED_OVER {
+        // In most steps nothing waits, and counting the running sequences would be for nothing.
+        while self.waiting.len() > 0
+            && *budget > 0
+            && !self.is_blocked
+            && passed_over.len() < MAX_PASSED_OVER
+        {
             let most = self.options.max_seqs_per_request;
             let Some(place) = self.waiting.next(order, &by_group(&self.running), most) else {
                 break;
