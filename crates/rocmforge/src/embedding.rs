@@ -3,6 +3,7 @@
 use rf_engine::{EncodeOptions, Engine, Normalization, Pooling};
 
 use crate::block_on::block_on;
+use crate::embedder::Method;
 use crate::error::Error;
 use crate::model::Model;
 
@@ -92,8 +93,8 @@ impl Model {
     async fn compute<T: Send + 'static>(
         &self,
         texts: Vec<Vec<u32>>,
-        method: fn(&mut Engine, &[&[u32]]) -> Result<T, rf_engine::Error>,
-    ) -> Result<T, Error> {
+        method: Method<Engine, T>,
+    ) -> Result<Vec<T>, Error> {
         let embedder = self.embedder()?;
         let most = self.context_tokens();
         for (index, text) in texts.iter().enumerate() {
