@@ -4,14 +4,14 @@ import os
 
 import instructor
 import openai
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 
 class weather(BaseModel):  # noqa: N801: the model calls the tool by this name
     """The weather of a city."""
 
-    city: str
-    days: int
+    city: str = Field(max_length=12)
+    days: int = Field(ge=1, le=9)
 
 
 base = openai.OpenAI(base_url=os.environ["SERVER"] + "/v1", api_key="none")
@@ -20,7 +20,9 @@ client = instructor.from_openai(base, mode=instructor.Mode.TOOLS)
 made = client.chat.completions.create(
     model="fixed", messages=USER, response_model=weather, max_retries=0
 )
-assert (made.city, made.days) == ("Oslo", 2)
+# The fixed answer begins with reasoning, which a demanded call forbids, so that the arguments are
+# any that the schema allows.
+assert len(made.city) <= 12 and made.days in range(1, 10), made
 
 
 class Flag(BaseModel):
