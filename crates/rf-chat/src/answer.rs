@@ -1,5 +1,7 @@
 //! The results of a parser: deltas, and the answer that is their sum.
 
+use serde_json::Value;
+
 use crate::message::{Message, MessageCall};
 
 /// A piece of a generated answer.
@@ -94,13 +96,14 @@ impl Extend<Delta> for Answer {
 impl From<Answer> for Message {
     fn from(answer: Answer) -> Self {
         let call = |call: AnswerCall| {
-            let arguments = serde_json::from_str(&call.arguments).ok()?;
-            Some(MessageCall { id: call.id, name: call.name, arguments })
+            let arguments =
+                serde_json::from_str(&call.arguments).unwrap_or(Value::String(call.arguments));
+            MessageCall { id: call.id, name: call.name, arguments }
         };
         let calls = answer.calls.into_iter().filter(|call| call.complete);
         Self {
             reasoning: Some(answer.reasoning).filter(|text| !text.is_empty()),
-            tool_calls: calls.filter_map(call).collect(),
+            tool_calls: calls.map(call).collect(),
             ..Self::new("assistant", answer.content)
         }
     }

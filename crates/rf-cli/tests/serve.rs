@@ -172,6 +172,17 @@ fn ignores_hangup() -> bool {
 }
 
 #[test]
+fn user_signals_do_not_end_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::start(folder.path(), &[]);
+    for signal in ["-USR1", "-USR2"] {
+        server.signal(signal);
+        assert!(!completion(&server).is_empty());
+    }
+    assert_eq!(server.terminate().0, Some(0));
+}
+
+#[test]
 fn a_hangup_lets_an_answer_end() {
     if ignores_hangup() {
         rf_testing::skip!("SIGHUP is ignored here");

@@ -11,17 +11,31 @@ use std::time::Duration;
 
 use llguidance::CancellationHandle;
 
-use crate::limits::{MASK_CREDIT, MASK_TIME};
+use crate::limits::{FORK_TIME, MASK_CREDIT, MASK_TIME};
 use crate::stopwatch::Stopwatch;
 
 /// The precision of the limits.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The time that a constraint has left. Each token adds [`MASK_TIME`] to it, up to [`MASK_CREDIT`].
+/// The share of one constraint in the time that all constraints of its request have.
+///
+/// Each token adds [`MASK_TIME`] to that time, up to [`MASK_CREDIT`]. The choices of a request
+/// advance in rounds of a token each. A round adds [`MASK_TIME`] once, and [`FORK_TIME`] for each
+/// further choice.
 #[derive(Debug)]
 pub(crate) struct Budget {
     watch: Arc<Watch>,
+    /// The last round in which this constraint took part.
+    round: u64,
+}
+
+/// The time that the constraints of a request have.
+#[derive(Debug)]
+struct Pool {
     left: Duration,
+    round: u64,
+    /// True once a call was cancelled. All constraints of the request then give up.
+    is_spent: bool,
 }
 
 /// A call that may be cancelled.
@@ -30,6 +44,7 @@ struct Watch {
     /// The time of the call that runs, and the time after which it is cancelled.
     running: Mutex<Option<(Stopwatch, Duration)>>,
     handle: CancellationHandle,
+    pool: Arc<Mutex<Pool>>,
 }
 
 static WATCHES: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
@@ -41,27 +56,54 @@ static IS_WATCHED: LazyLock<bool> =
 impl Budget {
     /// A full budget, for calls that `handle` cancels.
     pub(crate) fn new(handle: CancellationHandle) -> Self {
-        let watch = Arc::new(Watch { running: Mutex::new(None), handle });
+        let pool = Pool { left: MASK_CREDIT, round: 0, is_spent: false };
+        Self::with_pool(handle, Arc::new(Mutex::new(pool)))
+    }
+
+    /// A budget of a copy of the constraint, which shares its time. `handle` cancels the calls of
+    /// the copy.
+    pub(crate) fn fork(&self, handle: CancellationHandle) -> Self {
+        Self::with_pool(handle, Arc::clone(&self.watch.pool))
+    }
+
+    fn with_pool(handle: CancellationHandle, pool: Arc<Mutex<Pool>>) -> Self {
+        let watch = Arc::new(Watch { running: Mutex::new(None), handle, pool });
         if *IS_WATCHED {
             let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
             watches.push(Arc::downgrade(&watch));
             ADDED.notify_one();
         }
-        Self { watch, left: MASK_CREDIT }
+        Self { watch, round: 0 }
     }
 
     /// Adds the time for a token.
     pub(crate) fn add_token(&mut self) {
-        self.left = (self.left + MASK_TIME).min(MASK_CREDIT);
+        let mut pool = self.watch.pool();
+        // A constraint that took part in the round already begins the next one.
+        let begins_round = self.round == pool.round;
+        pool.round += u64::from(begins_round);
+        let added = if begins_round { MASK_TIME } else { FORK_TIME };
+        pool.left = (pool.left + added).min(MASK_CREDIT);
+        self.round = pool.round;
     }
 
     /// Runs a call, which is cancelled once the time is over.
     pub(crate) fn run<T>(&mut self, call: impl FnOnce() -> T) -> T {
-        *self.watch.running() = Some((Stopwatch::start(), self.left.max(MASK_TIME)));
+        let limit = {
+            let pool = self.watch.pool();
+            // The other choices would take as long, each until the thread that watches sees it.
+            if pool.is_spent {
+                self.watch.handle.cancel();
+            }
+            pool.left.max(FORK_TIME)
+        };
+        *self.watch.running() = Some((Stopwatch::start(), limit));
         let value = call();
         let ended = self.watch.running().take();
         let taken = ended.map_or(Duration::ZERO, |(stopwatch, _)| stopwatch.elapsed());
-        self.left = self.left.saturating_sub(taken);
+        let mut pool = self.watch.pool();
+        pool.left = pool.left.saturating_sub(taken);
+        drop(pool);
         value
     }
 }
@@ -71,8 +113,17 @@ impl Watch {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_over(&self) -> bool {
-        self.running().as_ref().is_some_and(|(stopwatch, limit)| stopwatch.elapsed() > *limit)
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cancels a call whose time is over.
+    fn check(&self) {
+        let running = self.running();
+        if running.as_ref().is_some_and(|(stopwatch, limit)| stopwatch.elapsed() > *limit) {
+            self.pool().is_spent = true;
+            self.handle.cancel();
+        }
     }
 }
 
@@ -85,9 +136,7 @@ fn watch() {
         }
         watches.retain(|watch| {
             let Some(watch) = watch.upgrade() else { return false };
-            if watch.is_over() {
-                watch.handle.cancel();
-            }
+            watch.check();
             true
         });
         drop(watches);
@@ -129,6 +178,37 @@ mod tests {
         });
         assert!(handle.is_cancelled());
         assert!(stopwatch.elapsed() >= MASK_CREDIT, "{:?}", stopwatch.elapsed());
+    }
+
+    #[test]
+    fn forks_share_one_budget() {
+        let handles: Vec<_> = (0..64).map(|_| CancellationHandle::default()).collect();
+        let first = Budget::new(handles[0].clone());
+        let mut budgets: Vec<_> = handles[1..].iter().map(|h| first.fork(h.clone())).collect();
+        budgets.push(first);
+        for round in 1..=2 {
+            budgets[0].watch.pool().left = Duration::ZERO;
+            budgets.iter_mut().for_each(Budget::add_token);
+            let left = budgets[0].watch.pool().left;
+            assert_eq!(left, MASK_TIME + FORK_TIME * 63, "round {round}");
+        }
+        // One alone has a round per token.
+        budgets[0].watch.pool().left = Duration::ZERO;
+        (0..3).for_each(|_| budgets[5].add_token());
+        assert_eq!(budgets[0].watch.pool().left, MASK_TIME * 3);
+        budgets[0].watch.pool().left = MASK_CREDIT;
+        let mut spent = Duration::ZERO;
+        for budget in &mut budgets {
+            let handle = budget.watch.handle.clone();
+            budget.run(|| {
+                while !handle.is_cancelled() && spent < Duration::from_secs(20) {
+                    work(Duration::from_millis(1));
+                    spent += Duration::from_millis(1);
+                }
+            });
+        }
+        assert!(handles.iter().all(CancellationHandle::is_cancelled));
+        assert!(spent < Duration::from_secs(20), "the first call that is cancelled ends all");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::limits::{MAX_CHOICES, MAX_GRAMMAR_BYTES, MAX_RULES, MAX_TOOLS_BYTES, at_most};
+use crate::operators::{Notation, check_regex, check_rules};
 use crate::{Error, Grammar, schema};
 
 /// Checks the limits of one grammar.
@@ -14,7 +15,8 @@ pub(crate) fn check(grammar: &Grammar) -> Result<(), Error> {
             schema::measure(schema)
         }
         Grammar::Regex(text) => {
-            at_most("the size of the regular expression in bytes", text.len(), MAX_GRAMMAR_BYTES)
+            at_most("the size of the regular expression in bytes", text.len(), MAX_GRAMMAR_BYTES)?;
+            check_regex(text)
         }
         Grammar::Choice(choices) => {
             at_most("the number of choices", choices.len(), MAX_CHOICES)?;
@@ -24,6 +26,8 @@ pub(crate) fn check(grammar: &Grammar) -> Result<(), Error> {
         Grammar::Gbnf(text) | Grammar::Lark(text) => {
             at_most("the size of the grammar in bytes", text.len(), MAX_GRAMMAR_BYTES)?;
             at_most("the number of rules", num_rules(text), MAX_RULES)?;
+            let is_lark = matches!(grammar, Grammar::Lark(_));
+            check_rules(text, if is_lark { Notation::Lark } else { Notation::Gbnf })?;
             embedded_schemas(text).iter().try_for_each(schema::measure)
         }
     }

@@ -32,6 +32,18 @@ pub struct GrammarCompiler {
 const STEP_MAX_ITEMS: usize = 20_000;
 /// The most work of a lexer per token, of which a millisecond does 14,000.
 const STEP_LEXER_FUEL: u64 = 200_000;
+/// The most work for the lexer of a grammar before its first token. It counts nodes of expressions,
+/// which take longer the wider they are.
+const INITIAL_LEXER_FUEL: u64 = 200_000;
+/// The most symbols of a parser.
+const MAX_SYMBOLS: usize = 100_000;
+/// Parts of the messages of errors at these limits.
+const MATCHER_LIMITS: [&str; 4] = [
+    "grammar size (number of symbols) too big",
+    "initial lexer configuration (grammar) too big",
+    "lexer precomputation failed",
+    "fuel exhausted when checking relevance",
+];
 /// The bytes of texts in UTF-8.
 const UTF8_BYTES: [RangeInclusive<u8>; 2] = [0..=0xbf, 0xc2..=0xf4];
 
@@ -57,6 +69,8 @@ impl GrammarCompiler {
         limits.verbose_errors = false;
         limits.step_max_items = STEP_MAX_ITEMS;
         limits.step_lexer_fuel = STEP_LEXER_FUEL;
+        limits.initial_lexer_fuel = INITIAL_LEXER_FUEL;
+        limits.max_grammar_size = MAX_SYMBOLS;
         Ok(Self { factory, tokenizer: Arc::clone(tokenizer) })
     }
 
@@ -110,8 +124,8 @@ impl GrammarCompiler {
             return Ok(None);
         }
         check_tools(tools.iter().map(|tool| &tool.parameters))?;
-        let lark = answer::calls(prompt, &tools, &self.tokenizer, parallel)?;
         let compiled = with_large_stack(|| {
+            let lark = answer::calls(prompt, &tools, &self.tokenizer, parallel)?;
             let compiled =
                 self.constraint(&Grammar::Lark(String::new()), TopLevelGrammar::from_lark(lark));
             // An error of the parameters is more useful than one of the rules made of them.
@@ -158,8 +172,9 @@ impl GrammarCompiler {
         let mut matcher = Matcher::new(self.factory.create_parser(top_level));
         match matcher.get_error() {
             None => {
-                for warning in matcher.grammar_warnings() {
-                    tracing::debug!(warning, "a part of a schema is not enforced");
+                // The `oneOf` of an answer is checked, so its warning is void.
+                if !matches!(grammar, Grammar::JsonSchema(_)) {
+                    matcher.grammar_warnings().iter().for_each(|text| schema::name_warning(text));
                 }
                 Ok(GrammarConstraint::new(matcher))
             }
@@ -191,8 +206,8 @@ impl GrammarCompiler {
 
 /// The message of an error, on one line and without its context.
 fn first_lines(problem: &str) -> String {
-    if problem.starts_with("panic:") {
-        // Its tables have 16-bit indices, which it asserts.
+    // Its tables have 16-bit indices, which it asserts. Its errors at the limits name their fields.
+    if problem.starts_with("panic:") || MATCHER_LIMITS.iter().any(|text| problem.contains(text)) {
         return "it is too large for the matcher".to_owned();
     }
     let problem = problem.replace("<non-verbose/>", "");

@@ -85,8 +85,11 @@ impl Constraint for GrammarConstraint {
     }
 
     fn fork(&self) -> Box<dyn Constraint> {
-        // Each choice has its caches, so that choices do not wait for each other.
-        Box::new(Self::new(self.matcher.deep_clone()))
+        // Each choice has its caches, so that choices do not wait for each other. They share the
+        // time of the request, so that it does not grow with their number.
+        let matcher = self.matcher.deep_clone().into_cancellable();
+        let budget = self.budget.fork(matcher.cancellation_handle().unwrap_or_default());
+        Box::new(Self { matcher, budget, gave_up: false })
     }
 
     fn forced(&mut self) -> Vec<u32> {

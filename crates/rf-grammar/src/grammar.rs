@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::Error;
 use crate::gbnf::gbnf_to_lark;
 use crate::lark::one_of;
-use crate::schema::{Purpose, prepared};
+use crate::schema::{Purpose, check_one_of, prepared};
 
 /// The language of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,9 +41,7 @@ impl Grammar {
     /// The grammar for llguidance.
     pub(crate) fn top_level(&self) -> Result<TopLevelGrammar, Error> {
         Ok(match self {
-            Self::JsonSchema(schema) => {
-                TopLevelGrammar::from_json_schema(prepared(schema, Purpose::Answer))
-            }
+            Self::JsonSchema(schema) => TopLevelGrammar::from_json_schema(answer_schema(schema)?),
             Self::JsonObject => {
                 TopLevelGrammar::from_json_schema(prepared(&any_object(), Purpose::Answer))
             }
@@ -57,7 +55,7 @@ impl Grammar {
     /// The grammar as a value of Lark.
     pub(crate) fn value(&self) -> Result<String, Error> {
         Ok(match self {
-            Self::JsonSchema(schema) => format!("%json {}", prepared(schema, Purpose::Answer)),
+            Self::JsonSchema(schema) => format!("%json {}", answer_schema(schema)?),
             Self::JsonObject => format!("%json {}", prepared(&any_object(), Purpose::Answer)),
             Self::Regex(regex) => format!("/{}/", regex_to_lark(regex, "")),
             Self::Choice(choices) if choices.is_empty() => return Err(Error::NoChoice),
@@ -66,6 +64,12 @@ impl Grammar {
             Self::Gbnf(gbnf) => format!("%lark {{\n{}\n}}", gbnf_to_lark(gbnf)?),
         })
     }
+}
+
+/// The schema of an answer as the matcher reads it.
+fn answer_schema(schema: &Value) -> Result<Value, Error> {
+    check_one_of(schema)?;
+    Ok(prepared(schema, Purpose::Answer))
 }
 
 fn any_object() -> Value {

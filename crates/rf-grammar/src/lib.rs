@@ -47,6 +47,7 @@ mod gbnf;
 mod grammar;
 mod lark;
 pub mod limits;
+mod operators;
 mod schema;
 mod stack;
 mod stopwatch;
@@ -61,3 +62,4 @@ pub use rf_engine::scheduler::{Constraint, ConstraintError, TokenMask};
 pub use rf_tokenizer::Tokenizer;
 /// The crate of the values that are JSON schemas.
 pub use serde_json;
+pub use stack::CompileTimer;

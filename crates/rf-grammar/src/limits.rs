@@ -13,6 +13,21 @@ pub const MAX_TOOLS_BYTES: usize = 1 << 20;
 pub const MAX_CHOICES: usize = 10_000;
 /// The largest number of rules of a GBNF or Lark grammar.
 pub const MAX_RULES: usize = 2_000;
+/// The largest number of references to the rules of a GBNF or Lark grammar.
+pub const MAX_REFERENCES_TO_RULES: usize = 10_000;
+/// The largest number of repetitions (`*`, `+`, `?`, `{m,n}`) in a GBNF or Lark grammar.
+pub const MAX_OPERATORS: usize = 5_000;
+/// The largest number of repetitions of one element, as in `a?*`.
+pub const MAX_OPERATORS_IN_A_ROW: usize = 16;
+/// The largest number of repetitions in a regular expression, and in a pattern of a schema. The
+/// memory of the matcher grows with their square.
+pub const MAX_REGEX_OPERATORS: usize = 1_000;
+/// The largest number of the operators `&` and `~` in a Lark grammar. The time of the matcher
+/// grows exponentially with them.
+pub const MAX_SET_OPERATORS: usize = 16;
+/// The largest number of `pattern`s that apply to the same value of a schema, through `allOf` and
+/// references. They are intersected, too.
+pub const MAX_MERGED_PATTERNS: usize = 16;
 /// The largest number of subschemas of a schema, those of its definitions included.
 pub const MAX_SUBSCHEMAS: usize = 10_000;
 /// The largest number of subschemas once those that apply to the same value are merged.
@@ -29,12 +44,17 @@ pub const MAX_SCHEMA_DEPTH: usize = 1_000;
 pub const MAX_OPTIONAL_PROPERTIES: usize = 500;
 /// The largest number of `patternProperties` of a schema. Each pair of patterns is intersected.
 pub const MAX_PATTERN_PROPERTIES: usize = 100;
-/// The time for compiling a grammar, after which a server may give up.
+/// The time of the processor for compiling a grammar, after which a server may give up.
 pub const COMPILE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for compiling a grammar on a busy machine, after which a server may give up.
+pub const COMPILE_WALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The time of the processor that a constraint may take per token, on average over the tokens of
 /// its output.
 pub const MASK_TIME: Duration = Duration::from_millis(20);
+/// The time beyond [`MASK_TIME`] that each further choice of a request adds per token. The choices
+/// share their time.
+pub const FORK_TIME: Duration = Duration::from_millis(2);
 /// The time that a constraint may take beyond the average, and so for one token. An output whose
 /// constraint takes longer ends there.
 pub const MASK_CREDIT: Duration = Duration::from_millis(250);

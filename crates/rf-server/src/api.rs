@@ -8,7 +8,7 @@ pub(crate) mod timings;
 use rocmforge::engine::StopReason;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
 /// The version of the server, as clients use it to tell servers apart.
 pub(crate) const FINGERPRINT: &str = concat!("rocmforge-", env!("CARGO_PKG_VERSION"));
@@ -25,7 +25,17 @@ pub(crate) fn is_cut_off(reason: StopReason) -> bool {
     matches!(reason, StopReason::Length | StopReason::ContextFull | StopReason::ConstraintLimit)
 }
 
-/// The arguments of a call as an object. Those of a call that was cut off are no JSON.
-pub(crate) fn parsed_arguments(arguments: &str) -> Value {
-    serde_json::from_str(arguments).unwrap_or_else(|_| Value::Object(Map::new()))
+/// The arguments of a call as an object on one line. Numbers keep the digits that the model wrote,
+/// of which an `f64` has room for 17 only. Arguments of a call that was cut off are no JSON: then
+/// the object is empty.
+pub(crate) fn arguments_object(arguments: &str) -> Box<RawValue> {
+    // Line breaks are white space between the parts of JSON, never in a text.
+    let line = arguments.replace(['\n', '\r'], " ");
+    let object = RawValue::from_string(line).ok().filter(|json| json.get().starts_with('{'));
+    object.unwrap_or_else(no_arguments)
+}
+
+/// An empty object.
+pub(crate) fn no_arguments() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).expect("`{}` is JSON")
 }

@@ -84,7 +84,8 @@ impl Fields {
                     Value::Object(options) if OPTIONS.contains(&name.as_str()) => {
                         options.values_mut().for_each(make_integer);
                     }
-                    value => make_integer(value),
+                    Value::Array(adapters) if name == "lora" => make_members_integers(adapters),
+                    value => make_integers(value),
                 }
             }
         }
@@ -95,7 +96,7 @@ impl Fields {
     /// the log.
     pub(crate) fn check_known(&self, route: &str) -> Result<(), ApiError> {
         let Value::Object(fields) = &self.0 else { return Ok(()) };
-        refuse_unsupported(fields)?;
+        refuse_unsupported(route, fields)?;
         note_unknown(route, fields);
         Ok(())
     }
@@ -124,7 +125,10 @@ impl FromRequest<Arc<App>> for List {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
         match receive_json(request, app).await? {
-            value @ Value::Array(_) => Ok(Self(value)),
+            Value::Array(mut items) => {
+                make_members_integers(&mut items);
+                Ok(Self(Value::Array(items)))
+            }
             _ => Err(ApiError::invalid("the body is not a JSON array")),
         }
     }
@@ -174,6 +178,20 @@ fn num_values(bytes: &[u8]) -> usize {
         }
     }
     values
+}
+
+/// Turns whole numbers into integers, also those in lists. Objects in lists may be schemas.
+fn make_integers(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(make_integers),
+        value => make_integer(value),
+    }
+}
+
+/// Turns the whole numbers of objects into integers.
+fn make_members_integers(objects: &mut [Value]) {
+    let members = objects.iter_mut().filter_map(Value::as_object_mut).flat_map(Map::values_mut);
+    members.for_each(make_integer);
 }
 
 /// Turns a whole number with a fraction or an exponent into an integer.
@@ -229,11 +247,15 @@ mod tests {
     #[test]
     fn whole_floats_are_integers() {
         let fields = Fields::parse(
-            br#"{"a":16.0,"b":1e1,"c":16.5,"d":-0.0,"e":1e300,"options":{"f":2.0},"g":[1.0]}"#,
+            br#"{"a":16.0,"b":1e1,"c":16.5,"d":-0.0,"e":1e300,"options":{"f":2.0},"g":[[1.0]],
+                "lora":[{"id":1.0}],"tools":[{"minimum":1.0}]}"#,
         );
         let Fields(value) = fields.unwrap();
         let text = value.to_string();
-        let expected = r#"{"a":16,"b":10,"c":16.5,"d":0,"e":1e+300,"options":{"f":2},"g":[1.0]}"#;
+        let expected = concat!(
+            r#"{"a":16,"b":10,"c":16.5,"d":0,"e":1e+300,"options":{"f":2},"g":[[1]],"#,
+            r#""lora":[{"id":1}],"tools":[{"minimum":1.0}]}"#,
+        );
         assert_eq!(text, expected);
     }
 

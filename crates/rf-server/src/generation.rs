@@ -3,6 +3,8 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
 use rocmforge::engine::scheduler::{RequestError, SubmitError};
@@ -73,11 +75,13 @@ impl Job {
         .await
     }
 
-    fn into_job(self, model: &ServedModel) -> rocmforge::Job {
+    /// `is_queued` becomes true once the queue has the job.
+    fn into_job(self, model: &ServedModel, is_queued: &Arc<AtomicBool>) -> rocmforge::Job {
         let Self { request: mut job, token_rules, .. } = self;
         let trace = RequestRecord::current().and_then(|record| record.trace().cloned());
         let metrics = Arc::clone(model.metrics());
-        let mut meter = RequestMeter::new(metrics, &job, model.adapter_name(), trace);
+        let mut meter = RequestMeter::new(metrics, &job, model.adapter_name(), trace)
+            .with_is_queued(Arc::clone(is_queued));
         job.observer = Some(Box::new(move |event| meter.event(event)));
         job.constraint =
             token_rules.constraint(model.model(), job.chat.as_ref(), job.constraint.take());
@@ -128,12 +132,14 @@ impl Generation {
             })?,
             None => None,
         };
-        let jobs = jobs.into_iter().map(|job| job.into_job(model)).collect();
+        let is_queued = Arc::new(AtomicBool::new(false));
+        let jobs = jobs.into_iter().map(|job| job.into_job(model, &is_queued)).collect();
         let running = model.loaded_model().submit(jobs).map_err(|error| {
             let error = ApiError::from(error);
             metrics.count_rejected(Rejection::of(error.kind));
             error
         })?;
+        is_queued.store(true, Relaxed);
         Ok(Self {
             running: Some(running),
             cut: Box::pin(model.cut()),

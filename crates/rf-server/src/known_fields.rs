@@ -41,28 +41,74 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("t_max_predict_ms", "send `max_tokens`"),
     ("template", "start the server with --chat-template"),
     ("context", "send the conversation to /api/chat"),
+    ("return_token_ids", "leave it out"),
+    ("return_tokens", "leave it out"),
+    ("return_tokens_as_token_ids", "leave it out"),
+    ("include_reasoning", "leave it out"),
+    ("repetition_detection", "leave it out"),
+    ("response_fields", "leave it out"),
 ];
+/// Fields that other routes support, or that change nothing there.
+const UNSUPPORTED_IN_CHATS: &[(&str, &str)] = &[
+    ("echo", "leave it out"),
+    ("documents", "send them in a message"),
+    ("reasoning_format", "leave it out"),
+];
+/// Fields whose default is true.
+const ON_BY_DEFAULT: &[&str] = &["skip_special_tokens", "include_reasoning"];
 
-/// Refuses fields that would change the answer.
-pub(crate) fn refuse_unsupported(fields: &Map<String, Value>) -> Result<(), ApiError> {
+/// Refuses fields of a request to `route` that would change the answer.
+pub(crate) fn refuse_unsupported(route: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
+    let is_chat = route.ends_with("/chat/completions");
     let is_structured = fields.get("structured_outputs").is_some_and(|value| !value.is_null());
-    for (name, instead) in UNSUPPORTED {
+    let of_chats = UNSUPPORTED_IN_CHATS.iter().filter(|_| is_chat);
+    for (name, instead) in UNSUPPORTED.iter().chain(of_chats) {
         // Some clients send the form of older versions of vLLM, too.
         if is_structured && name.starts_with("guided_") {
             continue;
         }
         if fields.get(*name).is_some_and(|value| !changes_nothing(name, value)) {
-            return Err(ApiError::field(*name, format!("it is not supported: {instead}")));
+            return Err(refusal(name, instead));
+        }
+    }
+    refuse_values(route, fields)
+}
+
+/// Refuses values of fields that have other values, which are supported.
+fn refuse_values(route: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
+    let is_set = |name: &str| fields.get(name) == Some(&Value::Bool(true));
+    let outputs = fields.get("structured_outputs");
+    if outputs.is_some_and(|outputs| !outputs["structural_tag"].is_null()) {
+        return Err(refusal("structured_outputs.structural_tag", "send `tools` or a `grammar`"));
+    }
+    if fields.get("add_generation_prompt") == Some(&Value::Bool(false))
+        && !is_set("continue_final_message")
+    {
+        return Err(refusal("add_generation_prompt", "send `continue_final_message`, too"));
+    }
+    if route.ends_with("/responses") {
+        if fields.get("prompt").is_some_and(Value::is_object) {
+            return Err(refusal("prompt", "send `instructions` and `input`"));
+        }
+        let includes = |items: &Vec<Value>| items.contains(&json!("message.output_text.logprobs"));
+        if fields.get("include").and_then(Value::as_array).is_some_and(includes) {
+            return Err(refusal("include", "send `logprobs` to /v1/chat/completions"));
         }
     }
     Ok(())
+}
+
+fn refusal(name: &str, instead: &str) -> ApiError {
+    ApiError::field(name, format!("it is not supported: {instead}"))
 }
 
 /// Returns true for a value that is what happens without the field.
 fn changes_nothing(name: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,
-        Value::Bool(flag) => *flag == (name == "skip_special_tokens"),
+        Value::Bool(flag) => *flag == ON_BY_DEFAULT.contains(&name),
+        // The others ask for reasoning apart from the answer, as it comes.
+        Value::String(text) if name == "reasoning_format" => text != "none",
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty() || *value == json!(["text"]),
         Value::Object(map) => map.is_empty(),
@@ -117,6 +163,20 @@ pub(crate) fn note_unknown(route: &str, fields: &Map<String, Value>) {
     }
 }
 
+/// Names the type of a part of a request that is left out in the log, each once.
+pub(crate) fn note_left_out(part: &'static str, kind: &str) {
+    static NOTED: LazyLock<Mutex<HashSet<(&'static str, String)>>> = LazyLock::new(Mutex::default);
+    // Types of Anthropic end with a date.
+    let is_date = |text: &str| text.len() == 8 && text.bytes().all(|c| c.is_ascii_digit());
+    let kind =
+        kind.rsplit_once('_').filter(|(_, date)| is_date(date)).map_or(kind, |(name, _)| name);
+    let kind = if is_name(kind) { kind } else { "other" };
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if noted.len() < MAX_NAMES && noted.insert((part, kind.to_owned())) {
+        tracing::warn!(kind, "{part} of this type is left out");
+    }
+}
+
 /// The names of fields that are not among `known`.
 fn unknown(known: &HashSet<String>, fields: &Map<String, Value>) -> Vec<String> {
     let names = |fields: &Map<String, Value>, prefix: &str| {
@@ -147,7 +207,11 @@ mod tests {
     use super::*;
 
     fn refused(fields: &Value) -> Option<String> {
-        refuse_unsupported(fields.as_object().unwrap()).err()?.param
+        refused_by("/v1/chat/completions", fields)
+    }
+
+    fn refused_by(route: &str, fields: &Value) -> Option<String> {
+        refuse_unsupported(route, fields.as_object().unwrap()).err()?.param
     }
 
     #[test]
@@ -157,6 +221,11 @@ mod tests {
             json!({ "skip_special_tokens": true, "length_penalty": 1.0, "t_max_predict_ms": -1 }),
             json!({ "modalities": ["text"], "template": "", "user": "me", "min_keep": 3 }),
             json!({ "guided_grammar": "a", "structured_outputs": { "grammar": "a" } }),
+            json!({ "echo": false, "documents": [], "reasoning_format": "auto" }),
+            json!({ "include_reasoning": true, "return_token_ids": false, "response_fields": [] }),
+            json!({ "timings_per_token": true, "return_progress": true, "max_tool_calls": 3 }),
+            json!({ "add_generation_prompt": false, "continue_final_message": true }),
+            json!({ "add_generation_prompt": true, "structured_outputs": { "regex": "a" } }),
         ] {
             assert_eq!(refused(&fields), None, "{fields}");
         }
@@ -167,8 +236,31 @@ mod tests {
             (json!({ "use_beam_search": true }), "use_beam_search"),
             (json!({ "guided_grammar": "a", "structured_outputs": null }), "guided_grammar"),
             (json!({ "t_max_predict_ms": 100 }), "t_max_predict_ms"),
+            (json!({ "echo": true }), "echo"),
+            (json!({ "documents": [{ "text": "a" }] }), "documents"),
+            (json!({ "reasoning_format": "none" }), "reasoning_format"),
+            (json!({ "include_reasoning": false }), "include_reasoning"),
+            (json!({ "return_token_ids": true }), "return_token_ids"),
+            (json!({ "repetition_detection": { "min_count": 2 } }), "repetition_detection"),
+            (json!({ "response_fields": ["content"] }), "response_fields"),
+            (json!({ "add_generation_prompt": false }), "add_generation_prompt"),
+            (
+                json!({ "structured_outputs": { "structural_tag": "{}" } }),
+                "structured_outputs.structural_tag",
+            ),
         ] {
             assert_eq!(refused(&fields).as_deref(), Some(name), "{fields}");
+        }
+        // Fields with another meaning on other routes.
+        let fields = json!({ "echo": true, "documents": ["a"], "reasoning_format": "none" });
+        assert_eq!(refused_by("/v1/completions", &fields), None);
+        let fields = json!({ "prompt": null, "include": ["reasoning.encrypted_content"] });
+        assert_eq!(refused_by("/v1/responses", &fields), None);
+        for (fields, name) in [
+            (json!({ "prompt": { "id": "pmpt_1" } }), "prompt"),
+            (json!({ "include": ["message.output_text.logprobs"] }), "include"),
+        ] {
+            assert_eq!(refused_by("/v1/responses", &fields).as_deref(), Some(name), "{fields}");
         }
     }
 

@@ -13,7 +13,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use rocmforge::SamplerConfig;
 use rocmforge::engine::{DecodeOptions, EncodeOptions, Model};
-use rocmforge::messages::Conversation;
+use rocmforge::messages::{ChatTemplate, Conversation};
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -272,7 +272,7 @@ pub(crate) async fn props(
             vision: served.loaded_model().reads_images(),
             audio: served.loaded_model().hears(),
         },
-        chat_template: tokenizer.chat_template().unwrap_or_default().to_owned(),
+        chat_template: model.chat_template().map_or("", ChatTemplate::source).to_owned(),
         bos_token: text(tokenizer.bos()),
         eos_token: text(tokenizer.eos()),
         build_info: FINGERPRINT,

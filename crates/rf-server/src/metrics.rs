@@ -7,8 +7,8 @@ mod http;
 #[cfg(unix)]
 mod process;
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -190,6 +190,8 @@ pub(crate) struct RequestMeter {
     unfinished: usize,
     is_length: bool,
     has_failed: bool,
+    /// False for a request that the queue refused, which is a rejection and no answer.
+    is_queued: Arc<AtomicBool>,
     adapter: Option<AdapterMeter>,
     trace: Option<Arc<RequestTrace>>,
     prompt_tokens: usize,
@@ -221,11 +223,18 @@ impl RequestMeter {
             unfinished: job.num_choices,
             is_length: false,
             has_failed: false,
+            is_queued: Arc::new(AtomicBool::new(true)),
             adapter,
             trace,
             prompt_tokens: 0,
             cached_tokens: 0,
         }
+    }
+
+    /// Sets what becomes true once the queue has the request.
+    pub(crate) fn with_is_queued(mut self, is_queued: Arc<AtomicBool>) -> Self {
+        self.is_queued = is_queued;
+        self
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
@@ -324,7 +333,8 @@ impl Drop for RequestMeter {
                 },
             });
         }
-        if self.unfinished > 0 {
+        let is_refused = !self.has_failed && !self.is_queued.load(Relaxed);
+        if self.unfinished > 0 && !is_refused {
             let metrics = &self.metrics;
             let finished =
                 if self.has_failed { &metrics.finished_error } else { &metrics.finished_abort };

@@ -24,7 +24,7 @@ tokio::task_local! {
 pub(crate) struct RequestRecord {
     id: RequestId,
     method: Method,
-    path: String,
+    path_bytes: usize,
     /// The path of its route; `None` if there is none.
     route: Option<String>,
     peer: Option<IpAddr>,
@@ -48,8 +48,6 @@ struct State {
     permit: Option<RequestPermit>,
 }
 
-/// The longest path in the log, in bytes.
-const MAX_PATH: usize = 200;
 /// The status in the log of a request whose client left before the response, as nginx has it.
 const CLIENT_GONE: StatusCode = match StatusCode::from_u16(499) {
     Ok(status) => status,
@@ -65,11 +63,10 @@ impl RequestRecord {
         peer: Option<IpAddr>,
         metrics: Arc<HttpMetrics>,
     ) -> Self {
-        let path = if path.len() > MAX_PATH { "(a long path)" } else { path };
         Self {
             id,
             method,
-            path: path.to_owned(),
+            path_bytes: path.len(),
             route,
             peer,
             metrics,
@@ -205,12 +202,15 @@ impl RequestRecord {
                 usage,
             });
         }
+        // A path may have texts of the client: the log has the pattern of its route.
+        let path = self.route.as_deref().unwrap_or("(no route)");
         tracing::info!(
             request_id = self.id.as_str(),
             client = self.client().map(|client| client.name()),
             peer = self.peer.map(tracing::field::display),
             method = %self.method,
-            path = self.path,
+            path,
+            path_bytes = self.route.is_none().then_some(self.path_bytes),
             model = self.model.get(),
             status = status.as_u16(),
             first_byte_ms = state.first_byte.map(ms),

@@ -94,6 +94,8 @@ const MAX_STOP_BYTES: usize = 1024;
 const MAX_BREAKERS: usize = 64;
 /// The longest string that ends repetitions, in bytes.
 const MAX_BREAKER_BYTES: usize = 256;
+/// The longest text of a bias, in bytes: it is tokenized before the request waits for its turn.
+const MAX_BIASED_BYTES: usize = 256;
 /// The most samplers of a chain.
 const MAX_SAMPLERS: usize = 32;
 /// Most alternatives per token; vLLM has the same limit.
@@ -235,7 +237,8 @@ impl SamplingFields {
 fn token_biases(bias: LogitBias, model: &Model) -> Result<Vec<(u32, f32)>, ApiError> {
     let tokenizer = model.tokenizer();
     // Each bias is added for each token of the answer.
-    check_count("logit_bias", bias.0.len(), tokenizer.vocab_size() as usize)?;
+    let most = tokenizer.vocab_size() as usize;
+    check_count("logit_bias", bias.0.len(), most)?;
     let mut biases = Vec::with_capacity(bias.0.len());
     for (token, bias) in bias.0 {
         match token {
@@ -245,9 +248,15 @@ fn token_biases(bias: LogitBias, model: &Model) -> Result<Vec<(u32, f32)>, ApiEr
                 return Err(ApiError::field("logit_bias", message));
             }
             BiasedToken::Id(id) => biases.push((id, bias)),
+            BiasedToken::Text(text) if text.len() > MAX_BIASED_BYTES => {
+                let message = format!("a text is longer than {MAX_BIASED_BYTES} bytes");
+                return Err(ApiError::field("logit_bias", message));
+            }
             BiasedToken::Text(text) => {
                 let ids = tokenizer.encode(&text, EncodeOptions::PLAIN);
                 biases.extend(ids.into_iter().map(|id| (id, bias)));
+                // A text may be many tokens.
+                check_count("logit_bias", biases.len(), most)?;
             }
         }
     }

@@ -45,8 +45,13 @@ fn the_log_never_has_text_of_a_request() {
         ("/v1/completions", json!({ "prompt": "x", "maxTokens": 1, "top_p2": 1 })),
         ("/api/chat", json!({ "messages": user, "options": { "num_predict": 1, "numCtx": 1 } })),
         ("/slots/0?action=erase", json!({ "fileName": "x" })),
+        ("/v1/responses/input_tokens", json!({ "input": [{ "type": "web_call_x" }] })),
+        ("/v1/responses/input_tokens", json!({ "input": [{ "type": "web_call_x" }] })),
     ] {
         server.post(route, &body);
+    }
+    for path in ["/slots", "/v1/models", "/v1/responses", "/nowhere"] {
+        server.get(&format!("{path}/{MARKER}"));
     }
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(text.contains("invalid_request_error in `messages`"), "{text}");
@@ -54,9 +59,15 @@ fn the_log_never_has_text_of_a_request() {
         let named = format!("a field that is not known is ignored field=\"{field}\"");
         assert_eq!(text.matches(&named).count(), 1, "{field} is named once");
     }
+    let left_out = "an item of this type is left out kind=\"web_call_x\"";
+    assert_eq!(text.matches(left_out).count(), 1, "{text}");
     assert!(!text.contains("field=\"options.num_predict\""), "{text}");
     assert!(text.contains("peer=127.0.0.1"), "{text}");
     assert!(text.contains("model=\"demo\" status=200"), "{text}");
+    assert!(text.contains("path=\"/slots/{id}\""), "{text}");
+    let path_bytes = "/nowhere/".len() + MARKER.len();
+    let unmatched = format!("path=\"(no route)\" path_bytes={path_bytes}");
+    assert!(text.contains(&unmatched), "{text}");
     let leak = text.lines().find(|line| line.contains(MARKER));
     assert_eq!(leak, None);
 }

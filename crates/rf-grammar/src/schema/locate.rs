@@ -25,6 +25,10 @@ pub(crate) fn locate(
     let mut parts = 0;
     'part: loop {
         for (path, child) in children(part) {
+            // `false` fails by itself, but is no error where it stands: `"items": false`.
+            if child.is_boolean() {
+                continue;
+            }
             parts += 1;
             if parts > MAX_PARTS || started.elapsed() > LOCATE_TIMEOUT {
                 return place;

@@ -7,9 +7,10 @@ use serde_json::{Map, Value};
 use super::parts::{LISTS, MAPS, SCHEMAS, target};
 use crate::Error;
 use crate::limits::{
-    MAX_MERGED_SUBSCHEMAS, MAX_OPTIONAL_PROPERTIES, MAX_PATTERN_PROPERTIES, MAX_REFERENCES,
-    MAX_SCHEMA_DEPTH, MAX_SUBSCHEMAS, at_most,
+    MAX_MERGED_PATTERNS, MAX_MERGED_SUBSCHEMAS, MAX_OPTIONAL_PROPERTIES, MAX_PATTERN_PROPERTIES,
+    MAX_REFERENCES, MAX_SCHEMA_DEPTH, MAX_SUBSCHEMAS, at_most,
 };
+use crate::operators::check_regex;
 
 /// Keywords that restrict nothing. A reference beside them is one rule for all its uses; beside
 /// others, its target is merged with them at each use.
@@ -42,6 +43,7 @@ pub(crate) fn measure_all<'a>(schemas: impl Iterator<Item = &'a Value>) -> Resul
     let mut counts = Counts::default();
     let mut merged = 0usize;
     for root in schemas {
+        check_integers(root)?;
         let mut measure = Measure { root, counts, targets: HashMap::new() };
         measure.targets.insert(root, None);
         let extent = measure.visit(root, 0)?;
@@ -49,6 +51,26 @@ pub(crate) fn measure_all<'a>(schemas: impl Iterator<Item = &'a Value>) -> Resul
         merged = targets.fold(merged.saturating_add(extent.total), usize::saturating_add);
         at_most("the number of merged subschemas", merged, MAX_MERGED_SUBSCHEMAS)?;
         counts = measure.counts;
+    }
+    Ok(())
+}
+
+/// Refuses integers that are -2^63 as an `f64`. The matcher negates them, which overflows, and then
+/// recurses without end.
+fn check_integers(schema: &Value) -> Result<(), Error> {
+    let mut values = vec![schema];
+    while let Some(value) = values.pop() {
+        match value {
+            Value::Number(number)
+                if number.as_i64().is_some_and(|n| n as f64 <= i64::MIN as f64) =>
+            {
+                let problem = format!("the integer {number} is too small");
+                return Err(Error::Schema { pointer: "#".to_owned(), problem });
+            }
+            Value::Array(items) => values.extend(items),
+            Value::Object(fields) => values.extend(fields.values()),
+            _ => {}
+        }
     }
     Ok(())
 }
@@ -69,6 +91,8 @@ struct Extent {
     largest: usize,
     /// Subschemas of all alternatives.
     total: usize,
+    /// The `pattern`s that apply to the same value, in the alternative that has the most.
+    patterns: usize,
 }
 
 struct Measure<'a> {
@@ -88,7 +112,7 @@ impl<'a> Measure<'a> {
         let depth = depth + 1;
         let merges = merges(object);
         let mut own = 1usize;
-        let mut extent = Extent { alternatives: 1, largest: 0, total: 0 };
+        let mut extent = Extent { largest: 0, total: 0, ..Extent::ONE };
         for (keyword, value) in object {
             match (keyword.as_str(), value) {
                 ("$ref", Value::String(reference)) => {
@@ -96,7 +120,7 @@ impl<'a> Measure<'a> {
                     extent = extent.and(if merges { target } else { Extent::ONE });
                 }
                 ("anyOf" | "oneOf", Value::Array(list)) => {
-                    let mut union = Extent { alternatives: 0, largest: 0, total: 0 };
+                    let mut union = Extent { alternatives: 0, largest: 0, total: 0, patterns: 0 };
                     for branch in list {
                         union = union.or(self.branch(branch, merges, depth)?);
                     }
@@ -106,6 +130,10 @@ impl<'a> Measure<'a> {
                     for branch in list {
                         extent = extent.and(self.branch(branch, merges, depth)?);
                     }
+                }
+                ("pattern", Value::String(pattern)) => {
+                    check_regex(pattern)?;
+                    extent.patterns += 1;
                 }
                 // Definitions count where they are used.
                 ("$defs" | "definitions", _) => {}
@@ -133,6 +161,7 @@ impl<'a> Measure<'a> {
             extent.total.saturating_add(own)
         };
         at_most("the number of merged subschemas", extent.total, MAX_MERGED_SUBSCHEMAS)?;
+        at_most("the number of merged patterns", extent.patterns, MAX_MERGED_PATTERNS)?;
         Ok(extent)
     }
 
@@ -145,6 +174,8 @@ impl<'a> Measure<'a> {
             optional,
             MAX_OPTIONAL_PROPERTIES,
         )?;
+        let patterns = object.get("patternProperties").and_then(Value::as_object);
+        patterns.into_iter().flat_map(Map::keys).try_for_each(|pattern| check_regex(pattern))?;
         self.counts.pattern_properties += count("patternProperties");
         let found = self.counts.pattern_properties;
         at_most("the number of patternProperties", found, MAX_PATTERN_PROPERTIES)
@@ -182,7 +213,7 @@ impl<'a> Measure<'a> {
 }
 
 impl Extent {
-    const ONE: Self = Self { alternatives: 1, largest: 1, total: 1 };
+    const ONE: Self = Self { alternatives: 1, largest: 1, total: 1, patterns: 0 };
 
     /// Both apply.
     fn and(self, other: Self) -> Self {
@@ -190,6 +221,7 @@ impl Extent {
             alternatives: self.alternatives.saturating_mul(other.alternatives),
             largest: self.largest.saturating_add(other.largest),
             total: self.total.saturating_add(other.total),
+            patterns: self.patterns.saturating_add(other.patterns),
         }
     }
 
@@ -199,6 +231,7 @@ impl Extent {
             alternatives: self.alternatives.saturating_add(other.alternatives),
             largest: self.largest.max(other.largest),
             total: self.total.saturating_add(other.total),
+            patterns: self.patterns.max(other.patterns),
         }
     }
 }

@@ -63,10 +63,15 @@ pub(super) fn children_mut(schema: &mut Value) -> Vec<&mut Value> {
     children
 }
 
-/// The schema that a reference refers to, if it is a part of `root`.
+/// The schema that a reference refers to, if it is a part of `root`. The matcher takes the names of
+/// a pointer as they are: it does not decode `~1` and `%25`.
 pub(super) fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
-    match reference.strip_prefix('#')? {
-        "" | "/" => Some(root),
-        pointer => root.pointer(pointer),
+    let pointer = reference.strip_prefix('#')?;
+    if matches!(pointer, "" | "/") {
+        return Some(root);
     }
+    pointer.strip_prefix('/')?.split('/').try_fold(root, |value, name| match value {
+        Value::Array(list) => list.get(name.parse::<usize>().ok()?),
+        value => value.get(name),
+    })
 }

@@ -204,3 +204,23 @@ fn keywords_of_tools_that_are_not_supported_are_left_out() {
         assert!(fits, "{format:?}: {arguments}");
     });
 }
+
+#[test]
+fn patterns_and_references_of_tools_that_are_not_supported_are_left_out() {
+    let parameters = json!({"type": "object", "properties": {
+        "mail": {"type": "string", "maxLength": 8,
+            "pattern": r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([a-z]*\.)+[a-z]{2,}$"},
+        "labels": {"type": "object", "patternProperties": {"^(?!x-)": {"type": "null"}},
+            "additionalProperties": false, "maxProperties": 0},
+        "next": {"type": "array", "items": {"$ref": "https://example.com/a.json"}, "maxItems": 0},
+        "last": {"type": "array", "items": {"$ref": "#/$defs/none"}, "maxItems": 0},
+        "kind": {"oneOf": [{"type": "integer"}, {"type": "integer", "minimum": 2}]},
+    }, "required": ["mail", "labels", "next", "last", "kind"], "additionalProperties": false});
+    arguments(&parameters, |format, arguments| {
+        assert!(arguments["mail"].is_string(), "{format:?}: {arguments}");
+        assert!(arguments["kind"].as_f64().is_some(), "{format:?}: {arguments}");
+    });
+    for schema in parameters["properties"].as_object().unwrap().values() {
+        assert!(COMPILER.compile(&Grammar::JsonSchema(schema.clone())).is_err(), "{schema}");
+    }
+}

@@ -6,6 +6,7 @@ use rf_engine::scheduler::Constraint;
 use rf_grammar::{Error, Grammar, GrammarCompiler, Tokenizer};
 use rf_testing::SplitMix64 as Random;
 use rf_tokenizer::{EncodeOptions, VocabConfig};
+use serde_json::json;
 
 use crate::sampling::{COMPILER, TOKENIZER, sample};
 
@@ -77,6 +78,59 @@ fn lark_grammars() {
     let error = COMPILER.compile(&Grammar::of_text("start: \"a\"\n  | nothing(")).unwrap_err();
     assert!(matches!(&error, Error::Lark(problem) if problem.contains("2(")), "{error}");
     assert!(COMPILER.compile(&Grammar::Regex("(".to_owned())).is_err());
+}
+
+#[test]
+fn small_grammars_that_take_long_to_compile_are_refused() {
+    let intersection = |parts: usize| {
+        let parts: Vec<_> = (0..parts).map(|i| format!("/(.*a{i}.*b)+/")).collect();
+        Grammar::Lark(format!("start: S\nS: {}", parts.join(" & ")))
+    };
+    let patterns = |count: usize| {
+        let parts: Vec<_> = (0..count).map(|i| json!({ "pattern": format!("x{i}") })).collect();
+        Grammar::JsonSchema(json!({ "type": "string", "allOf": parts }))
+    };
+    let references = (0..1990).fold("root ::= r0\n".to_owned(), |rules, i| {
+        let parts: Vec<_> = (0..12).map(|j| format!("r{}", (i * 7 + j * 13 + 1) % 1990)).collect();
+        rules + &format!("r{i} ::= {} | \"a\"\n", parts.join(" | "))
+    });
+    for (grammar, limit) in [
+        (intersection(20), "the number of operators & and ~"),
+        (intersection(3000), "the number of operators & and ~"),
+        (patterns(30), "the number of merged patterns"),
+        (
+            Grammar::Regex("(a|b)?".repeat(40_000)),
+            "the number of repetitions in a regular expression",
+        ),
+        (
+            Grammar::Lark(format!("start: /{}/", "(a|b)?".repeat(2000))),
+            "the number of repetitions in a regular expression",
+        ),
+        (
+            Grammar::JsonSchema(json!({ "pattern": "(a|b)?".repeat(2000) })),
+            "the number of repetitions in a regular expression",
+        ),
+        (
+            Grammar::Gbnf(format!("root ::= \"a\"{}", "*".repeat(200_000))),
+            "the number of repetitions in a row",
+        ),
+        (
+            Grammar::Gbnf(format!("root ::= {}", "(\"a\" | \"b\")?".repeat(20_000))),
+            "the number of repetitions",
+        ),
+        (Grammar::Gbnf(references), "the number of references to rules"),
+    ] {
+        match COMPILER.compile(&grammar) {
+            Err(Error::TooLarge { quantity, .. }) => assert_eq!(quantity, limit),
+            other => panic!("{limit}: {other:?}"),
+        }
+    }
+    COMPILER.compile(&patterns(5)).unwrap();
+    check(
+        &Grammar::Lark("start: S\nS: /[a-f]+/ & /[d-z]+/ & ~/e+/".into()),
+        &["d", "fe"],
+        &["a", "e"],
+    );
 }
 
 #[test]

@@ -91,6 +91,20 @@ fn wide_grammars_compile_up_to_the_limit() {
     for count in [limits::MAX_OPTIONAL_PROPERTIES + 1, 6800] {
         assert_eq!(limit(&properties(count)), "the number of optional properties of an object");
     }
+    // As many properties as the parameters of 200 tools have.
+    let object = |index: usize| {
+        let kinds = [
+            json!({ "type": "string", "maxLength": 80 }),
+            json!({ "type": "integer", "minimum": 0 }),
+            json!({ "enum": [format!("a{index}"), "b"] }),
+            json!({ "type": "array", "items": { "type": "number" } }),
+        ];
+        let fields: Map<_, _> =
+            (0..20).map(|i| (format!("f{i}"), kinds[i % kinds.len()].clone())).collect();
+        json!({ "type": "object", "properties": fields, "required": ["f0", "f1", "f2"] })
+    };
+    let objects: Vec<_> = (0..200).map(object).collect();
+    compile(&Grammar::JsonSchema(json!({ "anyOf": objects }))).unwrap();
     let choices = |count: usize| Grammar::Choice((0..count).map(|i| format!("no. {i}")).collect());
     compile(&choices(limits::MAX_CHOICES)).unwrap();
     assert_eq!(limit(&choices(limits::MAX_CHOICES + 1)), "the number of choices");
@@ -108,10 +122,8 @@ fn a_grammar_with_many_symbols_is_refused_in_time() {
     let started = Instant::now();
     // About as many texts as fit, all with the same first character.
     let texts: Vec<_> = (0..25_000).map(|i| format!("\"c{i}\"")).collect();
-    for rule in [texts.join("|"), "(\"a\" | \"b\")? ".repeat(20_000)] {
-        let error = compile(&Grammar::Gbnf(format!("root ::= {rule}"))).unwrap_err();
-        assert!(error.to_string().contains("too large for the matcher"), "{error}");
-    }
+    let error = compile(&Grammar::Gbnf(format!("root ::= {}", texts.join("|")))).unwrap_err();
+    assert!(error.to_string().contains("too large for the matcher"), "{error}");
     assert!(started.elapsed() < HANG, "{:?}", started.elapsed());
 }
 
@@ -172,4 +184,37 @@ fn an_ambiguous_grammar_gives_up_instead_of_taking_long() {
     }
     let (count, _) = write("root ::= ([a-z ]+ \"\\n\")+", letters());
     assert_eq!(count, 3000);
+}
+
+#[test]
+fn choices_of_a_request_share_their_time() {
+    let grammar = Grammar::of_text("root ::= s\ns ::= s s | [a-z ] | \"\"");
+    let mut first = COMPILER.compile(&grammar).unwrap();
+    let mut second = first.fork();
+    let id = TOKENIZER.id_of("a").unwrap();
+    for _ in 0..3000 {
+        if first.allowed().and_then(|_| first.accept(id)).is_err() {
+            break;
+        }
+    }
+    assert!(first.gave_up());
+    // At once: its text is empty.
+    second.allowed().unwrap_err();
+    assert!(second.gave_up());
+    COMPILER.compile(&grammar).unwrap().allowed().unwrap();
+}
+
+/// The matcher negates such an integer, which overflowed, and recursed without end.
+#[test]
+fn the_least_integers_are_refused() {
+    for integer in [i64::MIN, i64::MIN + 1] {
+        let schema = json!({ "anyOf": [{ "const": [{ "a": integer }] }, { "type": "object" }] });
+        let lark = format!("start: %json {schema}");
+        for grammar in [Grammar::JsonSchema(schema), Grammar::Lark(lark)] {
+            let refused = compile(&grammar);
+            assert!(matches!(refused, Err(Error::Schema { .. })), "{refused:?}");
+        }
+    }
+    compile(&Grammar::JsonSchema(json!({ "const": i64::MIN + 1024 }))).unwrap();
+    compile(&Grammar::JsonSchema(json!({ "const": i64::MAX }))).unwrap();
 }

@@ -126,6 +126,71 @@ fn a_keyword_that_is_not_supported_is_named_with_its_place() {
 }
 
 #[test]
+fn keywords_without_their_companion_are_ignored() {
+    let compile = |schema| COMPILER.compile(&Grammar::JsonSchema(schema));
+    for schema in [
+        json!({"type": "integer", "then": {"minimum": 1}, "else": false}),
+        json!({"type": "array", "maxContains": 1, "minContains": 2}),
+    ] {
+        assert!(compile(schema.clone()).is_ok(), "{schema}");
+    }
+    for (keyword, schema) in [
+        ("then", json!({"type": "integer", "if": {"minimum": 0}, "then": {"minimum": 1}})),
+        ("minContains", json!({"type": "array", "contains": {}, "minContains": 2})),
+        ("unevaluatedProperties", json!({"type": "object", "unevaluatedProperties": false})),
+        ("unevaluatedItems", json!({"type": "array", "unevaluatedItems": false})),
+    ] {
+        let error = compile(schema).unwrap_err().to_string();
+        assert!(error.contains("at #: ") && error.contains(keyword), "{error}");
+    }
+}
+
+/// The schema of pydantic for `list[Annotated[Cat | Dog, Field(discriminator="kind")]]`.
+fn pets(cat: &str, dog: &str) -> Value {
+    let pet = |kind: &str| {
+        json!({
+            "type": "object", "title": kind, "required": ["kind", "age"],
+            "properties": {
+                "kind": {"const": kind, "title": "Kind", "type": "string"},
+                "age": {"title": "Age", "type": "integer"},
+            },
+        })
+    };
+    json!({
+        "$defs": {"Cat": pet(cat), "Dog": pet(dog)},
+        "type": "object", "title": "Pets", "required": ["pets"],
+        "properties": {"pets": {"type": "array", "maxItems": 3, "items": {
+            "discriminator": {
+                "mapping": {cat: "#/$defs/Cat", dog: "#/$defs/Dog"}, "propertyName": "kind",
+            },
+            "oneOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}],
+        }}},
+        "additionalProperties": false,
+    })
+}
+
+#[test]
+fn one_of_is_exactly_one() {
+    let mut random = Random::new(5);
+    let schema = pets("cat", "dog");
+    for _ in 0..20 {
+        let constraint = COMPILER.compile(&Grammar::JsonSchema(schema.clone())).unwrap();
+        let text = sample(constraint, &mut random);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert!(jsonschema::validate(&schema, &value).is_ok(), "{text}");
+    }
+    let integers = json!({"oneOf": [{"type": "integer"}, {"type": "integer", "minimum": 2}]});
+    for (schema, place) in
+        [(integers, "#/oneOf"), (pets("cat", "cat"), "#/properties/pets/items/oneOf")]
+    {
+        match COMPILER.compile(&Grammar::JsonSchema(schema)) {
+            Err(Error::Schema { pointer, .. }) => assert_eq!(pointer, place),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_format_is_enforced_or_an_annotation() {
     let enforced = |format: &str| {
         let schema = json!({"type": "string", "format": format});

@@ -1,5 +1,6 @@
 //! The [JSON Schema Test Suite](https://github.com/json-schema-org/JSON-Schema-Test-Suite).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::{env, fs};
 
@@ -26,17 +27,23 @@ struct Case {
     valid: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Counts {
     schemas: usize,
     refused_schemas: usize,
     valid_values: usize,
     accepted_values: usize,
+    /// The valid values that are not accepted, by the file of the suite.
+    others: BTreeMap<String, usize>,
     invalid_values: usize,
 }
 
-/// A schema is compiled or refused. What its constraint accepts is valid, but for `oneOf`, which is
-/// read as `anyOf`.
+/// The valid values that are not accepted: integers with a fraction of 0 (`1.0`), properties in
+/// another order, texts that do not fit their `format`, and a vocabulary without validation.
+const OTHERS: [(&str, usize); 6] =
+    [("allOf", 2), ("const", 5), ("enum", 4), ("format", 10), ("type", 1), ("vocabulary", 1)];
+
+/// A schema is compiled or refused. What its constraint accepts is valid.
 #[test]
 fn no_accepted_value_of_the_published_suite_is_invalid() {
     let Some(folder) = env::var_os("ROCFORGE_JSON_SCHEMA_SUITE") else {
@@ -56,10 +63,20 @@ fn no_accepted_value_of_the_published_suite_is_invalid() {
         }
     }
     eprintln!("{counts:?}");
-    let others: Vec<&String> = wrong.iter().filter(|case| !case.starts_with("oneOf: ")).collect();
-    eprintln!("{} invalid values of oneOf are accepted", wrong.len() - others.len());
-    assert!(others.is_empty(), "invalid values are accepted: {others:#?}");
-    assert!(counts.accepted_values > counts.valid_values * 9 / 10);
+    assert!(wrong.is_empty(), "invalid values are accepted: {wrong:#?}");
+    let august_2026 = Counts {
+        schemas: 383,
+        refused_schemas: 217,
+        valid_values: 418,
+        accepted_values: 395,
+        others: OTHERS.map(|(file, count)| (file.to_owned(), count)).into(),
+        invalid_values: 221,
+    };
+    if counts.schemas == august_2026.schemas {
+        assert_eq!(counts, august_2026);
+    } else {
+        assert!(counts.accepted_values > counts.valid_values * 9 / 10);
+    }
 }
 
 fn check(file: &str, group: &Group, counts: &mut Counts, wrong: &mut Vec<String>) {
@@ -72,7 +89,11 @@ fn check(file: &str, group: &Group, counts: &mut Counts, wrong: &mut Vec<String>
         let accepted = accepts(&mut *constraint.fork(), &case.data.to_string());
         if case.valid {
             counts.valid_values += 1;
-            counts.accepted_values += usize::from(accepted);
+            if accepted {
+                counts.accepted_values += 1;
+            } else {
+                *counts.others.entry(file.to_owned()).or_default() += 1;
+            }
         } else {
             counts.invalid_values += 1;
             if accepted {
@@ -82,13 +103,27 @@ fn check(file: &str, group: &Group, counts: &mut Counts, wrong: &mut Vec<String>
     }
 }
 
-/// Returns true if the constraint accepts the text, byte by byte.
+/// Returns true if the constraint accepts the text: forced tokens as they are, else byte by byte.
 fn accepts(constraint: &mut dyn Constraint, text: &str) -> bool {
-    for byte in text.bytes() {
-        let id = TOKENIZER.encode_bytes(&[byte], EncodeOptions::PLAIN)[0];
-        let allowed = constraint.allowed().is_ok_and(|mask| mask.allows(id));
-        if !allowed || constraint.accept(id).is_err() {
-            return false;
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let mut ids = constraint.forced();
+        if ids.is_empty() {
+            ids = TOKENIZER.encode_bytes(&rest[..1], EncodeOptions::PLAIN);
+            if !constraint.allowed().is_ok_and(|mask| mask.allows(ids[0])) {
+                return false;
+            }
+        }
+        for id in ids {
+            // The end may be forced, too.
+            let piece = TOKENIZER.piece(id).unwrap();
+            match rest.strip_prefix(piece.as_slice()) {
+                Some(after) => rest = after,
+                None => return rest.is_empty() && TOKENIZER.is_eog(id),
+            }
+            if constraint.accept(id).is_err() {
+                return false;
+            }
         }
     }
     let is_end = |id: &u32| TOKENIZER.is_eog(*id);

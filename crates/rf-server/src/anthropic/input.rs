@@ -10,6 +10,7 @@ use crate::attachments::{Attachment, IllustratedConversation, MarkedText, from_s
 use crate::error::{ApiError, check_count};
 use crate::fields::TextOr;
 use crate::grammar::{Format, Structure};
+use crate::known_fields::note_left_out;
 use crate::prompt::MAX_TOOLS;
 
 /// The fields of a request. Those of sampling that `OpenAI` has, too, are read apart.
@@ -205,7 +206,7 @@ fn add_blocks(
                     let problem = format!("a block of type {kind:?} cannot be read: send text");
                     return Err(ApiError::field(format!("{path}.type"), problem));
                 }
-                None => tracing::debug!("a block of a message is left out"),
+                None => note_left_out("a block", kind),
             },
         }
     }

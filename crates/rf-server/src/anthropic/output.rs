@@ -6,10 +6,11 @@ use rocmforge::engine::StopReason;
 use rocmforge::messages::{Answer, AnswerCall};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::api::{is_cut_off, parsed_arguments};
+use crate::api::{arguments_object, is_cut_off, no_arguments};
 use crate::generation::Usage;
 
 /// A message, or the beginning of one that is streamed.
@@ -49,9 +50,19 @@ struct MessageUsage {
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Block {
-    Thinking { thinking: String, signature: String },
-    Text { text: String },
-    ToolUse { id: String, name: String, input: Value },
+    Thinking {
+        thinking: String,
+        signature: String,
+    },
+    Text {
+        text: String,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+        #[schemars(with = "Value")]
+        input: Box<RawValue>,
+    },
 }
 
 impl<'a> MessageJson<'a> {
@@ -108,7 +119,7 @@ impl Block {
 
     /// A call whose arguments follow.
     pub(super) fn tool_use(id: String, name: String) -> Self {
-        Self::ToolUse { id, name, input: Value::Object(Map::new()) }
+        Self::ToolUse { id, name, input: no_arguments() }
     }
 }
 
@@ -147,7 +158,7 @@ fn blocks(Answer { content, reasoning, calls }: Answer) -> Vec<Block> {
     let call = |AnswerCall { id, name, arguments, .. }| Block::ToolUse {
         id,
         name,
-        input: parsed_arguments(&arguments),
+        input: arguments_object(&arguments),
     };
     blocks.extend(calls.into_iter().map(call));
     blocks

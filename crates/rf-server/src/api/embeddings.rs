@@ -81,7 +81,7 @@ pub(crate) async fn embed(
     Ok(Embedded { vectors, tokens })
 }
 
-/// The most texts of a request: all that it has are computed before the next request.
+/// The most texts of a request.
 pub(crate) const MAX_TEXTS: usize = 2048;
 
 /// The longest text, and what becomes of those that are longer.

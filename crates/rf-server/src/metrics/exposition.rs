@@ -24,6 +24,9 @@ const COUNTERS: &[(&str, &str, Counter)] = &[
     ("generation_tokens_total", "Generated tokens", |m| &m.generated_tokens),
     ("prefix_cache_queries_total", "Tokens looked up in the prefix cache", |m| &m.prompt_tokens),
     ("prefix_cache_hits_total", "Tokens found in the prefix cache", |m| &m.cached_tokens),
+    // Older names of vLLM, which its router reads.
+    ("gpu_prefix_cache_queries_total", "As prefix_cache_queries_total", |m| &m.prompt_tokens),
+    ("gpu_prefix_cache_hits_total", "As prefix_cache_hits_total", |m| &m.cached_tokens),
     ("spec_decode_num_draft_tokens_total", "Drafted tokens", |m| &m.drafted_tokens),
     ("spec_decode_num_accepted_tokens_total", "Drafted tokens that were generated", |m| {
         &m.accepted_tokens
@@ -196,9 +199,11 @@ impl Exposition<'_> {
         self.family("num_requests_waiting", "gauge", "Requests in the queue", |model| {
             one(model.stats.waiting as f64)
         });
-        self.family("kv_cache_usage_perc", "gauge", "Used part of the KV cache, 0 to 1", |model| {
-            one(model.stats.kv_pages_used as f64 / model.stats.kv_pages_total.max(1) as f64)
-        });
+        for name in ["kv_cache_usage_perc", "gpu_cache_usage_perc"] {
+            self.family(name, "gauge", "Used part of the KV cache, 0 to 1", |model| {
+                one(model.stats.kv_pages_used as f64 / model.stats.kv_pages_total.max(1) as f64)
+            });
+        }
         self.family("host_states", "gauge", "Recurrent states in host memory", |model| {
             one(model.stats.host.states as f64)
         });

@@ -5,9 +5,10 @@ use rocmforge::messages::{Answer, AnswerCall};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
+use crate::api::arguments_object;
 use crate::api::logprobs::{ScoredToken, WithAlternatives};
-use crate::api::parsed_arguments;
 
 /// True if the text is the content of a message, or stands alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,7 +81,8 @@ struct LineCall {
 #[derive(Serialize, JsonSchema)]
 struct LineFunction {
     name: String,
-    arguments: Value,
+    #[schemars(with = "Value")]
+    arguments: Box<RawValue>,
 }
 
 /// Counts, and times in nanoseconds.
@@ -96,7 +98,7 @@ pub(super) struct Totals {
 
 impl From<AnswerCall> for LineCall {
     fn from(AnswerCall { id, name, arguments, .. }: AnswerCall) -> Self {
-        let arguments = parsed_arguments(&arguments);
+        let arguments = arguments_object(&arguments);
         Self { id, function: LineFunction { name, arguments } }
     }
 }

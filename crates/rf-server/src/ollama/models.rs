@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, SecondsFormat, Utc};
 use rocmforge::ModelDetails;
+use rocmforge::messages::ChatTemplate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -120,18 +121,24 @@ pub(crate) async fn show(
     let (id, known) = app.catalog().details(model.or(name).as_deref())?;
     let listed = app.catalog().list();
     let listed = listed.iter().find(|listed| listed.id == id);
+    // A loaded model may have another template than its file.
+    let generator = listed.and_then(Listed::generator);
+    let template = match &generator {
+        Some(generator) => generator.model().chat_template().map_or("", ChatTemplate::source),
+        None => &known.chat_template,
+    };
     let mut capabilities = vec!["completion"];
     if known.fills_gaps {
         capabilities.push("insert");
     }
-    if known.chat_template.contains("tools") {
+    if template.contains("tools") {
         capabilities.push("tools");
     }
     Ok(Json(ShownModel {
         license: known.license.clone(),
         modelfile: "",
         parameters: "",
-        template: known.chat_template.clone(),
+        template: template.to_owned(),
         details: details(&known),
         model_info: model_info(&known),
         system: listed.and_then(|listed| listed.settings.system.clone()),

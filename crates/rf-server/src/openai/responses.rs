@@ -189,7 +189,9 @@ impl ResponsesFields {
         };
         match self.input.take() {
             None => return Err(ApiError::field("input", "expected a text or a list of items")),
-            Some(TextOr::Text(text)) => conversation.messages.push(Message::new("user", text)),
+            Some(TextOr::Text(text)) => {
+                input::push(&mut conversation.messages, Message::new("user", text));
+            }
             Some(TextOr::List(items)) => {
                 ItemReader { store, owner }.add(items, &mut conversation)?;
             }

@@ -7,7 +7,7 @@ use tokio::signal::unix::{self, SignalKind, signal};
 
 use super::Signal;
 
-/// SIGTERM, SIGINT and SIGHUP.
+/// SIGTERM, SIGINT and SIGHUP. SIGUSR1 and SIGUSR2 are ignored.
 pub(crate) struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
@@ -18,6 +18,9 @@ pub(crate) struct Signals {
 impl Signals {
     /// Catches the signals from now on.
     pub(crate) fn new() -> io::Result<Self> {
+        // A handler stays for the life of the process: without one, these end it.
+        drop(signal(SignalKind::user_defined1())?);
+        drop(signal(SignalKind::user_defined2())?);
         let ignores_hangup = ignored_signals().is_some_and(|signals| signals & 1 == 1);
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

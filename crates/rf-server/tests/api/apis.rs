@@ -1,6 +1,6 @@
 //! The APIs of Anthropic, Ollama and llama.cpp, and `/v1/responses`, with the demo model.
 
-use crate::server::{Response, TestServer};
+use crate::server::{Response, Setup, TestServer};
 use serde_json::{Value, json};
 
 const STORY: &str = "Tell me a story about a fox and a lost key.";
@@ -138,6 +138,16 @@ fn ollama_knows_the_model() {
     assert_eq!(show["model_info"]["llama.context_length"], 1024);
     assert_eq!(show["details"]["parameter_size"], "7.3M");
     assert!(server.get("/api/version").ok()["version"].is_string());
+}
+
+#[test]
+fn the_template_in_use_is_shown() {
+    let template = "{% for m in messages %}{{ m.content }}{% endfor %}{# tools #}";
+    let server = TestServer::with(Setup { template: Some(template), ..Setup::default() });
+    let show = server.post("/api/show", &json!({ "model": "demo" })).ok();
+    assert_eq!(show["template"], template);
+    assert!(show["capabilities"].as_array().unwrap().contains(&json!("tools")));
+    assert_eq!(server.get("/props").ok()["chat_template"], template);
 }
 
 #[test]

@@ -466,6 +466,8 @@ fn every_list_of_a_request_has_a_limit() {
     let tool = json!({ "type": "function", "function": { "name": "f" } });
     for (field, value) in [
         ("logit_bias", json!(bias)),
+        ("logit_bias", json!([["x".repeat(257), 1]])),
+        ("logit_bias", json!(vec![json!(["one two ".repeat(32), 1]); 500])),
         ("samplers", json!(vec!["top_k"; 33])),
         ("dry_sequence_breakers", json!(vec!["x"; 65])),
         ("dry_sequence_breakers", json!(["x".repeat(257)])),

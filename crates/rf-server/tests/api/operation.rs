@@ -70,6 +70,9 @@ fn metrics_count_what_happened() {
             ("num_requests_running", "", 0.0),
             ("num_requests_waiting", "", 0.0),
             ("kv_cache_usage_perc", "", 0.0),
+            ("gpu_cache_usage_perc", "", 0.0),
+            ("gpu_prefix_cache_queries_total", "", 12.0),
+            ("gpu_prefix_cache_hits_total", "", 0.0),
             ("num_preemptions_total", "", 0.0),
             ("cache_tier_pages", ",tier=\"host\"", 0.0),
             ("cache_tier_hits_total", ",tier=\"disk\"", 0.0),
@@ -127,6 +130,9 @@ fn answers_are_counted_by_status_and_rejections_by_reason() {
         let labels = format!("model_name=\"demo\",engine=\"0\",reason=\"{reason}\"");
         expect(samples[&format!("vllm:admission_rejections_total{{{labels}}}")], expected);
     }
+    // A rejected request is none that was aborted.
+    let aborted = "model_name=\"demo\",engine=\"0\",finished_reason=\"abort\"";
+    expect(samples[&format!("vllm:request_success_total{{{aborted}}}")], 0.0);
     if cfg!(target_os = "linux") {
         for (name, least) in [
             ("process_resident_memory_bytes", 1e6),

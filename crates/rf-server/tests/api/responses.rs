@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 /// The prompt shows roles, contents, calls and tools, and the first answer calls a tool.
 const TEMPLATE: &str = "\
 {%- for tool in tools or [] %}<tool {{ tool.function.name }}>{% endfor -%}
-{%- for m in messages -%}<{{ m.role }}>{{ m.content }}
+{%- for m in messages -%}<{{ m.role }}>
+{%- if m.reasoning_content %}<thought {{ m.reasoning_content }}>{% endif -%}
+{{ m.content }}
 {%- for c in m.tool_calls or [] %}<call {{ c.function.name }} {{ c.function.arguments|tojson }}>{% endfor -%}
 {%- endfor -%}
 {%- if tools and messages[-1].role != 'tool' -%}<|call|>{%- else -%}<|plain|>{%- endif -%}
@@ -133,6 +135,30 @@ fn tools_of_namespaces_and_custom_tools_are_called_by_their_own_names() {
     let user = json!({ "role": "user", "content": "x" });
     let body = json!({ "tools": tools, "input": [user, item, result] });
     assert_eq!(server.post("/v1/responses", &body).ok()["output"][0]["content"][0]["text"], TEXT);
+}
+
+#[test]
+fn a_thought_is_part_of_the_message_that_follows() {
+    let server = start(r#"{"name": "f", "arguments": {}}"#);
+    let user = json!({ "type": "message", "role": "user", "content": "x" });
+    let thought = |text: &str| {
+        let content = json!([{ "type": "reasoning_text", "text": text }]);
+        json!({ "type": "reasoning", "id": "r", "summary": [], "content": content })
+    };
+    let said = json!({ "type": "message", "role": "assistant", "content": "word" });
+    let call = json!({ "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" });
+    let input = json!([user, thought("one"), said, call, thought("two"), user, thought("three")]);
+    let calls = json!([{ "id": "c", "function": { "name": "f", "arguments": "{}" } }]);
+    let messages = json!([
+        { "role": "user", "content": "x" },
+        { "role": "assistant", "reasoning_content": "one", "content": "word", "tool_calls": calls },
+        { "role": "user", "content": "x" },
+    ]);
+    let body = json!({ "messages": messages });
+    let rendered = server.post("/v1/chat/completions/render", &body).ok();
+    assert!(rendered["prompt"].as_str().unwrap().contains("<thought one>word<call f"));
+    let tokens = rendered["token_ids"].as_array().unwrap().len() as u64;
+    assert_eq!(input_tokens(&server, &json!({ "input": input })), tokens);
 }
 
 /// Refused once, an item would be refused in each later turn.

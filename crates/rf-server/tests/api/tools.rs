@@ -112,6 +112,36 @@ fn anthropic_and_ollama_have_the_call_in_their_form() {
     assert_eq!(message["tool_calls"][0]["function"]["arguments"], arguments);
 }
 
+/// Parsed into an `f64`, the first number would lose digits, and the second one is out of range.
+#[test]
+fn numbers_of_arguments_keep_the_digits_of_the_model() {
+    const NUMBERS: &str = r#"{"n": 12345678901234567890123, "x": 1e400, "text": "a\nb"}"#;
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("fixed.gguf");
+    let call = NUMBERS.replace(", \"x\"", ",\n\"x\"");
+    let call = format!("<tool_call>\n{{\"name\": \"f\", \"arguments\": {call}}}\n</tool_call>");
+    let template =
+        "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}<|a|>{# <tool_call> #}";
+    fixed::write(&model, template, &[("<|a|>", &call)]).unwrap();
+    let engine = EngineOptions::default().with_kv_tokens(Some(8192));
+    let server = TestServer::with(Setup { model, engine, ..Setup::default() });
+    let anthropic = json!([{ "name": "f", "input_schema": { "type": "object" } }]);
+    let ollama = json!([{ "type": "function", "function": { "name": "f" } }]);
+    for (path, tools, stream) in [
+        ("/v1/messages", &anthropic, false),
+        ("/api/chat", &ollama, false),
+        ("/api/chat", &ollama, true),
+    ] {
+        let body = json!({
+            "messages": [user("x")], "tools": tools, "max_tokens": 200, "stream": stream,
+        });
+        let answer = server.post(path, &body);
+        assert_eq!(answer.status, 200, "{path}");
+        let line = answer.text.lines().find(|line| line.contains(NUMBERS));
+        assert!(line.is_some(), "{path}, stream {stream}: {}", answer.text);
+    }
+}
+
 #[test]
 fn responses_count_the_reasoning() {
     let server = start();

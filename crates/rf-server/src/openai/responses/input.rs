@@ -12,6 +12,7 @@ use crate::api::conversation::{self, Part};
 use crate::attachments::{Attachment, IllustratedMessages};
 use crate::error::{ApiError, ApiErrorKind};
 use crate::fields::TextOr;
+use crate::known_fields::note_left_out;
 
 /// A part of the conversation. Messages may come without a type.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -61,6 +62,9 @@ impl ItemReader<'_> {
                 push(&mut conversation.messages, message);
             }
         }
+        // A thought without its answer is no message.
+        let is_dangling = conversation.messages.last().is_some_and(is_thought);
+        conversation.messages.truncate(conversation.messages.len() - usize::from(is_dangling));
         Ok(())
     }
 
@@ -122,10 +126,14 @@ impl ItemReader<'_> {
                 Some(Message { tool_call_id: item.call_id, ..Message::new("tool", content) })
             }
             "item_reference" => self.referenced(item.id.as_deref(), path)?,
-            // What the model thought is not part of its next prompt, and the others tell of tools
-            // that ran elsewhere.
-            _ => {
-                tracing::debug!("an item of the input is left out");
+            // The template decides which thoughts are part of the next prompt.
+            "reasoning" => {
+                let thought = item.content.as_ref().map(thought_text).unwrap_or_default();
+                (!thought.is_empty()).then(|| thinking(thought))
+            }
+            // The others tell of tools that ran elsewhere.
+            kind => {
+                note_left_out("an item", kind);
                 None
             }
         };
@@ -142,8 +150,31 @@ impl ItemReader<'_> {
     }
 }
 
-/// Adds a message. Calls of one answer are items of their own, and one message.
-pub(super) fn push(messages: &mut Vec<Message>, message: Message) {
+/// The message of a thought, which becomes part of the next message of the assistant.
+pub(super) fn thinking(thought: String) -> Message {
+    Message { reasoning: Some(thought), ..Message::new("assistant", "") }
+}
+
+fn is_thought(message: &Message) -> bool {
+    message.reasoning.is_some() && message.content.is_empty() && message.tool_calls.is_empty()
+}
+
+/// The text of the parts of a thought.
+fn thought_text(content: &Value) -> String {
+    let parts = content.as_array().map_or(&[][..], Vec::as_slice);
+    parts.iter().filter_map(|part| part.get("text")?.as_str()).collect()
+}
+
+/// Adds a message. Thoughts and calls of one answer are items of their own, and one message.
+pub(super) fn push(messages: &mut Vec<Message>, mut message: Message) {
+    if let Some(thought) = messages.pop_if(|last| is_thought(last))
+        && message.role == "assistant"
+    {
+        let thoughts = thought.reasoning.into_iter().chain(message.reasoning.take());
+        message.reasoning = Some(thoughts.collect::<Vec<_>>().join("\n"));
+        messages.push(message);
+        return;
+    }
     let is_call = !message.tool_calls.is_empty();
     match messages.last_mut().filter(|last| is_call && last.role == "assistant") {
         Some(last) => last.tool_calls.extend(message.tool_calls),

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::input::thinking;
 use super::tools::{Called, OfferedTools, text_argument};
 use crate::api::{NoItems, conversation};
 use crate::request_id::unique;
@@ -60,6 +61,12 @@ impl ContentPart {
     pub(super) fn text(text: String) -> Self {
         Self::OutputText { text, annotations: [], logprobs: [] }
     }
+
+    fn into_text(self) -> String {
+        match self {
+            Self::OutputText { text, .. } | Self::ReasoningText { text } => text,
+        }
+    }
 }
 
 impl Item {
@@ -101,16 +108,15 @@ impl Item {
         }
     }
 
-    /// The item as a message of a later prompt. What the model thought is not part of it.
+    /// The item as a message of a later prompt.
     pub(super) fn into_message(self) -> Option<Message> {
         let (call_id, called, arguments) = match self {
-            Self::Reasoning { .. } => return None,
+            Self::Reasoning { content, .. } => {
+                let thought: String = content.into_iter().map(ContentPart::into_text).collect();
+                return (!thought.is_empty()).then(|| thinking(thought));
+            }
             Self::Message { content, .. } => {
-                let text = |part: ContentPart| match part {
-                    ContentPart::OutputText { text, .. } => text,
-                    ContentPart::ReasoningText { .. } => String::new(),
-                };
-                let content: String = content.into_iter().map(text).collect();
+                let content: String = content.into_iter().map(ContentPart::into_text).collect();
                 return Some(Message::new("assistant", content));
             }
             Self::FunctionCall { call_id, name, namespace, arguments, .. } => {

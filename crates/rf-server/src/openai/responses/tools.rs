@@ -6,6 +6,7 @@ use rocmforge::messages::Tool;
 use serde_json::{Map, Value, json};
 
 use crate::error::{ApiError, check_count};
+use crate::known_fields::note_left_out;
 use crate::prompt::{MAX_TOOLS, tool};
 
 /// The functions that the model may call, and what each of them is for the client.
@@ -57,8 +58,8 @@ impl OfferedTools {
         let mut tool = match kind(definition) {
             "function" => tool(definition, path)?,
             "custom" => tool(&with_text_argument(definition), path)?,
-            _ => {
-                tracing::debug!("a tool that is no function is left out");
+            kind => {
+                note_left_out("a tool", kind);
                 return Ok(());
             }
         };
