@@ -1,5 +1,7 @@
 //! Constraints on the next token, for structured output.
 
+use std::time::{Duration, Instant};
+
 /// Restricts the tokens of one choice, for example to a grammar.
 ///
 /// A scheduler calls [`allowed`](Self::allowed) once per sampled token, on another thread while the
@@ -40,6 +42,53 @@ pub trait Constraint: Send {
     /// sampled, and all of them are computed in one step. Each is accepted afterwards.
     fn forced(&mut self) -> Vec<u32> {
         Vec::new()
+    }
+}
+
+/// A constraint that measures the time of its calls.
+pub(super) struct TimedConstraint {
+    constraint: Box<dyn Constraint>,
+    token_time: Duration,
+}
+
+impl TimedConstraint {
+    pub(super) fn new(constraint: Box<dyn Constraint>) -> Self {
+        Self { constraint, token_time: Duration::ZERO }
+    }
+
+    /// The time that the newest token took: finding it, accepting it, and accepting those that
+    /// were forced after it.
+    pub(super) fn token_time(&self) -> Duration {
+        self.token_time
+    }
+
+    /// [`Constraint::allowed`], with which the time of a token begins.
+    pub(super) fn allowed(&mut self) -> Result<TokenMask, ConstraintError> {
+        self.token_time = Duration::ZERO;
+        self.timed(|constraint| constraint.allowed())
+    }
+
+    pub(super) fn accept(&mut self, id: u32) -> Result<(), ConstraintError> {
+        self.timed(|constraint| constraint.accept(id))
+    }
+
+    pub(super) fn forced(&mut self) -> Vec<u32> {
+        self.timed(|constraint| constraint.forced())
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.constraint.is_finished()
+    }
+
+    pub(super) fn gave_up(&self) -> bool {
+        self.constraint.gave_up()
+    }
+
+    fn timed<T>(&mut self, call: impl FnOnce(&mut dyn Constraint) -> T) -> T {
+        let start = Instant::now();
+        let value = call(self.constraint.as_mut());
+        self.token_time += start.elapsed();
+        value
     }
 }
 

@@ -86,6 +86,9 @@ pub(super) struct Sequence {
     pub(super) followers: Vec<Choice>,
     /// Tokens to compute in this step.
     pub(super) planned_tokens: usize,
+    /// Successive steps without the sequence, because its constraint takes long. 0 if it is in this
+    /// one.
+    pub(super) steps_sat_out: usize,
     /// A guess of the tokens after the last one, which this step computes, too.
     pub(super) draft: Option<PlannedDraft>,
     /// Tokens that are computed again, because others of their draft were rejected.
@@ -126,6 +129,7 @@ impl Sequence {
             session,
             followers: Vec::new(),
             planned_tokens: 0,
+            steps_sat_out: 0,
             draft: None,
             replayed_tokens: 0,
             drafted_tokens: 0,
@@ -176,9 +180,14 @@ impl Sequence {
         self.session.pages_needed(self.session.len() + self.planned_tokens)
     }
 
+    /// Returns true if the sequence is not in this step.
+    pub(super) fn waits(&self) -> bool {
+        self.session.is_importing() || self.steps_sat_out > 0
+    }
+
     /// Tokens that this step could compute besides those that are planned.
     pub(super) fn plannable_tokens(&self) -> usize {
-        if self.session.is_importing() {
+        if self.waits() {
             return 0;
         }
         // Every token of such a prompt has a row of logits.
@@ -215,6 +224,7 @@ impl Sequence {
     pub(super) fn release(&mut self) {
         self.session.reset();
         self.planned_tokens = 0;
+        self.steps_sat_out = 0;
         self.replayed_tokens = 0;
         self.draft = None;
     }

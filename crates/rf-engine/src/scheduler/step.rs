@@ -10,7 +10,7 @@ use rf_tokenizer::Tokenizer;
 use crate::engine::{Engine, Outputs, SequenceInput};
 use crate::generation::{NextToken, StopReason, TokenPiece};
 use crate::sampling::TokenLogprob;
-use crate::scheduler::constraint::{Constraint, ConstraintError, TokenMask};
+use crate::scheduler::constraint::{ConstraintError, TimedConstraint, TokenMask};
 use crate::scheduler::event::{Event, Observer, RequestError};
 use crate::scheduler::sequence::Sequence;
 use crate::scheduler::submission::{ActiveRequest, Choice};
@@ -108,7 +108,7 @@ impl SequenceOutput<'_> {
 /// A mask that is computed while the backend computes the batch.
 struct MaskJob<'a> {
     row: usize,
-    constraint: &'a mut dyn Constraint,
+    constraint: &'a mut TimedConstraint,
     mask: Option<Mask>,
 }
 
@@ -162,7 +162,6 @@ pub(super) fn compute(
         feeds.push(SequenceInput { session, ids, outputs });
         if takes_token {
             if let Some(constraint) = &mut choice.constraint {
-                let constraint = constraint.as_mut();
                 jobs.push(MaskJob { row: rows.len(), constraint, mask: None });
             }
             best = best.zip(choice.best_needed).map(|(a, b)| a.max(b));
@@ -204,14 +203,14 @@ impl MaskJob<'_> {
 }
 
 /// The tokens that a constraint allows.
-fn allowed(constraint: &mut dyn Constraint) -> Mask {
+fn allowed(constraint: &mut TimedConstraint) -> Mask {
     let mask = catch_unwind(AssertUnwindSafe(|| constraint.allowed()));
     Ok(mask.map_err(|payload| RequestError::from_panic(&*payload))??)
 }
 
 /// The mask of a choice for a token that was not the first of the batch.
 fn mask_of(choice: &mut Choice) -> Option<Mask> {
-    choice.constraint.as_mut().map(|constraint| allowed(constraint.as_mut()))
+    choice.constraint.as_mut().map(allowed)
 }
 
 /// Chooses tokens and sends them.
@@ -263,14 +262,15 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// Chooses the first token of a sequence that shares its row with another one.
+    /// Chooses the first token of a sequence that shares its row with another one, and so `mask`:
+    /// their constraints are in the same state.
     pub(super) fn advance_fork(
         &mut self,
         fork: &mut Sequence,
         request: &ActiveRequest,
         output: &mut SequenceOutput<'_>,
+        mask: Option<Mask>,
     ) -> Sent {
-        let mask = mask_of(&mut fork.choice);
         self.advance(fork, request, (output, 0), mask)
     }
 
@@ -348,7 +348,7 @@ impl<'a> Chooser<'a> {
         if sequence.end.is_some() || request.logprobs.is_some() {
             return Ok(ControlFlow::Continue(()));
         }
-        let forced = sequence.choice.constraint.as_mut().map(|constraint| constraint.forced());
+        let forced = sequence.choice.constraint.as_mut().map(TimedConstraint::forced);
         for id in forced.unwrap_or_default() {
             if id >= self.tokenizer.vocab_size() {
                 let message = format!("token id {id} is forced and is not in the vocabulary");

@@ -342,6 +342,7 @@ impl StepScheduler {
             let len_tokens = sequence.tokens.len();
             let followers = sequence.fork_followers();
             let mask = row.mask.take();
+            let mask_of_forks = if followers.is_empty() { None } else { mask.clone() };
             let output = &mut computed.output(&row, &mut self.logits, !followers.is_empty());
             let mut result = chooser.advance_drafted(sequence, request, output, mask, &draft);
             if !draft.ids.is_empty() {
@@ -355,7 +356,8 @@ impl StepScheduler {
                 let has_room = self.running.len() + forks.len() < self.options.max_num_seqs
                     && *of_group < self.options.max_seqs_per_request;
                 if has_room && matches!(result, Ok(ControlFlow::Continue(()))) {
-                    result = chooser.advance_fork(&mut fork, request, output);
+                    let mask = mask_of_forks.clone();
+                    result = chooser.advance_fork(&mut fork, request, output, mask);
                     *of_group += 1;
                     forks.push(fork);
                 } else {

@@ -1,14 +1,14 @@
 //! Checks of requests: what can never be served is refused, and the rest is prepared.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::adapters::AdapterScales;
 use crate::engine::Engine;
 use crate::generation::{GenerateOptions, GenerationState};
 use crate::media::{MediaError, MixedPrompt, PromptMedia, is_row};
 use crate::model::Model;
-use crate::scheduler::constraint::Constraint;
+use crate::scheduler::constraint::TimedConstraint;
 use crate::scheduler::event::RequestError;
 use crate::scheduler::options::SchedulerOptions;
 use crate::scheduler::request::{GroupId, Request, RequestId};
@@ -68,7 +68,7 @@ pub(super) enum RequestEnd {
 pub(super) struct Choice {
     pub(super) index: usize,
     pub(super) generation: GenerationState,
-    pub(super) constraint: Option<Box<dyn Constraint>>,
+    pub(super) constraint: Option<TimedConstraint>,
     /// How many of the most probable tokens are enough to choose from; `None` if all logits are
     /// needed.
     pub(super) best_needed: Option<usize>,
@@ -77,10 +77,15 @@ pub(super) struct Choice {
 }
 
 impl Choice {
+    /// The time that the constraint took for the newest token.
+    pub(super) fn constraint_time(&self) -> Duration {
+        self.constraint.as_ref().map_or(Duration::ZERO, TimedConstraint::token_time)
+    }
+
     /// Returns true if the text so far is all that the constraint can check.
     pub(super) fn gave_up(&self) -> bool {
         self.generation.generated_tokens() > 0
-            && self.constraint.as_ref().is_some_and(|constraint| constraint.gave_up())
+            && self.constraint.as_ref().is_some_and(TimedConstraint::gave_up)
     }
 }
 
@@ -160,6 +165,7 @@ impl RequestLimits {
                 && request.logprobs.is_none()
                 && request.prompt_logprobs.is_none();
             let best_needed = generation.best_needed().filter(|_| takes_best);
+            let constraint = constraint.map(TimedConstraint::new);
             choices.push(Choice { index, generation, constraint, best_needed, shifts });
         }
         let active = ActiveRequest {

@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::thread::sleep;
+use std::time::Duration;
 
 use rf_engine::scheduler::{
-    Event, GroupId, Request, RequestId, SchedulerOptions, SchedulerStats, StepScheduler,
+    Constraint, ConstraintError, Event, GroupId, Request, RequestId, SchedulerOptions,
+    SchedulerStats, StepScheduler, TokenMask,
 };
 use rf_engine::{Engine, EngineOptions};
 
-use crate::support::{ENGINE, SCHEDULER, alone, engine, greedy, prompt, sampled, tiny};
+use crate::support::{ENGINE, SCHEDULER, VOCAB_SIZE, alone, engine, greedy, prompt, sampled, tiny};
 
 /// A scheduler whose steps are counted.
 struct Steps {
@@ -233,5 +236,59 @@ fn a_request_waits_for_those_before_it_at_most() {
     assert_eq!(steps.started, ids);
     for (index, id) in ids.iter().enumerate() {
         assert!(steps.first[id] <= 7 * (index / 2) + 1, "{index}: {:?}", steps.first);
+    }
+}
+
+/// Allows every token, but takes long to say so.
+struct Slow(Duration);
+
+impl Constraint for Slow {
+    fn allowed(&mut self) -> Result<TokenMask, ConstraintError> {
+        sleep(self.0);
+        Ok(TokenMask::from_words(vec![u32::MAX; VOCAB_SIZE.div_ceil(32)]))
+    }
+
+    fn accept(&mut self, _: u32) -> Result<(), ConstraintError> {
+        Ok(())
+    }
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    fn fork(&self) -> Box<dyn Constraint> {
+        Box::new(Self(self.0))
+    }
+}
+
+#[test]
+fn slow_constraints_take_turns() {
+    let mut steps = Steps::new(ENGINE, SCHEDULER.with_max_num_seqs(16));
+    let free = steps.submit(Request::new(prompt(1, 10), greedy(20)));
+    let submit = |steps: &mut Steps, seed, millis| {
+        let constraint = Box::new(Slow(Duration::from_millis(millis)));
+        let request = Request::new(prompt(seed, 10), greedy(5)).with_constraint(Some(constraint));
+        steps.submit(request)
+    };
+    let mut slow: Vec<_> = (2..9).map(|seed| submit(&mut steps, seed, 40)).collect();
+    // One alone exceeds the time of a step.
+    slow.push(submit(&mut steps, 9, 150));
+    let generated = |steps: &Steps, id| steps.tokens.get(&(id, 0)).map_or(0, Vec::len);
+    let all = |steps: &Steps| slow.iter().map(|id| generated(steps, *id)).sum::<usize>();
+    // How long a constraint takes is known after its first token.
+    while slow.iter().any(|id| generated(&steps, *id) == 0) {
+        steps.step();
+    }
+    while !steps.scheduler.is_idle() {
+        let before = (generated(&steps, free), all(&steps));
+        steps.step();
+        assert_eq!(generated(&steps, free), (before.0 + 1).min(20), "it never waits");
+        assert!(all(&steps) - before.1 <= 2, "step {}", steps.count);
+        assert!(steps.count < 100, "all have their turn");
+    }
+    let mut engine = engine(&tiny(), ENGINE);
+    for (seed, id) in (2..).zip(slow) {
+        let expected = alone(&mut engine, &prompt(seed, 10), &greedy(5)).ids;
+        assert_eq!(steps.tokens[&(id, 0)], expected, "{seed}");
     }
 }

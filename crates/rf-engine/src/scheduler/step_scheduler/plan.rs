@@ -1,5 +1,8 @@
 //! The tokens of the next step, and the sequences that lose their pages to others.
 
+use std::cmp::Reverse;
+use std::time::Duration;
+
 use rf_kv::{OutOfPages, PageCounts};
 
 use super::StepScheduler;
@@ -12,6 +15,10 @@ use crate::scheduler::sequence::{Sequence, by_group};
 use crate::scheduler::submission::RequestEnd;
 use crate::scheduler::waiting::{Order, Place};
 use crate::speculation::Speculation;
+
+/// The time that the constraints of a step may take together. All sequences wait for them, so it
+/// bounds the time between two tokens.
+const STEP_CONSTRAINT_TIME: Duration = Duration::from_millis(100);
 
 /// Tokens of a step that are left for prompts.
 struct Budget {
@@ -30,6 +37,7 @@ impl StepScheduler {
         observer: &mut dyn Observer,
     ) {
         let imported_tokens = self.import(engine);
+        self.limit_constraint_time();
         let mut budget = self.plan_running(imported_tokens);
         let mut has_preempted = false;
         while !self.pages_planned().fits_in(engine.available_pages()) {
@@ -68,6 +76,26 @@ impl StepScheduler {
                 sequence_tokens: self.limits.max_sequence_tokens(),
             };
             self.drafter.plan(engine, speculation, sequence, room);
+        }
+    }
+
+    /// Lets running sequences sit this step out if their constraints would together take longer
+    /// than [`STEP_CONSTRAINT_TIME`], by the times of their newest tokens. Those that have sat out
+    /// longest come first, so that each has its turn.
+    fn limit_constraint_time(&mut self) {
+        let constrained = |sequence: &&mut Sequence| sequence.choice.constraint.is_some();
+        let mut sequences: Vec<_> = self.running.iter_mut().filter(constrained).collect();
+        sequences.sort_by_key(|sequence| Reverse(sequence.steps_sat_out));
+        let mut planned = Duration::ZERO;
+        for sequence in sequences {
+            let time = sequence.choice.constraint_time();
+            // The first one may take as long as it needs, and leaves time for faster ones.
+            if planned.is_zero() || planned + time <= STEP_CONSTRAINT_TIME {
+                planned += time.min(STEP_CONSTRAINT_TIME / 2);
+                sequence.steps_sat_out = 0;
+            } else {
+                sequence.steps_sat_out += 1;
+            }
         }
     }
 
@@ -110,7 +138,7 @@ impl StepScheduler {
         for sequence in &mut self.running {
             sequence.draft = None;
             sequence.shift(most_tokens, bos);
-            let decodes = sequence.uncomputed_tokens() == 1 && !sequence.session.is_importing();
+            let decodes = sequence.uncomputed_tokens() == 1 && !sequence.waits();
             sequence.planned_tokens = usize::from(decodes);
             budget -= sequence.planned_tokens;
         }
