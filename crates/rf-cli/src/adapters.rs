@@ -29,7 +29,33 @@ pub(crate) struct AdapterArgs {
     control_vector_layer_range: Option<Vec<usize>>,
 }
 
+/// The files of a single model, which replace those of the flags.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AdapterOptions {
+    pub(crate) lora: Option<Vec<(PathBuf, f32)>>,
+    pub(crate) control_vectors: Option<Vec<(PathBuf, f32)>>,
+    /// The first and the last layer that control vectors change.
+    pub(crate) control_layers: Option<(usize, usize)>,
+}
+
 impl AdapterArgs {
+    /// The flags with the options of a single model.
+    pub(crate) fn with_options(&self, options: &AdapterOptions) -> Self {
+        let mut own = self.clone();
+        if let Some(lora) = &options.lora {
+            own.lora.clone_from(lora);
+        }
+        if let Some(vectors) = &options.control_vectors {
+            own.control_vector.clone_from(vectors);
+            // The flag's layers are those of the flag's vectors.
+            own.control_vector_layer_range = None;
+        }
+        if let Some((start, end)) = options.control_layers {
+            own.control_vector_layer_range = Some(vec![start, end]);
+        }
+        own
+    }
+
     /// Adds the files.
     pub(crate) fn add_to(&self, mut loader: Loader) -> Loader {
         for (path, scale) in &self.lora {
@@ -56,7 +82,7 @@ impl AdapterArgs {
 }
 
 /// Parses `FILE[:SCALE]`. The name of a file may have colons.
-fn scaled_file(text: &str) -> Result<(PathBuf, f32), &'static str> {
+pub(crate) fn scaled_file(text: &str) -> Result<(PathBuf, f32), &'static str> {
     const EXPECTED: &str = "expected a file, or a file and a finite scale, as in adapter.gguf:0.5";
     let scaled = text.rsplit_once(':');
     let scaled = scaled.and_then(|(path, scale)| Some((path, scale.parse::<f32>().ok()?)));

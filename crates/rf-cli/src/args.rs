@@ -274,10 +274,10 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "N", default_value_t = MirostatConfig::TAU)]
     mirostat_ent: f32,
     #[arg(help = "Apply these samplers in this order, separated by ; or , \
-                [default: penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature]")]
+                [default: the model's, else penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature]")]
     #[arg(long, value_name = "NAMES")]
     samplers: Option<String>,
-    /// Apply the samplers of these letters in this order [default: edskypmxt]
+    /// Apply the samplers of these letters in this order [default: the model's, else edskypmxt]
     #[arg(
         long,
         visible_alias = "sampling-seq",
@@ -355,7 +355,7 @@ impl SamplingArgs {
             .with_dynatemp_range(self.dynatemp_range)
             .with_dynatemp_exponent(self.dynatemp_exp)
             .with_mirostat(self.mirostat(usual.mirostat)?)
-            .with_samplers(self.samplers()?)
+            .with_samplers(self.samplers(&usual.samplers)?)
             .with_seed(u64::try_from(self.seed).ok());
         config.validate().map_err(|error| bad_input!("{error}"))?;
         Ok(config)
@@ -373,14 +373,14 @@ impl SamplingArgs {
         Ok(Some(config.with_eta(self.mirostat_lr)))
     }
 
-    fn samplers(&self) -> Result<Vec<SamplerKind>> {
+    fn samplers(&self, usual: &[SamplerKind]) -> Result<Vec<SamplerKind>> {
         if let Some(names) = &self.samplers {
             let names = names.split([';', ',']).filter(|name| !name.trim().is_empty());
             let kinds = names.map(str::parse::<SamplerKind>);
             let kinds: Result<_, _> = kinds.collect();
             return kinds.map_err(|error| bad_input!("--samplers: {error}"));
         }
-        let Some(letters) = &self.sampler_seq else { return Ok(SamplerKind::ALL.to_vec()) };
+        let Some(letters) = &self.sampler_seq else { return Ok(usual.to_vec()) };
         let of_letter = |letter| SamplerKind::ALL.into_iter().find(|kind| kind.letter() == letter);
         let kinds: Option<Vec<_>> = letters.chars().map(of_letter).collect();
         kinds.ok_or_else(|| {
@@ -420,12 +420,12 @@ impl TemplateChoice {
             None => loader,
         }
     }
-}
 
-impl TemplateChoice {
-    /// A template by its name, its file, or itself.
+    /// A template by its name, its file, or itself, whose syntax is checked.
     pub(crate) fn of(given: &str) -> Result<Self> {
-        Ok(Self { source: Some(template_source(given)?), variables: BTreeMap::new() })
+        let source = template_source(given)?;
+        ChatTemplate::new(&source, "", "")?;
+        Ok(Self { source: Some(source), variables: BTreeMap::new() })
     }
 
     /// A template that a client sends: the name of a built-in one, or the template itself.

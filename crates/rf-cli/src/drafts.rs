@@ -50,18 +50,33 @@ pub(crate) enum Mode {
     Mtp,
 }
 
+/// The drafts of a single model, which replace those of the flags.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DraftOptions {
+    pub(crate) mode: Option<Mode>,
+    /// The file of the draft model.
+    pub(crate) model: Option<PathBuf>,
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) min_tokens: Option<usize>,
+}
+
 impl DraftArgs {
     /// Returns true if a draft model is named.
     pub(crate) fn has_model(&self) -> bool {
         self.model_draft.is_some() || self.hf_repo_draft.is_some()
     }
 
-    /// The flags with another source of drafts, if there is one, and without a draft model.
-    pub(crate) fn with_mode(&self, mode: Option<Mode>) -> Self {
-        match mode {
-            Some(spec) => Self { spec, model_draft: None, hf_repo_draft: None, ..self.clone() },
-            None => self.clone(),
+    /// The flags with the options of a single model. A source of drafts replaces the draft model.
+    pub(crate) fn with_options(&self, options: &DraftOptions) -> Self {
+        let mut own = self.clone();
+        if options.mode.is_some() || options.model.is_some() {
+            own.spec = options.mode.unwrap_or(Mode::Draft);
+            own.model_draft.clone_from(&options.model);
+            own.hf_repo_draft = None;
         }
+        own.draft_max = options.max_tokens.unwrap_or(own.draft_max);
+        own.draft_min = options.min_tokens.unwrap_or(own.draft_min);
+        own
     }
 
     /// Checks the flags, and adds the drafts to the options of a model.

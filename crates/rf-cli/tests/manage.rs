@@ -116,7 +116,7 @@ fn models_are_pulled_made_copied_and_removed() {
     let plain = server.prompt_tokens(&name);
     let made = json!({
         "model": "teller", "from": name, "system": "You tell stories about foxes only.",
-        "parameters": { "temperature": 0, "num_ctx": 256 }, "stream": false,
+        "parameters": { "temperature": 0, "num_ctx": 256, "stop": "x" }, "stream": false,
     });
     server.post("/api/create", &made);
     assert!(server.prompt_tokens("teller") > plain);
@@ -126,7 +126,9 @@ fn models_are_pulled_made_copied_and_removed() {
     let teller = loaded.iter().find(|model| model["name"] == "teller").unwrap();
     assert_eq!(teller["context_length"], 256);
     for (field, value) in [
-        ("parameters", json!({ "stop": "x" })),
+        ("parameters", json!({ "num_gpu": 1 })),
+        ("parameters", json!({ "stop": "x".repeat(1025) })),
+        ("parameters", json!({ "samplers": vec!["top_k"; 33] })),
         ("parameters", json!({ "min_p": 2 })),
         ("parameters", json!({ "num_ctx": 1 })),
         ("template", json!("{{ if .System }}{{ .System }}{{ end }}")),

@@ -377,3 +377,56 @@ fn a_model_has_the_options_of_its_table() {
     let expected = "error: models.toml, line 2, column 1: unknown field";
     assert!(finished.stderr.contains(expected), "{}", finished.stderr);
 }
+
+#[test]
+fn adapters_drafts_and_limits_of_a_table_are_those_of_its_model() {
+    let cases = rf_testing::golden_adapters();
+    let case = cases.iter().find(|case| case.name == "llama_attention").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["plain.gguf", "tuned.gguf"] {
+        std::fs::copy(case.model.path(), folder.path().join(name)).unwrap();
+    }
+    std::fs::copy(&case.adapters[0].0, folder.path().join("a.lora")).unwrap();
+    let path = folder.path().join("models.toml");
+    let sampling = "[models.tuned.sampling]\nignore_eos = true\nmax_tokens = 6\n";
+    let tuned =
+        "[models.tuned]\nkeep-alive = 0\nlora = [\"a.lora\"]\ndraft-model = \"plain.gguf\"\n";
+    std::fs::write(&path, format!("{tuned}{sampling}")).unwrap();
+    let server = Serve::start(folder.path(), &["--models", ".", "--models-config", "models.toml"]);
+    let answer = |fields: &str| {
+        let body = format!(r#"{{"prompt":"x","temperature":0,"logprobs":0,{fields}}}"#);
+        let answer = rest(server.send(&request("/v1/completions", &body)));
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+        let answer: serde_json::Value = serde_json::from_str(body).unwrap();
+        let logprobs = answer["choices"][0]["logprobs"]["token_logprobs"].as_array().unwrap();
+        (logprobs.clone(), answer["usage"]["completion_tokens"].as_u64())
+    };
+    let plain = answer(r#""model":"plain","ignore_eos":true,"max_tokens":6"#);
+    let tuned = answer(r#""model":"tuned""#);
+    assert_eq!((plain.1, tuned.1), (Some(6), Some(6)));
+    assert_ne!(plain, tuned);
+    assert_eq!(answer(r#""model":"tuned","max_tokens":3"#).0, tuned.0[..3]);
+    let metrics = rest(server.send(&request("/metrics?model=tuned", "")));
+    let drafted = |model: &str| {
+        let name = "vllm:spec_decode_num_draft_tokens_total{";
+        let is_wanted = |line: &&str| line.starts_with(name) && line.contains(model);
+        let line = metrics.lines().find(is_wanted).unwrap();
+        line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()
+    };
+    assert!(drafted("\"tuned\"") > 0.0, "{metrics}");
+
+    // The model is unloaded after each request, so the next one loads it without the adapter.
+    std::fs::write(&path, format!("[models.tuned]\nkeep-alive = 0\n{sampling}")).unwrap();
+    server.signal("-HUP");
+    let mut last = tuned.clone();
+    for _ in 0..100 {
+        last = answer(r#""model":"tuned""#);
+        if last == plain {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(last, plain);
+    assert_eq!(server.terminate().0, Some(0));
+}

@@ -34,6 +34,7 @@ pub(crate) async fn messages(
     let mut request: MessagesFields = fields.read()?;
     let model = app.model(request.model.as_deref()).await?;
     let mut sampling: SamplingFields = fields.read()?;
+    drop(fields);
     sampling.stop = request.stop_sequences.take().map(TextOr::List);
     sampling.thinking_token_budget = sampling.thinking_token_budget.or(request.reasoning_budget());
     let params = sampling.params(model.model(), model.sampling())?;

@@ -1,13 +1,12 @@
 //! What several APIs have in common: parts of their requests and of their answers.
 
 pub(crate) mod conversation;
+pub(crate) mod custom_tools;
 pub(crate) mod embeddings;
 pub(crate) mod logprobs;
 pub(crate) mod timings;
 
 use rocmforge::engine::StopReason;
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::value::RawValue;
 
 /// The version of the server, as clients use it to tell servers apart.
@@ -15,10 +14,6 @@ pub(crate) const FINGERPRINT: &str = concat!("rocmforge-", env!("CARGO_PKG_VERSI
 
 /// An array that is always empty.
 pub(crate) type NoItems = [(); 0];
-
-/// An object that is always empty.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct NoFields {}
 
 /// Returns true if an answer ended before the model ended it.
 pub(crate) fn is_cut_off(reason: StopReason) -> bool {

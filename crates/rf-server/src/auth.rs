@@ -10,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::error::{ApiError, ApiErrorKind};
+use crate::metrics::KeyRejection;
 use crate::record::RequestRecord;
 use crate::state::App;
 
@@ -33,11 +34,15 @@ pub(crate) async fn require_key(
     if keys.is_empty() {
         return next.run(request).await;
     }
+    let refusal = |reason, message| {
+        app.http_metrics().count_key_rejection(reason);
+        ApiError::new(ApiErrorKind::Authentication, message).into_response()
+    };
     let [bearer, header] = given_keys(request.headers());
     let client = |key: Option<&[u8]>| key.and_then(|key| keys.client(key)).map(Arc::clone);
     if let Some(client) = client(bearer).or_else(|| client(header)) {
         if client.has_expired(SystemTime::now()) {
-            return refusal("the API key has expired");
+            return refusal(KeyRejection::ExpiredKey, "the API key has expired");
         }
         let accepted = RequestRecord::current().map_or(Ok(()), |record| record.set_client(&client));
         return match accepted {
@@ -46,15 +51,12 @@ pub(crate) async fn require_key(
         };
     }
     if bearer.or(header).is_some() {
-        return refusal("the API key is not valid");
+        return refusal(KeyRejection::InvalidKey, "the API key is not valid");
     }
     refusal(
+        KeyRejection::MissingKey,
         "this server needs an API key: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`",
     )
-}
-
-fn refusal(message: &str) -> Response {
-    ApiError::new(ApiErrorKind::Authentication, message).into_response()
 }
 
 /// The keys of both headers. Clients that send a placeholder in one may send the key in the other.

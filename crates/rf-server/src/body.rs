@@ -1,37 +1,44 @@
 //! JSON bodies of requests: limits, syntax, and types with the path of the wrong field.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod memory;
+mod receive;
 
-use axum::body::{Bytes, to_bytes};
+use std::sync::Arc;
+
 use axum::extract::{FromRequest, MatchedPath, Request};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+pub(crate) use self::memory::BodyMemory;
+use self::memory::MemoryPermit;
+pub(crate) use self::receive::{ReceivedBody, receive};
 use crate::error::{ApiError, ApiErrorKind};
 use crate::known_fields::{note_unknown, refuse_unsupported};
 use crate::state::App;
 
-/// The time for sending a body. A client that stops in the middle holds nothing but a socket.
-const TIMEOUT: Duration = Duration::from_mins(1);
-
 /// The most values of a body. Each takes up to about 250 bytes of memory, whatever its length.
 const MAX_VALUES: usize = 500_000;
-/// The size from which a body is parsed beside the threads that serve sockets.
+/// The size from which the values of a body are counted beside the threads that serve sockets.
 const LARGE_BODY: usize = 1 << 20;
 /// Fields whose values are objects of numbers.
 const OPTIONS: [&str; 3] = ["options", "thinking", "stream_options"];
 
-/// The object in the body of a request.
-pub(crate) struct Fields(Value);
+/// The object in the body of a request. A route that computes an answer drops it before.
+pub(crate) struct Fields {
+    value: Value,
+    _memory: MemoryPermit,
+}
 
 /// The list in the body of a request.
-pub(crate) struct List(Value);
+pub(crate) struct List {
+    value: Value,
+    _memory: MemoryPermit,
+}
 
 impl List {
     /// Reads items of `T`.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, ApiError> {
-        read(&self.0)
+        read(&self.value)
     }
 }
 
@@ -52,33 +59,40 @@ fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
     if bytes.is_empty() {
         return Ok(Value::Object(Map::new()));
     }
-    if num_values(bytes) > MAX_VALUES {
+    serde_json::from_slice(bytes)
+        .map_err(|error| ApiError::invalid(format!("the body is not valid JSON: {error}")))
+}
+
+/// The number of values of a body, at most.
+fn checked_num_values(bytes: &[u8]) -> Result<usize, ApiError> {
+    let num_values = num_values(bytes);
+    if num_values > MAX_VALUES {
         let message = format!("the body has more than {MAX_VALUES} values");
         return Err(ApiError::new(ApiErrorKind::TooLarge, message));
     }
-    serde_json::from_slice(bytes)
-        .map_err(|error| ApiError::invalid(format!("the body is not valid JSON: {error}")))
+    Ok(num_values)
 }
 
 impl Fields {
     /// The fields of a body.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
-        Self::of(parse(bytes)?)
+        checked_num_values(bytes)?;
+        Self::of(parse(bytes)?, None)
     }
 
     /// The fields of a form.
     pub(crate) fn of_form(fields: Map<String, Value>) -> Self {
-        Self(Value::Object(fields)).with_integers()
+        Self { value: Value::Object(fields), _memory: None }.with_integers()
     }
 
     /// Reads the fields of `T`. The others are ignored.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        read(&self.0)
+        read(&self.value)
     }
 
     /// Numbers such as `16.0` are integers, as JSON has one type of numbers only.
     fn with_integers(mut self) -> Self {
-        if let Some(fields) = self.0.as_object_mut() {
+        if let Some(fields) = self.value.as_object_mut() {
             for (name, value) in fields {
                 match value {
                     Value::Object(options) if OPTIONS.contains(&name.as_str()) => {
@@ -95,15 +109,15 @@ impl Fields {
     /// Refuses fields that are not supported, and names the others that a route does not know in
     /// the log.
     pub(crate) fn check_known(&self, route: &str) -> Result<(), ApiError> {
-        let Value::Object(fields) = &self.0 else { return Ok(()) };
+        let Value::Object(fields) = &self.value else { return Ok(()) };
         refuse_unsupported(route, fields)?;
         note_unknown(route, fields);
         Ok(())
     }
 
-    fn of(value: Value) -> Result<Self, ApiError> {
+    fn of(value: Value, memory: MemoryPermit) -> Result<Self, ApiError> {
         match value {
-            value @ Value::Object(_) => Ok(Self(value).with_integers()),
+            value @ Value::Object(_) => Ok(Self { value, _memory: memory }.with_integers()),
             _ => Err(ApiError::invalid("the body is not a JSON object")),
         }
     }
@@ -114,7 +128,8 @@ impl FromRequest<Arc<App>> for Fields {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
         let route = route(&request);
-        let fields = Self::of(receive_json(request, app).await?)?;
+        let (value, memory) = receive_json(request, app).await?;
+        let fields = Self::of(value, memory)?;
         fields.check_known(&route)?;
         Ok(fields)
     }
@@ -124,10 +139,11 @@ impl FromRequest<Arc<App>> for List {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
-        match receive_json(request, app).await? {
+        let (value, memory) = receive_json(request, app).await?;
+        match value {
             Value::Array(mut items) => {
                 make_members_integers(&mut items);
-                Ok(Self(Value::Array(items)))
+                Ok(Self { value: Value::Array(items), _memory: memory })
             }
             _ => Err(ApiError::invalid("the body is not a JSON array")),
         }
@@ -139,30 +155,25 @@ pub(crate) fn route(request: &Request) -> String {
     request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned()
 }
 
-/// Receives the body of a request.
-pub(crate) async fn receive(request: Request, app: &App) -> Result<Bytes, ApiError> {
-    let limit = app.options().max_body_bytes;
-    let body = tokio::time::timeout(TIMEOUT, to_bytes(request.into_body(), limit));
-    let bytes = body.await.map_err(|_| {
-        ApiError::new(ApiErrorKind::Timeout, format!("the body did not arrive in {TIMEOUT:?}"))
-    })?;
-    bytes.map_err(|error| {
-        if is_length_limit(&error) {
-            let message = format!("the body is larger than {limit} bytes");
-            return ApiError::new(ApiErrorKind::TooLarge, message);
-        }
-        ApiError::invalid(format!("the body cannot be read: {error}"))
-    })
+/// Receives the JSON value in the body of a request. A large one waits for its memory.
+async fn receive_json(request: Request, app: &App) -> Result<(Value, MemoryPermit), ApiError> {
+    let body = receive(request, app).await?;
+    let is_large = body.bytes.len() >= LARGE_BODY;
+    let count = |body: ReceivedBody| checked_num_values(&body.bytes).map(|count| (count, body));
+    let (num_values, body) = if is_large { aside(move || count(body)).await } else { count(body) }?;
+    let memory = app.body_memory().parse(body.bytes.len(), num_values).await?;
+    let value = match memory {
+        Some(_) => aside(move || parse(&body.bytes)).await?,
+        None => parse(&body.bytes)?,
+    };
+    Ok((value, memory))
 }
 
-/// Receives the JSON value in the body of a request.
-async fn receive_json(request: Request, app: &App) -> Result<Value, ApiError> {
-    let bytes = receive(request, app).await?;
-    if bytes.len() < LARGE_BODY {
-        return parse(&bytes);
-    }
-    let parsed = tokio::task::spawn_blocking(move || parse(&bytes)).await;
-    parsed.map_err(|error| ApiError::internal(&error))?
+/// Runs a function beside the threads that serve sockets.
+async fn aside<T: Send + 'static>(
+    run: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(run).await.map_err(|error| ApiError::internal(&error))?
 }
 
 /// An upper bound of the number of values of a document, from its punctuation.
@@ -206,17 +217,6 @@ fn make_integer(value: &mut Value) {
     }
 }
 
-fn is_length_limit(error: &axum::Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if error.is::<http_body_util::LengthLimitError>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
@@ -250,8 +250,7 @@ mod tests {
             br#"{"a":16.0,"b":1e1,"c":16.5,"d":-0.0,"e":1e300,"options":{"f":2.0},"g":[[1.0]],
                 "lora":[{"id":1.0}],"tools":[{"minimum":1.0}]}"#,
         );
-        let Fields(value) = fields.unwrap();
-        let text = value.to_string();
+        let text = fields.unwrap().value.to_string();
         let expected = concat!(
             r#"{"a":16,"b":10,"c":16.5,"d":0,"e":1e+300,"options":{"f":2},"g":[[1]],"#,
             r#""lora":[{"id":1}],"tools":[{"minimum":1.0}]}"#,

@@ -45,6 +45,14 @@ pub enum Error {
     /// Two models would have the same name.
     #[error("two models have the name {0}: give each its own")]
     DuplicateModel(String),
+    /// A default of requests is out of range.
+    #[error("{message}")]
+    Default {
+        /// The parameter, such as `bad_words[0]`.
+        name: String,
+        /// The problem, with the name of the parameter.
+        message: String,
+    },
     /// A step did not end. Start a new process: this one waits for the device for ever.
     #[error("a step of {model} has not ended for {seconds} s: the device does not answer any more")]
     Hung {

@@ -127,8 +127,8 @@ impl Generation {
         let count = jobs.iter().map(|job| job.request.num_choices).sum();
         let priority = jobs.first().map_or(0, |job| job.request.priority);
         let permit = match &record {
-            Some(record) => record.begin_sequences(count, priority).inspect_err(|_| {
-                metrics.count_rejected(Rejection::KeyLimit);
+            Some(record) => record.begin_sequences(count, priority).inspect_err(|error| {
+                metrics.count_rejected(Rejection::of_key(error.kind));
             })?,
             None => None,
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use subtle::{Choice, ConstantTimeEq};
 
-pub(crate) use self::client::{Client, RequestPermit, SequencePermit};
+pub(crate) use self::client::{Client, KeyRefusal, RequestPermit, SequencePermit};
 pub use self::file::KeyFileError;
 use self::key::{ApiKey, digest};
 

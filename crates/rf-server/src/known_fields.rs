@@ -44,7 +44,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("return_token_ids", "leave it out"),
     ("return_tokens", "leave it out"),
     ("return_tokens_as_token_ids", "leave it out"),
-    ("include_reasoning", "leave it out"),
     ("repetition_detection", "leave it out"),
     ("response_fields", "leave it out"),
 ];
@@ -54,6 +53,8 @@ const UNSUPPORTED_IN_CHATS: &[(&str, &str)] = &[
     ("documents", "send them in a message"),
     ("reasoning_format", "leave it out"),
 ];
+/// Fields that only chats support.
+const SUPPORTED_IN_CHATS: &[(&str, &str)] = &[("include_reasoning", "leave it out")];
 /// Fields whose default is true.
 const ON_BY_DEFAULT: &[&str] = &["skip_special_tokens", "include_reasoning"];
 
@@ -62,7 +63,8 @@ pub(crate) fn refuse_unsupported(route: &str, fields: &Map<String, Value>) -> Re
     let is_chat = route.ends_with("/chat/completions");
     let is_structured = fields.get("structured_outputs").is_some_and(|value| !value.is_null());
     let of_chats = UNSUPPORTED_IN_CHATS.iter().filter(|_| is_chat);
-    for (name, instead) in UNSUPPORTED.iter().chain(of_chats) {
+    let of_others = SUPPORTED_IN_CHATS.iter().filter(|_| !route.contains("/chat/completions"));
+    for (name, instead) in UNSUPPORTED.iter().chain(of_chats).chain(of_others) {
         // Some clients send the form of older versions of vLLM, too.
         if is_structured && name.starts_with("guided_") {
             continue;
@@ -222,7 +224,7 @@ mod tests {
             json!({ "modalities": ["text"], "template": "", "user": "me", "min_keep": 3 }),
             json!({ "guided_grammar": "a", "structured_outputs": { "grammar": "a" } }),
             json!({ "echo": false, "documents": [], "reasoning_format": "auto" }),
-            json!({ "include_reasoning": true, "return_token_ids": false, "response_fields": [] }),
+            json!({ "include_reasoning": false, "return_token_ids": false, "response_fields": [] }),
             json!({ "timings_per_token": true, "return_progress": true, "max_tool_calls": 3 }),
             json!({ "add_generation_prompt": false, "continue_final_message": true }),
             json!({ "add_generation_prompt": true, "structured_outputs": { "regex": "a" } }),
@@ -239,7 +241,6 @@ mod tests {
             (json!({ "echo": true }), "echo"),
             (json!({ "documents": [{ "text": "a" }] }), "documents"),
             (json!({ "reasoning_format": "none" }), "reasoning_format"),
-            (json!({ "include_reasoning": false }), "include_reasoning"),
             (json!({ "return_token_ids": true }), "return_token_ids"),
             (json!({ "repetition_detection": { "min_count": 2 } }), "repetition_detection"),
             (json!({ "response_fields": ["content"] }), "response_fields"),
@@ -256,7 +257,10 @@ mod tests {
         assert_eq!(refused_by("/v1/completions", &fields), None);
         let fields = json!({ "prompt": null, "include": ["reasoning.encrypted_content"] });
         assert_eq!(refused_by("/v1/responses", &fields), None);
+        let fields = json!({ "include_reasoning": true });
+        assert_eq!(refused_by("/v1/responses", &fields), None);
         for (fields, name) in [
+            (json!({ "include_reasoning": false }), "include_reasoning"),
             (json!({ "prompt": { "id": "pmpt_1" } }), "prompt"),
             (json!({ "include": ["message.output_text.logprobs"] }), "include"),
         ] {

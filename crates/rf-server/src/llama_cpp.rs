@@ -3,6 +3,7 @@
 pub(crate) mod adapters;
 pub(crate) mod completion;
 pub(crate) mod load;
+pub(crate) mod model_watch;
 pub(crate) mod models;
 pub(crate) mod slots;
 
@@ -188,7 +189,7 @@ pub(crate) async fn apply_template(
 /// The model that a request names.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ModelQuery {
-    model: Option<String>,
+    pub(crate) model: Option<String>,
 }
 
 /// Properties of the server, for one of its models.

@@ -38,10 +38,11 @@ pub(crate) async fn load(State(app): State<Arc<App>>, fields: Fields) -> Result<
     let fields: LoadFields = fields.read()?;
     let name = required("lora_name", fields.lora_name)?;
     check_name(&name)?;
-    let path = resolve(folder, &required("lora_path", fields.lora_path)?)?;
+    let sent = required("lora_path", fields.lora_path)?;
+    let path = resolve(folder, &sent)?;
     let base = fields.base_model_name;
     let replaces = fields.load_inplace.unwrap_or(false);
-    let adapter = NamedAdapter { name: name.clone(), path };
+    let adapter = NamedAdapter { name: name.clone(), path: path.clone() };
     let change = move |adapters: &mut Vec<NamedAdapter>, is_taken: bool| {
         if let Some(same) = adapters.iter_mut().find(|same| same.name == adapter.name) {
             if replaces {
@@ -66,7 +67,8 @@ pub(crate) async fn load(State(app): State<Arc<App>>, fields: Fields) -> Result<
         adapters.push(adapter);
         Ok(())
     };
-    app.catalog().change_adapters(base.as_deref(), &name, change).await?;
+    let changed = app.catalog().change_adapters(base.as_deref(), &name, change).await;
+    changed.map_err(|error| with_sent_path(error, &path, &sent))?;
     tracing::info!("an adapter was loaded");
     Ok(format!("Success: LoRA adapter '{name}' added successfully."))
 }
@@ -146,6 +148,21 @@ fn resolve(folder: &Path, path: &str) -> Result<PathBuf, ApiError> {
     Ok(file)
 }
 
+/// Names an adapter file in an error by the path that the client sent. It knows no other path of
+/// the server.
+fn with_sent_path(mut error: ApiError, file: &Path, sent: &str) -> ApiError {
+    let file = file.display().to_string();
+    let is_separator = |c: char| c.is_whitespace() || "'\"`,;()".contains(c);
+    let others = error.message.replace(&file, "");
+    let is_path = |word: &str| word.len() > 1 && Path::new(word).is_absolute();
+    error.message = if others.split(is_separator).any(|word| is_path(word.trim_end_matches(':'))) {
+        "the model cannot be loaded with the adapter; the log of the server has the cause".into()
+    } else {
+        error.message.replace(&file, sent)
+    };
+    error
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +188,20 @@ mod tests {
         }
         assert_eq!(refused("no-adapter.gguf"), ApiErrorKind::InvalidRequest);
         assert_eq!(refused("."), ApiErrorKind::InvalidRequest);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn errors_have_the_path_of_the_client_only() {
+        let shown = |message: &str| {
+            let file = Path::new("/srv/lora/a b.gguf");
+            with_sent_path(ApiError::invalid(message.to_owned()), file, "./a b.gguf").message
+        };
+        let message = "adapter '/srv/lora/a b.gguf' is for 'llama' (m/s)";
+        assert_eq!(shown(message), "adapter './a b.gguf' is for 'llama' (m/s)");
+        for message in ["'/srv/model.gguf' is damaged", "/srv/lora/other.gguf: no such file"] {
+            assert!(!shown(message).contains("srv"), "{message}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod adapters;
 mod exposition;
 mod histogram;
 mod http;
+mod keys;
 #[cfg(unix)]
 mod process;
 
@@ -19,6 +20,7 @@ use adapters::{AdapterCounts, AdapterMeter};
 pub(crate) use exposition::{dropped, write};
 use histogram::Histogram;
 pub(crate) use http::HttpMetrics;
+pub(crate) use keys::KeyRejection;
 
 use crate::error::ApiErrorKind;
 use crate::traces::{PromptPhases, RequestTrace};
@@ -128,17 +130,20 @@ pub(crate) enum Rejection {
     ContextExceeded,
     InvalidRequest,
     ShuttingDown,
-    /// Its key has a limit, or may not do it.
+    /// Other requests use up a limit of its key.
     KeyLimit,
+    /// Its key may not do it.
+    Forbidden,
 }
 
 impl Rejection {
-    pub(super) const ALL: [(Self, &'static str); 5] = [
+    pub(super) const ALL: [(Self, &'static str); 6] = [
         (Self::QueueFull, "queue_full"),
         (Self::ContextExceeded, "context_exceeded"),
         (Self::InvalidRequest, "invalid_request"),
         (Self::ShuttingDown, "shutting_down"),
         (Self::KeyLimit, "key_limit"),
+        (Self::Forbidden, "forbidden"),
     ];
 
     /// The reason of an error of the scheduler.
@@ -147,7 +152,16 @@ impl Rejection {
             ApiErrorKind::QueueFull => Self::QueueFull,
             ApiErrorKind::ContextExceeded => Self::ContextExceeded,
             ApiErrorKind::Unavailable => Self::ShuttingDown,
+            ApiErrorKind::Forbidden => Self::Forbidden,
             _ => Self::InvalidRequest,
+        }
+    }
+
+    /// The reason of an error because of the request's key.
+    pub(crate) fn of_key(kind: ApiErrorKind) -> Self {
+        match kind {
+            ApiErrorKind::QueueFull => Self::KeyLimit,
+            kind => Self::of(kind),
         }
     }
 }

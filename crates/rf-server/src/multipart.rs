@@ -7,7 +7,7 @@ use memchr::memmem;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-use crate::body::{Fields, receive, route};
+use crate::body::{Fields, ReceivedBody, receive, route};
 use crate::error::{ApiError, ApiErrorKind};
 use crate::state::App;
 
@@ -22,6 +22,8 @@ const TEXTS: [&str; 5] = ["model", "prompt", "language", "response_format", "sto
 pub(crate) struct Form {
     pub(crate) fields: Fields,
     files: Vec<Part>,
+    /// The memory of the files.
+    _body: ReceivedBody,
 }
 
 impl Form {
@@ -35,9 +37,9 @@ impl Form {
         }
     }
 
-    fn parse(body: &Bytes, boundary: &str) -> Result<Self, ApiError> {
+    fn parse(body: ReceivedBody, boundary: &str) -> Result<Self, ApiError> {
         let (mut fields, mut files) = (Map::new(), Vec::new());
-        for part in parts(body, boundary)? {
+        for part in parts(&body.bytes, boundary)? {
             if part.is_file {
                 files.push(part);
                 continue;
@@ -58,7 +60,7 @@ impl Form {
                 list.push(value);
             }
         }
-        Ok(Self { fields: Fields::of_form(fields), files })
+        Ok(Self { fields: Fields::of_form(fields), files, _body: body })
     }
 }
 
@@ -74,7 +76,7 @@ impl FromRequest<Arc<App>> for Form {
             return Err(ApiError::new(ApiErrorKind::MediaType, message));
         };
         let route = route(&request);
-        let form = Self::parse(&receive(request, app).await?, &boundary)?;
+        let form = Self::parse(receive(request, app).await?, &boundary)?;
         form.fields.check_known(&route)?;
         Ok(form)
     }
@@ -193,13 +195,13 @@ mod tests {
     }
 
     fn problem(form: &str) -> String {
-        let form = Form::parse(&Bytes::copy_from_slice(form.as_bytes()), "b");
+        let form = Form::parse(Bytes::copy_from_slice(form.as_bytes()).into(), "b");
         form.err().map_or_else(String::new, |error| error.message)
     }
 
     #[test]
     fn a_form_has_fields_and_files() {
-        let form = Form::parse(&Bytes::from_static(FORM.as_bytes()), "b").unwrap();
+        let form = Form::parse(Bytes::from_static(FORM.as_bytes()).into(), "b").unwrap();
         let fields: Read = form.fields.read().unwrap();
         assert_eq!((&*fields.model, fields.temperature), ("7", 0.5));
         assert_eq!(fields.include, ["logprobs"]);

@@ -113,6 +113,7 @@ pub(crate) async fn chat(
         return Request::load(&app, &fields, LineForm::Chat).await;
     }
     let request = Request::read(&app, &fields, LineForm::Chat).await?;
+    drop(fields);
     let mut attachments = Vec::new();
     let message = |(index, message): (usize, InputMessage)| {
         let path = format!("messages[{index}].images");
@@ -157,6 +158,7 @@ pub(crate) async fn generate(
         return Request::load(&app, &fields, LineForm::Text).await;
     }
     let request = Request::read(&app, &fields, LineForm::Text).await?;
+    drop(fields);
     let reasoning_effort = request.effort();
     let params = request.params.clone();
     let limit = request.model.prompt_limit();

@@ -48,6 +48,12 @@ impl Operation {
         Self { summary, takes: Vec::new(), file: None, query: &[], answers }
     }
 
+    /// A route that answers with a stream of these objects.
+    pub(crate) fn events<T: JsonSchema>(summary: &'static str) -> Self {
+        let answers: Vec<(_, SchemaOf)> = vec![(EVENTS, SchemaGenerator::subschema_for::<T>)];
+        Self { summary, takes: Vec::new(), file: None, query: &[], answers }
+    }
+
     /// Reads the body of the request as `T`, too.
     pub(crate) fn takes<T: JsonSchema + DeserializeOwned>(mut self) -> Self {
         self.takes.push(Taken {

@@ -143,6 +143,8 @@ pub(crate) fn tool_choice(
     let read = |choice| {
         rocmforge::messages::ToolChoice::from_json(choice).map_err(|error| chat_error(&error))
     };
+    // A custom tool is a function for the model.
+    let choice = choice.map(|choice| choice.get("custom").unwrap_or(choice));
     choice.map_or(Ok(rocmforge::messages::ToolChoice::Auto), read)
 }
 

@@ -9,8 +9,8 @@ use axum::http::{Method, StatusCode};
 use rocmforge::Usage;
 
 use crate::error::{ApiError, ApiErrorKind};
-use crate::keys::{Client, RequestPermit, SequencePermit};
-use crate::metrics::HttpMetrics;
+use crate::keys::{Client, KeyRefusal, RequestPermit, SequencePermit};
+use crate::metrics::{HttpMetrics, KeyRejection};
 use crate::request_id::RequestId;
 use crate::traces::{RequestEnd, RequestTrace};
 
@@ -99,7 +99,8 @@ impl RequestRecord {
         // Set once per request.
         drop(self.client.set(Arc::clone(client)));
         if self.method == Method::POST {
-            self.state().permit = Some(client.begin()?);
+            let permit = client.begin().map_err(|refusal| self.refused(refusal))?;
+            self.state().permit = Some(permit);
         }
         Ok(())
     }
@@ -119,11 +120,19 @@ impl RequestRecord {
         self.client().is_none_or(|client| client.may_use(names))
     }
 
+    /// The error of a model that the key of the request may not use, which is counted.
+    pub(crate) fn may_not_use(id: &str) -> ApiError {
+        if let Some(record) = Self::current() {
+            record.count_rejection(KeyRejection::Model);
+        }
+        ApiError::may_not_use(id)
+    }
+
     /// Notes the model, if its key may use it.
     pub(crate) fn set_model(&self, names: &[String]) -> Result<(), ApiError> {
         let id = names.first().map_or("", String::as_str);
         if !self.may_use(names) {
-            return Err(ApiError::may_not_use(id));
+            return Err(Self::may_not_use(id));
         }
         // A request has one model.
         drop(self.model.set(id.to_owned()));
@@ -138,10 +147,21 @@ impl RequestRecord {
     ) -> Result<Option<SequencePermit>, ApiError> {
         let Some(client) = self.client() else { return Ok(None) };
         if priority != 0 && !client.sets_priority() {
+            self.count_rejection(KeyRejection::Priority);
             let message = "this API key may not set a priority";
             return Err(ApiError::new(ApiErrorKind::Forbidden, message));
         }
-        client.begin_sequences(count).map(Some)
+        client.begin_sequences(count).map(Some).map_err(|refusal| self.refused(refusal))
+    }
+
+    /// Counts that the request is refused because of its key.
+    pub(crate) fn count_rejection(&self, reason: KeyRejection) {
+        self.metrics.count_key_rejection(reason);
+    }
+
+    fn refused(&self, KeyRefusal { reason, error }: KeyRefusal) -> ApiError {
+        self.count_rejection(reason);
+        error
     }
 
     /// Notes tokens that were computed.

@@ -107,6 +107,7 @@ pub(crate) async fn rerank(
     fields: Fields,
 ) -> Result<Json<Ranking>, ApiError> {
     let request: RerankFields = fields.read()?;
+    drop(fields);
     let query = request.query.ok_or_else(|| ApiError::field("query", "expected a text"))?;
     let (field, texts, repeats) = match (request.documents, request.texts) {
         (Some(documents), None) => {
@@ -184,6 +185,7 @@ pub(crate) async fn score(
     fields: Fields,
 ) -> Result<Json<ScoreList>, ApiError> {
     let request: ScoreFields = fields.read()?;
+    drop(fields);
     let texts = |field: &'static str, texts: Option<TextOr<String>>| {
         let texts = texts.ok_or_else(|| ApiError::field(field, "expected a text or texts"))?;
         Ok::<_, ApiError>(texts.into_vec())

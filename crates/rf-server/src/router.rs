@@ -31,6 +31,7 @@ use crate::openapi::{Document, EVENTS, LINES, Operation, document};
 use crate::page::{ToolServers, page, tool_servers};
 use crate::sampling::SamplingFields;
 use crate::state::App;
+use crate::tokenizer_info::{TokenizerInfo, tokenizer_info};
 use crate::{anthropic, llama_cpp, lora, metrics, ollama, openai, rerank};
 
 /// Builds the router with the routes of the server.
@@ -141,6 +142,7 @@ fn openai_routes() -> Vec<Route> {
     let response = Operation::json::<responses::head::ResponseJson<'_>>("Answers a conversation")
         .streams::<responses::stream::ResponseEvent<'_>>(EVENTS)
         .takes::<responses::ResponsesFields>()
+        .takes::<responses::settings::RepeatedFields>()
         .takes::<SamplingFields>()
         .takes::<GrammarFields>();
     let tokens = Operation::json::<responses::InputTokens>("Counts the tokens of a conversation")
@@ -203,7 +205,7 @@ fn anthropic_routes() -> Vec<Route> {
 }
 
 fn llama_cpp_routes() -> Vec<Route> {
-    use llama_cpp::{adapters, completion, load, models, slots};
+    use llama_cpp::{adapters, completion, load, model_watch, models, slots};
 
     let answer = |summary| {
         Operation::json::<completion::CompletionJson<'_>>(summary)
@@ -221,7 +223,12 @@ fn llama_cpp_routes() -> Vec<Route> {
         .takes::<llama_cpp::ModelQuery>()
         .takes::<ConversationFields>();
     let props = Operation::json::<llama_cpp::Props>("Properties of a loaded model");
+    let tokenizer = Operation::json::<TokenizerInfo>("The tokenizer of a loaded model");
     let list = Operation::json::<openai::models::ModelListing>("All models");
+    let events = Operation::events::<crate::model_events::ModelEvent>(
+        "Changes of the models, and downloads",
+    );
+    let removed = Operation::json::<models::Done>("Removes a model");
     let change = |summary| Operation::json::<models::Done>(summary).takes::<models::NamedModel>();
     let adapter_list = Operation::json::<Vec<adapters::AdapterJson>>("The adapters of a model");
     let scales = Operation::json::<models::Done>("Sets the scales of the adapters of a model")
@@ -236,12 +243,16 @@ fn llama_cpp_routes() -> Vec<Route> {
         Route::post("/tokenize", llama_cpp::tokenize, tokenize),
         Route::post("/detokenize", llama_cpp::detokenize, detokenize),
         Route::post("/apply-template", llama_cpp::apply_template, template),
-        Route::get("/models", openai::models::list, list),
+        Route::get("/models", models::list, list.query(&["reload"])),
+        Route::post("/models", models::download, change("Downloads a model")),
+        Route::delete("/models", models::delete, removed.query(&["model"])),
+        Route::get("/models/sse", model_watch::events, events),
         Route::post("/models/load", models::load, change("Loads a model")),
         Route::post("/models/unload", models::unload, change("Unloads a model")),
         Route::get("/lora-adapters", adapters::list, adapter_list.query(&["model"])),
         Route::post("/lora-adapters", adapters::set, scales.query(&["model"])),
         Route::get("/props", llama_cpp::props, props.query(&["model"])),
+        Route::get("/tokenizer_info", tokenizer_info, tokenizer.query(&["model"])),
         Route::get("/slots", load::slots, slots.query(&["model", "fail_on_no_slot"])),
         Route::post("/slots/{id}", slots::change, slot.query(&["action", "model"])),
     ]

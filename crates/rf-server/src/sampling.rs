@@ -10,8 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::adapters::{self, AdapterScale};
-use crate::error::{ApiError, check_count};
+use crate::error::{ApiError, Error, check_count};
 use crate::fields::{BiasedToken, LogitBias, TextOr};
+use crate::generation_defaults::{GenerationDefaults, RequestDefaults};
 use crate::token_rules::{TokenRuleFields, TokenRules};
 
 /// The fields of a request. What is absent has the default of the server.
@@ -106,8 +107,9 @@ impl SamplingFields {
     pub(crate) fn params(
         mut self,
         model: &Model,
-        defaults: &SamplerConfig,
+        defaults: &RequestDefaults,
     ) -> Result<Params, ApiError> {
+        let RequestDefaults { sampler: defaults, generation } = defaults;
         let count = |value: i64| usize::try_from(value).ok();
         let max_tokens = self
             .max_completion_tokens
@@ -122,15 +124,14 @@ impl SamplingFields {
         if !(1..=most).contains(&num_choices) {
             return Err(ApiError::field("n", format!("expected 1 to {most} choices")));
         }
-        let breakers = self.dry_sequence_breakers.iter().flatten();
-        check_count("dry_sequence_breakers", breakers.clone().count(), MAX_BREAKERS)?;
-        check_bytes("dry_sequence_breakers", breakers, MAX_BREAKER_BYTES)?;
+        let breakers = self.dry_sequence_breakers.take();
+        let breakers = breakers.or_else(|| generation.dry_sequence_breakers.clone());
+        check_breakers(breakers.as_deref().unwrap_or_default())?;
         check_count("samplers", self.samplers.as_ref().map_or(0, Vec::len), MAX_SAMPLERS)?;
-        let dry = self.dry(model, &defaults.dry);
+        let dry = self.dry(model, breakers.as_deref(), &defaults.dry);
         let (mirostat, samplers) = (self.mirostat(defaults)?, self.samplers(defaults)?);
-        let stop = self.stop.map(TextOr::into_vec).unwrap_or_default();
-        check_count("stop", stop.len(), MAX_STOP_STRINGS)?;
-        check_bytes("stop", stop.iter(), MAX_STOP_BYTES)?;
+        let stop = self.stop.map_or_else(|| generation.stop.clone(), TextOr::into_vec);
+        check_stop(&stop)?;
         let token_rules = TokenRuleFields {
             stop_token_ids: self.stop_token_ids.take(),
             min_tokens: self.min_tokens,
@@ -138,7 +139,7 @@ impl SamplingFields {
             allowed_token_ids: self.allowed_token_ids.take(),
             thinking_token_budget: self.thinking_token_budget,
         };
-        let token_rules = token_rules.rules(model)?;
+        let token_rules = token_rules.or(generation).rules(model)?;
         let logit_bias = match self.logit_bias {
             Some(bias) => token_biases(bias, model)?,
             None => defaults.logit_bias.clone(),
@@ -176,9 +177,9 @@ impl SamplingFields {
         Ok(Params {
             options: GenerateOptions::default()
                 .with_sampler(sampler)
-                .with_max_tokens(max_tokens.and_then(count))
+                .with_max_tokens(max_tokens.map_or(generation.max_tokens, count))
                 .with_stop(stop.into_iter().filter(|stop| !stop.is_empty()).collect())
-                .with_ignore_eos(self.ignore_eos.unwrap_or(false)),
+                .with_ignore_eos(self.ignore_eos.unwrap_or(generation.ignore_eos)),
             num_choices,
             priority: self.priority.unwrap_or(0),
             logprobs: None,
@@ -191,9 +192,9 @@ impl SamplingFields {
 }
 
 impl SamplingFields {
-    fn dry(&self, model: &Model, defaults: &DryConfig) -> DryConfig {
+    fn dry(&self, model: &Model, breakers: Option<&[String]>, defaults: &DryConfig) -> DryConfig {
         let multiplier = self.dry_multiplier.unwrap_or(defaults.multiplier);
-        let breakers = match &self.dry_sequence_breakers {
+        let breakers = match breakers {
             // Finding them takes a pass over the vocabulary.
             _ if multiplier <= 0.0 => Vec::new(),
             Some(texts) => model.tokens_containing(texts),
@@ -234,6 +235,27 @@ impl SamplingFields {
     }
 }
 
+impl GenerationDefaults {
+    /// Checks the lists against the limits of requests. The ids of tokens are checked when a
+    /// request comes, because they depend on the model.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Default`] with the name of the first parameter out of range.
+    pub fn validate(&self) -> Result<(), Error> {
+        self.checked().map_err(|error| Error::Default {
+            name: error.param.unwrap_or_default(),
+            message: error.message,
+        })
+    }
+
+    fn checked(&self) -> Result<(), ApiError> {
+        check_stop(&self.stop)?;
+        check_breakers(self.dry_sequence_breakers.as_deref().unwrap_or_default())?;
+        TokenRuleFields::default().or(self).check_lists()
+    }
+}
+
 fn token_biases(bias: LogitBias, model: &Model) -> Result<Vec<(u32, f32)>, ApiError> {
     let tokenizer = model.tokenizer();
     // Each bias is added for each token of the answer.
@@ -261,6 +283,18 @@ fn token_biases(bias: LogitBias, model: &Model) -> Result<Vec<(u32, f32)>, ApiEr
         }
     }
     Ok(biases)
+}
+
+/// Checks texts that end an answer.
+pub(crate) fn check_stop(stop: &[String]) -> Result<(), ApiError> {
+    check_count("stop", stop.len(), MAX_STOP_STRINGS)?;
+    check_bytes("stop", stop.iter(), MAX_STOP_BYTES)
+}
+
+/// Checks texts that end repetitions.
+pub(crate) fn check_breakers(breakers: &[String]) -> Result<(), ApiError> {
+    check_count("dry_sequence_breakers", breakers.len(), MAX_BREAKERS)?;
+    check_bytes("dry_sequence_breakers", breakers.iter(), MAX_BREAKER_BYTES)
 }
 
 /// Refuses a list with a text of more than `most` bytes.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rocmforge::SamplerConfig;
 
 use crate::error::LoadError;
+use crate::generation_defaults::GenerationDefaults;
 use crate::keep_alive::KeepAlive;
 use crate::setters::setters;
 
@@ -17,6 +18,8 @@ pub struct ModelSettings {
     pub aliases: Vec<String>,
     /// Sampling of requests that set no parameters; `None` for that of the server.
     pub sampling: Option<SamplerConfig>,
+    /// The other parameters of requests that set none.
+    pub generation: GenerationDefaults,
     /// How long the model stays loaded, unless a request tells; `None` for the time of the server.
     pub keep_alive: Option<KeepAlive>,
     /// The system prompt of conversations without one.
@@ -27,6 +30,7 @@ impl ModelSettings {
     setters! {
         with_aliases(aliases: Vec<String>);
         with_sampling(sampling: impl Into<Option<SamplerConfig>>);
+        with_generation(generation: GenerationDefaults);
         with_keep_alive(keep_alive: impl Into<Option<KeepAlive>>);
         with_system(system: impl Into<Option<String>>);
     }

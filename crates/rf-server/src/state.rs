@@ -6,22 +6,25 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rocmforge::AdapterScales;
 use rocmforge::messages::{Conversation, Message};
-use rocmforge::{AdapterScales, SamplerConfig};
 use tokio::sync::watch;
 
+use crate::body::BodyMemory;
 use crate::catalog::{Catalog, Embedder, Lease, Leased, Listed, LoadHook, LoadedService};
 use crate::entry::{ModelEntry, ModelKind};
 use crate::error::{ApiError, ApiErrorKind, Error};
+use crate::generation_defaults::RequestDefaults;
 use crate::generator::Generator;
 use crate::image_urls::ImageUrls;
 use crate::keep_alive::KeepAlive;
-use crate::keys::ApiKeys;
+use crate::keys::{ApiKeys, SequencePermit};
 #[cfg(feature = "kv-events")]
 use crate::kv_events::EventQueue;
 use crate::longest_token::TextLimit;
 use crate::managed_models::ModelManager;
-use crate::metrics::HttpMetrics;
+use crate::metrics::{HttpMetrics, KeyRejection};
+use crate::model_events::ModelEvents;
 use crate::openai::responses::store::ResponseStore;
 use crate::options::ServerOptions;
 use crate::record::RequestRecord;
@@ -41,6 +44,8 @@ pub(crate) struct App {
     /// The certificate, if the server speaks HTTPS.
     tls: RwLock<Option<Tls>>,
     http_metrics: Arc<HttpMetrics>,
+    body_memory: BodyMemory,
+    model_events: ModelEvents,
     tracer: Option<Tracer>,
     /// The events of the prefix cache that wait to be published.
     #[cfg(feature = "kv-events")]
@@ -61,7 +66,7 @@ pub(crate) struct ServedModel {
     generator: Arc<Generator>,
     /// The adapter that the request names as its model.
     adapter: Option<NamedScales>,
-    sampling: SamplerConfig,
+    sampling: RequestDefaults,
     context_shift: bool,
     image_urls: ImageUrls,
     settings: Arc<ModelSettings>,
@@ -93,8 +98,8 @@ impl ServedModel {
         self.adapter.as_ref().map(|adapter| adapter.scales.clone())
     }
 
-    /// Sampling of requests that set no parameters.
-    pub(crate) fn sampling(&self) -> &SamplerConfig {
+    /// The parameters of requests that set none.
+    pub(crate) fn sampling(&self) -> &RequestDefaults {
         &self.sampling
     }
 
@@ -131,6 +136,8 @@ pub(crate) struct ServedEmbedder {
     // Dropped before the lease.
     embedder: Embedder,
     _lease: Lease,
+    /// The request is one sequence of its key, whatever the number of its texts.
+    _permit: Option<SequencePermit>,
 }
 
 impl ServedEmbedder {
@@ -199,6 +206,8 @@ impl App {
             keys,
             tls,
             http_metrics: Arc::default(),
+            body_memory: BodyMemory::default(),
+            model_events: ModelEvents::default(),
             tracer,
             #[cfg(feature = "kv-events")]
             kv_events,
@@ -257,6 +266,16 @@ impl App {
         &self.http_metrics
     }
 
+    /// The memory for large bodies.
+    pub(crate) fn body_memory(&self) -> &BodyMemory {
+        &self.body_memory
+    }
+
+    /// The events of the models.
+    pub(crate) fn model_events(&self) -> &ModelEvents {
+        &self.model_events
+    }
+
     pub(crate) fn catalog(&self) -> &Catalog {
         &self.catalog
     }
@@ -311,10 +330,16 @@ impl App {
         keep_alive: Option<KeepAlive>,
     ) -> Result<ServedEmbedder, ApiError> {
         self.note_model(name, kind)?;
+        let permit = match RequestRecord::current() {
+            Some(record) => record.begin_sequences(1, 0)?,
+            None => None,
+        };
         let leased = self.catalog.acquire(name, kind, keep_alive).await?;
         let Leased { id, service, lease, .. } = leased;
         match service {
-            LoadedService::Embed(embedder) => Ok(ServedEmbedder { id, embedder, _lease: lease }),
+            LoadedService::Embed(embedder) => {
+                Ok(ServedEmbedder { id, embedder, _lease: lease, _permit: permit })
+            }
             LoadedService::Generate(_) => Err(wrong_kind(&id)),
         }
     }
@@ -328,7 +353,10 @@ impl App {
         names_adapter: bool,
     ) -> Result<Arc<ServedModel>, ApiError> {
         let Leased { id, service, settings, lease } = leased;
-        let sampling = settings.sampling.as_ref().unwrap_or(&self.options.sampling).clone();
+        let sampling = RequestDefaults {
+            sampler: settings.sampling.as_ref().unwrap_or(&self.options.sampling).clone(),
+            generation: settings.generation.clone(),
+        };
         match service {
             LoadedService::Generate(generator) => {
                 let adapter = name.and_then(|name| {
@@ -382,7 +410,12 @@ impl App {
         let record = RequestRecord::current();
         match record.as_ref().and_then(|record| record.client()) {
             Some(client) if client.manages_models() => Ok(()),
-            Some(_) => refused("this API key may not manage models"),
+            Some(_) => {
+                if let Some(record) = &record {
+                    record.count_rejection(KeyRejection::ManageModels);
+                }
+                refused("this API key may not manage models")
+            }
             None if self.keys().is_empty() && self.is_local.load(Relaxed) => Ok(()),
             None => refused("without API keys, models are managed from this machine only"),
         }

@@ -9,6 +9,7 @@ use rocmforge::grammar::{Constraint, ConstraintError, TokenMask};
 use rocmforge::messages::{OutputFormat, Prompt};
 
 use crate::error::{ApiError, check_count};
+use crate::generation_defaults::GenerationDefaults;
 
 /// The fields of a request, with vLLM's names. What each means is said where they are read.
 #[derive(Debug, Default)]
@@ -42,8 +43,36 @@ struct Lists {
 }
 
 impl TokenRuleFields {
+    /// The fields, of which absent ones have these defaults.
+    pub(crate) fn or(self, defaults: &GenerationDefaults) -> Self {
+        let budget = defaults.thinking_token_budget.and_then(|budget| i64::try_from(budget).ok());
+        Self {
+            stop_token_ids: self.stop_token_ids.or_else(|| Some(defaults.stop_token_ids.clone())),
+            min_tokens: Some(self.min_tokens.unwrap_or(defaults.min_tokens)),
+            bad_words: self.bad_words.or_else(|| Some(defaults.bad_words.clone())),
+            allowed_token_ids: self.allowed_token_ids,
+            thinking_token_budget: self.thinking_token_budget.or(budget),
+        }
+    }
+
+    /// Checks the lengths of the lists and of the texts.
+    pub(crate) fn check_lists(&self) -> Result<(), ApiError> {
+        let count = self.stop_token_ids.as_ref().map_or(0, Vec::len);
+        check_count("stop_token_ids", count, MAX_ENTRIES)?;
+        let words = self.bad_words.as_deref().unwrap_or_default();
+        check_count("bad_words", words.len(), MAX_ENTRIES)?;
+        match words.iter().position(|word| !(1..=MAX_WORD_BYTES).contains(&word.len())) {
+            Some(index) => {
+                let message = format!("expected 1 to {MAX_WORD_BYTES} bytes");
+                Err(ApiError::field(format!("bad_words[{index}]"), message))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Checks the rules for a model.
     pub(crate) fn rules(self, model: &Model) -> Result<TokenRules, ApiError> {
+        self.check_lists()?;
         let tokenizer = model.tokenizer();
         let ids = |name: &'static str, ids: Option<Vec<u32>>| {
             let ids = ids.unwrap_or_default();
@@ -57,17 +86,8 @@ impl TokenRuleFields {
             }
         };
         let stop = ids("stop_token_ids", self.stop_token_ids)?;
-        check_count("stop_token_ids", stop.len(), MAX_ENTRIES)?;
         let words = self.bad_words.unwrap_or_default();
-        check_count("bad_words", words.len(), MAX_ENTRIES)?;
-        let mut bad = Vec::new();
-        for (index, word) in words.iter().enumerate() {
-            if !(1..=MAX_WORD_BYTES).contains(&word.len()) {
-                let message = format!("expected 1 to {MAX_WORD_BYTES} bytes");
-                return Err(ApiError::field(format!("bad_words[{index}]"), message));
-            }
-            bad.extend(tokens_of_word(tokenizer, word));
-        }
+        let bad = words.iter().flat_map(|word| tokens_of_word(tokenizer, word)).collect();
         let allowed = match self.allowed_token_ids {
             None => None,
             Some(list) if list.is_empty() => {

@@ -6,12 +6,16 @@ mod markers;
 #[expect(dead_code, reason = "the tests of the APIs use the rest of it")]
 mod server;
 
+#[path = "logs/operation.rs"]
+mod operation;
+
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use markers::MARKER;
+use operation::operations;
 use serde_json::json;
-use server::TestServer;
+use server::{Setup, TestServer};
 
 /// The text of the log.
 #[derive(Clone, Default)]
@@ -38,8 +42,11 @@ fn the_log_never_has_text_of_a_request() {
         .with_ansi(false)
         .with_max_level(tracing::Level::DEBUG)
         .init();
-    let server = TestServer::start();
+    let server = TestServer::with(Setup { embedder: true, ..Setup::default() });
     markers::send_all(&server);
+    for operation in operations(&server) {
+        operation.send_all(&server);
+    }
     let user = json!([{ "role": "user", "content": "x" }]);
     for (route, body) in [
         ("/v1/completions", json!({ "prompt": "x", "maxTokens": 1, "top_p2": 1 })),

@@ -13,8 +13,13 @@ use server::{Setup, TestServer, send};
 
 /// Bytes of the process that are in memory; `None` where the system does not tell.
 fn resident_bytes() -> Option<u64> {
+    status_bytes("VmRSS:")
+}
+
+/// A number of bytes in the status of the process.
+fn status_bytes(field: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib = status.lines().find_map(|line| line.strip_prefix(field))?;
     Some(kib.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
@@ -78,4 +83,22 @@ fn connections_cost_little_and_requests_leave_nothing() {
     println!("{} KiB after 2 rounds, {} KiB after 5", level >> 10, after >> 10);
     // Allocators keep some of what threads give back; a leak of the large bodies is more.
     assert!(after < level + (64 << 20), "{level} bytes grew to {after}");
+
+    // Bodies of many values wait for one another. Without that, these take 2 GiB.
+    if std::fs::write("/proc/self/clear_refs", "5").is_err() {
+        rf_testing::skip!("the system does not tell the largest memory of a process");
+        return;
+    }
+    let body = json!({ "prompt": vec![1; 450_000] }).to_string();
+    std::thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| {
+                let answer = send(address, "POST", "/v1/completions", &[], &body);
+                assert_eq!(answer.status, 400, "{}", answer.text);
+            });
+        }
+    });
+    let peak = status_bytes("VmHWM:").unwrap().saturating_sub(after);
+    println!("32 bodies of 450,000 values take {} KiB", peak >> 10);
+    assert!(peak < 768 << 20, "{peak}");
 }

@@ -1,6 +1,6 @@
 //! The parameters of sampling that the makers of a model recommend, in the metadata of its file.
 
-use rf_engine::sampling::{MirostatConfig, MirostatVersion, SamplerConfig};
+use rf_engine::sampling::{MirostatConfig, MirostatVersion, SamplerConfig, SamplerKind};
 use rf_gguf::{Gguf, Value};
 
 /// The parameters in `general.sampling.*` of a file. Those that a file does not have, or that are
@@ -26,7 +26,12 @@ pub struct SamplingDefaults {
     pub repeat_penalty: Option<f32>,
     /// `general.sampling.mirostat`, with `mirostat_tau` and `mirostat_eta`.
     pub mirostat: Option<MirostatConfig>,
+    /// `general.sampling.sequence`: the samplers in their order.
+    pub samplers: Option<Vec<SamplerKind>>,
 }
+
+/// The most samplers of a chain.
+const MAX_SAMPLERS: usize = 32;
 
 impl SamplingDefaults {
     /// Reads the metadata of a file.
@@ -58,6 +63,7 @@ impl SamplingDefaults {
             repeat_last_n: integer("penalty_last_n").map(|n| usize::try_from(n).ok()),
             repeat_penalty: float("penalty_repeat"),
             mirostat,
+            samplers: value("sequence").and_then(Value::as_str).and_then(samplers_of),
         };
         // The file is a stranger's: a value that no request could have is not used.
         if found.fill_in(SamplerConfig::default()).validate().is_ok() {
@@ -87,8 +93,26 @@ impl SamplingDefaults {
         fill(&mut config.repeat_last_n, &usual.repeat_last_n, self.repeat_last_n);
         fill(&mut config.repeat_penalty, &usual.repeat_penalty, self.repeat_penalty);
         fill(&mut config.mirostat, &None, self.mirostat.map(Some));
+        fill(&mut config.samplers, &usual.samplers, self.samplers.clone());
         config
     }
+}
+
+/// The samplers of names separated by `;`. As in llama.cpp, unknown ones are left out.
+fn samplers_of(sequence: &str) -> Option<Vec<SamplerKind>> {
+    let names = sequence.split(';').map(str::trim).filter(|name| !name.is_empty());
+    if names.clone().count() > MAX_SAMPLERS {
+        tracing::warn!("general.sampling.sequence in the file has too many samplers");
+        return None;
+    }
+    let kinds = names.filter_map(|name| match name.parse() {
+        Ok(kind) => Some(kind),
+        Err(error) => {
+            tracing::warn!("general.sampling.sequence in the file: {error}");
+            None
+        }
+    });
+    Some(kinds.collect()).filter(|kinds: &Vec<_>| !kinds.is_empty())
 }
 
 #[cfg(test)]
@@ -117,6 +141,7 @@ mod tests {
             writer.add("general.sampling.top_k", 20).unwrap();
             writer.add("general.sampling.penalty_last_n", -1).unwrap();
             writer.add("general.sampling.mirostat", 2).unwrap();
+            writer.add("general.sampling.sequence", "top_k;infill;;temp").unwrap();
         });
         let file = SamplingDefaults::of(&gguf);
         let filled = file.fill_in(SamplerConfig::default().with_top_p(0.5));
@@ -126,8 +151,17 @@ mod tests {
             .with_top_p(0.5)
             .with_repeat_last_n(None)
             .with_repeat_penalty(1.05)
-            .with_mirostat(MirostatConfig::new(MirostatVersion::V2));
+            .with_mirostat(MirostatConfig::new(MirostatVersion::V2))
+            .with_samplers(vec![SamplerKind::TopK, SamplerKind::Temperature]);
         assert_eq!(filled, expected);
+    }
+
+    #[test]
+    fn an_order_of_no_known_sampler_or_of_too_many_is_not_used() {
+        for sequence in ["", ";", "infill", &"top_k;".repeat(33)] {
+            assert_eq!(samplers_of(sequence), None, "{sequence}");
+        }
+        assert_eq!(samplers_of("nucleus").unwrap(), [SamplerKind::TopP]);
     }
 
     #[test]

@@ -203,7 +203,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<()> {
         adapters: arguments.adapters.clone(),
         is_single: files.len() == 1 && !arguments.models.manages(),
         sampling: options.sampling.clone(),
-        config: Arc::new(arguments.models.config(names.clone())?),
+        config: Arc::new(arguments.models.config(&files)?),
     });
     let origin = (arguments.models.is_unloaded(), arguments.fleet.lora_dir.is_some());
     let (models, source, known) = models::entries(files, &settings, origin)?;

@@ -1,16 +1,17 @@
 //! Conversations in the form of `OpenAI`, which llama.cpp and vLLM take as well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use rocmforge::messages::{Conversation, Message, MessageCall};
+use rocmforge::messages::{Conversation, Message, MessageCall, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::custom_tools;
 use crate::attachments::{Attachment, IllustratedConversation, MarkedText, from_audio, from_url};
-use crate::error::ApiError;
+use crate::error::{ApiError, check_count};
 use crate::fields::TextOr;
-use crate::prompt::{tool_choice, tools};
+use crate::prompt::{MAX_TOOLS, tool, tool_choice};
 
 /// The fields of a request that make its prompt.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -28,13 +29,39 @@ impl ConversationFields {
         let mut attachments = Vec::new();
         let conversation = Conversation::default()
             .with_messages(messages(self.messages.unwrap_or_default(), &mut attachments)?)
-            .with_tools(tools(self.tools.as_deref())?)
+            .with_tools(tools(self.tools.as_deref().unwrap_or_default())?)
             .with_tool_choice(tool_choice(self.tool_choice.as_ref())?)
             .with_reasoning_effort(self.reasoning_effort)
             .with_variables(self.chat_template_kwargs.unwrap_or_default())
             .with_continue_final_message(self.continue_final_message.unwrap_or(false));
         Ok(IllustratedConversation { conversation, attachments, field: "messages" })
     }
+}
+
+impl ConversationFields {
+    /// The names of the custom tools, whose calls have a text.
+    pub(crate) fn custom_tools(&self) -> HashSet<String> {
+        let custom = self.tools.iter().flatten().filter_map(custom_tool);
+        custom.filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
+    }
+}
+
+/// Reads functions, and custom tools as functions.
+fn tools(definitions: &[Value]) -> Result<Vec<Tool>, ApiError> {
+    check_count("tools", definitions.len(), MAX_TOOLS)?;
+    let read = |(index, definition)| match custom_tool(definition) {
+        Some(custom) => {
+            tool(&custom_tools::as_function(custom), &format!("tools[{index}].custom."))
+        }
+        None => tool(definition, &format!("tools[{index}].")),
+    };
+    definitions.iter().enumerate().map(read).collect()
+}
+
+/// What a definition has of a custom tool. The Responses API has it in the definition itself.
+fn custom_tool(definition: &Value) -> Option<&Value> {
+    let is_custom = definition.get("type").and_then(Value::as_str) == Some("custom");
+    is_custom.then(|| definition.get("custom").unwrap_or(definition))
 }
 
 /// A message of a conversation.
@@ -63,7 +90,16 @@ pub(crate) struct Part {
 #[derive(Debug, Deserialize, JsonSchema)]
 struct ToolCall {
     id: Option<String>,
-    function: Function,
+    function: Option<Function>,
+    custom: Option<CustomCall>,
+}
+
+/// A call of a custom tool.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct CustomCall {
+    name: String,
+    #[serde(default)]
+    input: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -72,6 +108,18 @@ struct Function {
     /// Text with JSON; Ollama's clients send the object itself.
     #[serde(default)]
     arguments: Value,
+}
+
+impl ToolCall {
+    /// The call of a function or of a custom tool. `None` for a call of neither.
+    fn into_message_call(self) -> Option<MessageCall> {
+        let (name, arguments) = match (self.function, self.custom) {
+            (Some(function), _) => (function.name, arguments(function.arguments)),
+            (None, Some(custom)) => (custom.name, custom_tools::text_argument(custom.input)),
+            (None, None) => return None,
+        };
+        Some(MessageCall { id: self.id.unwrap_or_default(), name, arguments })
+    }
 }
 
 /// The arguments of a call, which are text with JSON.
@@ -159,11 +207,14 @@ fn messages(
     attachments: &mut Vec<Attachment>,
 ) -> Result<Vec<Message>, ApiError> {
     let message = |(index, message): (usize, ChatMessage)| {
-        let call = |call: ToolCall| MessageCall {
-            id: call.id.unwrap_or_default(),
-            name: call.function.name,
-            arguments: arguments(call.function.arguments),
-        };
+        let calls = message.tool_calls.unwrap_or_default().into_iter().enumerate();
+        let calls = calls.map(|(number, call)| {
+            call.into_message_call().ok_or_else(|| {
+                let path = format!("messages[{index}].tool_calls[{number}].function");
+                ApiError::field(path, "expected the name and the arguments of the function")
+            })
+        });
+        let tool_calls = calls.collect::<Result<_, _>>()?;
         let parts = match &message.content {
             // A template would make a mark for an image of a part that is one.
             Some(TextOr::List(parts)) if parts.iter().all(|part| part.readable().is_some()) => {
@@ -181,7 +232,7 @@ fn messages(
                 &mut *attachments,
             )?,
             reasoning: message.reasoning_content.or(message.reasoning),
-            tool_calls: message.tool_calls.unwrap_or_default().into_iter().map(call).collect(),
+            tool_calls,
             tool_call_id: message.tool_call_id,
             name: message.name,
         })

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::error::{ApiError, ApiErrorKind};
+use crate::metrics::KeyRejection;
 
 /// The holder of a key.
 #[derive(Debug)]
@@ -59,6 +60,19 @@ pub(crate) struct SequencePermit {
     count: usize,
 }
 
+/// A request that a limit of its key refuses.
+#[derive(Debug)]
+pub(crate) struct KeyRefusal {
+    pub(crate) reason: KeyRejection,
+    pub(crate) error: ApiError,
+}
+
+impl KeyRefusal {
+    fn new(reason: KeyRejection, error: ApiError) -> Self {
+        Self { reason, error }
+    }
+}
+
 impl Client {
     pub(super) fn new(name: String, limits: KeyLimits) -> Self {
         Self { name, limits, usage: Arc::default() }
@@ -99,27 +113,30 @@ impl Client {
     }
 
     /// Begins a request.
-    pub(crate) fn begin(&self) -> Result<RequestPermit, ApiError> {
-        self.check_tokens(Instant::now())?;
+    pub(crate) fn begin(&self) -> Result<RequestPermit, KeyRefusal> {
+        let tokens = self.check_tokens(Instant::now());
+        tokens.map_err(|error| KeyRefusal::new(KeyRejection::Tokens, error))?;
         let most = self.limits.max_requests.unwrap_or(usize::MAX);
         if !take(&self.usage.requests, 1, most) {
             let message = format!("{most} requests of this API key are running: wait for one");
-            return Err(ApiError::new(ApiErrorKind::QueueFull, message));
+            let error = ApiError::new(ApiErrorKind::QueueFull, message);
+            return Err(KeyRefusal::new(KeyRejection::Requests, error));
         }
         Ok(RequestPermit(Arc::clone(&self.usage)))
     }
 
     /// Begins `count` sequences of a request.
-    pub(crate) fn begin_sequences(&self, count: usize) -> Result<SequencePermit, ApiError> {
+    pub(crate) fn begin_sequences(&self, count: usize) -> Result<SequencePermit, KeyRefusal> {
+        let refusal = |error| KeyRefusal::new(KeyRejection::Sequences, error);
         let most = self.limits.max_sequences.unwrap_or(usize::MAX);
         if count > most {
             let message = format!("the request has {count} sequences, and this API key {most}");
-            return Err(ApiError::invalid(message));
+            return Err(refusal(ApiError::invalid(message)));
         }
         if !take(&self.usage.sequences, count, most) {
             let message =
                 format!("this API key has {most} sequences, and others of it are running");
-            return Err(ApiError::new(ApiErrorKind::QueueFull, message));
+            return Err(refusal(ApiError::new(ApiErrorKind::QueueFull, message)));
         }
         Ok(SequencePermit { usage: Arc::clone(&self.usage), count })
     }
@@ -190,12 +207,13 @@ mod tests {
             KeyLimits { max_requests: Some(1), max_sequences: Some(4), ..KeyLimits::default() };
         let client = client(limits);
         let first = client.begin().unwrap();
-        assert_eq!(client.begin().unwrap_err().kind, ApiErrorKind::QueueFull);
+        assert_eq!(client.begin().unwrap_err().error.kind, ApiErrorKind::QueueFull);
         drop(first);
         drop(client.begin().unwrap());
         let three = client.begin_sequences(3).unwrap();
-        assert_eq!(client.begin_sequences(2).unwrap_err().kind, ApiErrorKind::QueueFull);
-        assert_eq!(client.begin_sequences(5).unwrap_err().kind, ApiErrorKind::InvalidRequest);
+        let kind = |count| client.begin_sequences(count).unwrap_err().error.kind;
+        assert_eq!(kind(2), ApiErrorKind::QueueFull);
+        assert_eq!(kind(5), ApiErrorKind::InvalidRequest);
         drop(three);
         drop(client.begin_sequences(4).unwrap());
     }

@@ -67,6 +67,7 @@ pub(crate) async fn completion(
     });
     let prompt = prompt.await?;
     let structure = fields.read::<GrammarFields>()?.structure()?;
+    drop(fields);
     let job = Job::text(prompt, params).with_structure(structure, &model).await?;
     answer(&model, job, stream, request_id).await
 }
@@ -93,6 +94,7 @@ pub(crate) async fn infill(
 ) -> Result<Response, ApiError> {
     let infill: InfillFields = fields.read()?;
     let (model, params, stream) = common(&app, &fields).await?;
+    drop(fields);
     let limit = model.prompt_limit();
     let prompt = on_blocking_pool(model.model(), move |model| {
         let file = |extra: InputExtra| ExtraFile {

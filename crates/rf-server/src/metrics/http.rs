@@ -1,4 +1,5 @@
-//! Requests by route and status, whatever their model.
+//! Requests by route and status, and those that were refused because of their key, whatever their
+//! model.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,9 +8,14 @@ use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 
+use super::keys::{KeyRejection, KeyRejectionCounts};
+
 /// Counts of answers.
 #[derive(Debug, Default)]
-pub(crate) struct HttpMetrics(Mutex<BTreeMap<Answer, Count>>);
+pub(crate) struct HttpMetrics {
+    answers: Mutex<BTreeMap<Answer, Count>>,
+    key_rejections: KeyRejectionCounts,
+}
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Answer {
@@ -45,15 +51,21 @@ impl HttpMetrics {
         };
         let handler = route.unwrap_or("none").to_owned();
         let answer = Answer { handler, method, status: status.as_u16() };
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(answer).or_default();
         count.requests += 1;
         count.seconds += time.as_secs_f64();
     }
 
-    /// Writes the counts under the names that vLLM's server has.
+    /// Counts a request that is refused because of its key.
+    pub(crate) fn count_key_rejection(&self, reason: KeyRejection) {
+        self.key_rejections.count(reason);
+    }
+
+    /// Writes the counts of answers under the names that vLLM's server has.
     pub(super) fn write(&self, text: &mut String) {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.key_rejections.write(text);
+        let counts = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut family = |name: &str, kind: &str, help: &str, samples: &[Sample]| {
             // Writing to a string does not fail.
             let _: std::fmt::Result = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");

@@ -45,6 +45,7 @@ pub(crate) async fn embed(
     let arrival = Instant::now();
     let EmbedFields { model, truncate, keep_alive } = fields.read()?;
     let texts: EmbeddingFields = fields.read()?;
+    drop(fields);
     let embedder = app.embedder(model.as_deref(), keep_alive).await?;
     let load_duration = nanoseconds(arrival);
     let truncate = truncate.unwrap_or(true);

@@ -37,6 +37,7 @@ pub(crate) async fn embeddings(
     fields: Fields,
 ) -> Result<Json<EmbeddingAnswer>, ApiError> {
     let PromptFields { model, prompt, keep_alive } = fields.read()?;
+    drop(fields);
     let embedder = app.embedder(model.as_deref(), keep_alive).await?;
     let Some(prompt) = prompt.filter(|prompt| !prompt.is_empty()) else {
         return Ok(Json(EmbeddingAnswer { embedding: Vector(Vec::new()) }));

@@ -86,7 +86,7 @@ impl NameFields {
     }
 }
 
-fn named<'a>(field: &'static str, name: Option<&'a str>) -> Result<&'a str, ApiError> {
+pub(crate) fn named<'a>(field: &'static str, name: Option<&'a str>) -> Result<&'a str, ApiError> {
     let name = name.map(str::trim).filter(|name| !name.is_empty());
     name.ok_or_else(|| ApiError::field(field, "expected the name of a model"))
 }
@@ -203,7 +203,11 @@ pub(crate) async fn delete(
 }
 
 /// The listed name of a model that the key of the request may use.
-fn source(app: &App, field: &'static str, name: Option<&str>) -> Result<String, ApiError> {
+pub(crate) fn source(
+    app: &App,
+    field: &'static str,
+    name: Option<&str>,
+) -> Result<String, ApiError> {
     let name = named(field, name)?;
     let kind = app.catalog().kind(Some(name))?;
     app.note_model(Some(name), kind)?;
@@ -211,7 +215,7 @@ fn source(app: &App, field: &'static str, name: Option<&str>) -> Result<String, 
 }
 
 /// Lists a model. One that is listed already stays as it is.
-fn add(app: &App, entry: ModelEntry) -> Result<(), ApiError> {
+pub(crate) fn add(app: &App, entry: ModelEntry) -> Result<(), ApiError> {
     if app.catalog().details(Some(&entry.id)).is_ok_and(|(id, _)| id == entry.id) {
         return Ok(());
     }

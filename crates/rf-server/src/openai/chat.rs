@@ -1,5 +1,6 @@
 //! `POST /v1/chat/completions`.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -14,6 +15,7 @@ use super::responses::InputTokens;
 use super::{Completion, StreamOptions, UsageJson, fail, finish_reason, includes_usage};
 use crate::api::FINGERPRINT;
 use crate::api::conversation::ConversationFields;
+use crate::api::custom_tools;
 use crate::api::logprobs::{ScoredToken, WithAlternatives, with_alternatives};
 use crate::api::timings::TimingsJson;
 use crate::body::Fields;
@@ -35,6 +37,8 @@ pub(crate) struct ChatFields {
     logprobs: Option<bool>,
     top_logprobs: Option<usize>,
     cache_prompt: Option<bool>,
+    /// False if the answer has no reasoning.
+    include_reasoning: Option<bool>,
 }
 
 /// Answers a conversation.
@@ -49,15 +53,20 @@ pub(crate) async fn chat(
     let mut params = sampling.params(model.model(), model.sampling())?;
     params.logprobs = logprobs(&chat)?;
     params.use_prefix_cache = chat.cache_prompt.unwrap_or(true);
-    let conversation = fields.read::<ConversationFields>()?.conversation()?;
-    let prompt = rendered(&model, conversation).await?;
+    let conversation: ConversationFields = fields.read()?;
+    let form = AnswerForm {
+        custom_tools: conversation.custom_tools(),
+        has_reasoning: chat.include_reasoning.unwrap_or(true),
+    };
+    let prompt = rendered(&model, conversation.conversation()?).await?;
     let structure = fields.read::<GrammarFields>()?.structure()?;
+    drop(fields);
     let job = Job::chat(prompt, params).with_structure(structure, &model).await?;
     let generation = Generation::submit(&model, vec![job], request_id)?;
-    let head = Head { id: unique("chatcmpl-"), created: now(), model };
+    let head = Head { id: unique("chatcmpl-"), created: now(), model, form };
     if chat.stream.unwrap_or(false) {
         let include_usage = includes_usage(chat.stream_options);
-        let encoder = Chunks { head, include_usage };
+        let encoder = Chunks { head, include_usage, inputs: HashMap::new() };
         return Ok(stream::response(generation, encoder, Framing::Events));
     }
     let answer = generation.answers().await?;
@@ -137,7 +146,10 @@ struct CallJson {
     id: Option<String>,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
-    function: CalledFunction,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<CalledFunction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom: Option<CalledCustomTool>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -146,6 +158,20 @@ struct CalledFunction {
     name: Option<String>,
     /// JSON as text, or a part of it.
     arguments: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct CalledCustomTool {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    input: String,
+}
+
+/// The form that a request asks for.
+struct AnswerForm {
+    /// The names of the tools whose calls have a text.
+    custom_tools: HashSet<String>,
+    has_reasoning: bool,
 }
 
 /// The tokens of a message with their log probabilities.
@@ -168,49 +194,49 @@ impl From<ScoredToken> for ChatToken {
     }
 }
 
-impl From<Answer> for FullMessage {
-    fn from(Answer { content, reasoning, calls }: Answer) -> Self {
+impl AnswerForm {
+    fn message(&self, Answer { content, reasoning, calls }: Answer) -> FullMessage {
         let has_content = !content.is_empty() || calls.is_empty();
-        Self {
+        let reasoning = Some(reasoning).filter(|text| self.has_reasoning && !text.is_empty());
+        let call = |AnswerCall { id, name, arguments, .. }| {
+            let is_custom = self.custom_tools.contains(&name);
+            let text = if is_custom { custom_tools::input(arguments) } else { arguments };
+            CallJson::start(None, id, name, text, is_custom)
+        };
+        FullMessage {
             role: "assistant",
             content: has_content.then_some(content),
             refusal: (),
-            reasoning_content: (!reasoning.is_empty()).then_some(reasoning),
-            tool_calls: (!calls.is_empty())
-                .then(|| calls.into_iter().map(CallJson::from).collect()),
+            reasoning_content: reasoning,
+            tool_calls: (!calls.is_empty()).then(|| calls.into_iter().map(call).collect()),
         }
     }
 }
 
-impl From<AnswerCall> for CallJson {
-    fn from(AnswerCall { id, name, arguments, .. }: AnswerCall) -> Self {
-        Self::start(None, id, CalledFunction { name: Some(name), arguments })
-    }
-}
-
 impl CallJson {
-    fn start(index: Option<usize>, id: String, function: CalledFunction) -> Self {
-        Self { index, id: Some(id), kind: Some("function"), function }
+    fn start(
+        index: Option<usize>,
+        id: String,
+        name: String,
+        text: String,
+        is_custom: bool,
+    ) -> Self {
+        let kind = if is_custom { "custom" } else { "function" };
+        let call = Self::part(index, Some(name), text, is_custom);
+        Self { id: Some(id), kind: Some(kind), ..call }
+    }
+
+    fn part(index: Option<usize>, name: Option<String>, text: String, is_custom: bool) -> Self {
+        let (function, custom) = if is_custom {
+            (None, Some(CalledCustomTool { name, input: text }))
+        } else {
+            (Some(CalledFunction { name, arguments: text }), None)
+        };
+        Self { index, id: None, kind: None, function, custom }
     }
 }
 
 impl DeltaJson {
-    fn of(delta: Delta) -> Option<Self> {
-        Some(match delta {
-            Delta::Content(text) => Self { content: Some(text), ..Self::default() },
-            Delta::Reasoning(text) => Self { reasoning_content: Some(text), ..Self::default() },
-            Delta::CallStart { index, id, name } => {
-                let function = CalledFunction { name: Some(name), arguments: String::new() };
-                Self::call(CallJson::start(Some(index), id, function))
-            }
-            Delta::CallArguments { index, fragment } => {
-                let function = CalledFunction { name: None, arguments: fragment };
-                Self::call(CallJson { index: Some(index), id: None, kind: None, function })
-            }
-            Delta::CallEnd { .. } => return None,
-        })
-    }
-
     fn call(call: CallJson) -> Self {
         Self { tool_calls: Some([call]), ..Self::default() }
     }
@@ -221,6 +247,7 @@ struct Head {
     id: String,
     created: u64,
     model: Arc<ServedModel>,
+    form: AnswerForm,
 }
 
 impl Head {
@@ -242,7 +269,7 @@ impl Head {
         let timings = answer.timings().map(TimingsJson::from);
         let choice = |(index, choice): (usize, Choice)| FullChoice {
             index,
-            message: choice.answer.into(),
+            message: self.form.message(choice.answer),
             logprobs: self.logprobs(&choice.logprobs),
             finish_reason: choice.end.map(|end| finish_reason(end.reason, end.calls_tools)),
         };
@@ -265,6 +292,40 @@ impl Head {
 struct Chunks {
     head: Head,
     include_usage: bool,
+    /// The arguments so far of the open calls of custom tools, by choice and number of the call.
+    /// Their text is known when they are whole.
+    inputs: HashMap<(usize, usize), String>,
+}
+
+impl Chunks {
+    /// The part of the answer that a delta is; `None` for one that adds nothing to it.
+    fn delta(&mut self, choice: usize, delta: Delta) -> Option<DeltaJson> {
+        Some(match delta {
+            Delta::Content(text) => DeltaJson { content: Some(text), ..DeltaJson::default() },
+            Delta::Reasoning(_) if !self.head.form.has_reasoning => return None,
+            Delta::Reasoning(text) => {
+                DeltaJson { reasoning_content: Some(text), ..DeltaJson::default() }
+            }
+            Delta::CallStart { index, id, name } => {
+                let is_custom = self.head.form.custom_tools.contains(&name);
+                if is_custom {
+                    self.inputs.insert((choice, index), String::new());
+                }
+                DeltaJson::call(CallJson::start(Some(index), id, name, String::new(), is_custom))
+            }
+            Delta::CallArguments { index, fragment } => {
+                if let Some(arguments) = self.inputs.get_mut(&(choice, index)) {
+                    *arguments += &fragment;
+                    return None;
+                }
+                DeltaJson::call(CallJson::part(Some(index), None, fragment, false))
+            }
+            Delta::CallEnd { index, .. } => {
+                let input = custom_tools::input(self.inputs.remove(&(choice, index))?);
+                DeltaJson::call(CallJson::part(Some(index), None, input, true))
+            }
+        })
+    }
 }
 
 impl Encoder for Chunks {
@@ -283,8 +344,14 @@ impl Encoder for Chunks {
                 }
             }
             Update::Delta { choice: index, delta, logprobs } => {
-                let Some(delta) = DeltaJson::of(delta) else { return };
+                let delta = self.delta(index, delta);
+                let head = &self.head;
                 let logprobs = head.logprobs(&logprobs);
+                // Tokens that add nothing yet have their log probabilities, too.
+                if delta.is_none() && logprobs.is_none() {
+                    return;
+                }
+                let delta = delta.unwrap_or_default();
                 let choice = ChunkChoice { index, delta, logprobs, finish_reason: None };
                 out.json(&head.chunk(Some(choice)));
             }

@@ -74,6 +74,7 @@ pub(crate) async fn completions(
         if echo { prompts.iter().map(|prompt| prompt.text.clone()).collect() } else { vec![] };
     let choices_per_prompt = params.num_choices;
     let structure = fields.read::<GrammarFields>()?.structure()?;
+    drop(fields);
     let mut jobs = Vec::with_capacity(prompts.len());
     for prompt in prompts {
         let mut job = Job::text(prompt.ids, params.clone());

@@ -69,6 +69,7 @@ pub(crate) async fn embeddings(
 ) -> Result<Json<EmbeddingList>, ApiError> {
     let FormatFields { model, encoding_format, keep_alive } = fields.read()?;
     let texts: EmbeddingFields = fields.read()?;
+    drop(fields);
     let format = encoding_format.unwrap_or(EncodingFormat::Float);
     let embedder = app.embedder(model.as_deref(), keep_alive).await?;
     let Embedded { vectors, tokens } = embed(&embedder, texts, false).await?;

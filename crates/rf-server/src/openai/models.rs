@@ -14,6 +14,7 @@ use crate::catalog::{Listed, LoadStatus, NamedAdapter};
 use crate::entry::ModelKind;
 use crate::error::ApiError;
 use crate::path::Id;
+use crate::record::RequestRecord;
 use crate::state::{App, seconds_since_1970};
 
 /// The list of models.
@@ -130,7 +131,7 @@ pub(crate) async fn one(
     };
     let listed = app.visible_models();
     let found = listed.iter().flat_map(with_adapters).find(|card| card.id() == id);
-    let found = found.ok_or_else(|| ApiError::may_not_use(&id))?;
+    let found = found.ok_or_else(|| RequestRecord::may_not_use(&id))?;
     Ok(Json(if is_anthropic(&headers) {
         AnyModel::Anthropic(anthropic_entry(&found))
     } else {
@@ -226,13 +227,21 @@ fn file_name(adapter: &NamedAdapter) -> String {
     adapter.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// The status of a model in the words of llama.cpp.
+pub(crate) fn status_name(status: &LoadStatus) -> &'static str {
+    match status {
+        LoadStatus::Loaded { .. } => "loaded",
+        LoadStatus::Loading => "loading",
+        LoadStatus::Unloaded { .. } => "unloaded",
+    }
+}
+
 impl ModelStatus {
     fn of(status: &LoadStatus) -> Self {
-        let (value, error) = match status {
-            LoadStatus::Loaded { .. } => ("loaded", None),
-            LoadStatus::Loading => ("loading", None),
-            LoadStatus::Unloaded { failure } => ("unloaded", failure.clone()),
+        let error = match status {
+            LoadStatus::Unloaded { failure } => failure.clone(),
+            LoadStatus::Loaded { .. } | LoadStatus::Loading => None,
         };
-        Self { value, failed: error.is_some().then_some(true), error }
+        Self { value: status_name(status), failed: error.is_some().then_some(true), error }
     }
 }

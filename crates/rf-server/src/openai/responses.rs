@@ -1,8 +1,10 @@
 //! `/v1/responses`, with the latest responses in memory.
 
+mod fields;
 pub(crate) mod head;
 mod input;
 mod items;
+pub(crate) mod settings;
 pub(crate) mod store;
 pub(crate) mod stream;
 mod tools;
@@ -18,11 +20,12 @@ use rocmforge::Answers;
 use rocmforge::engine::StopReason;
 use rocmforge::messages::{Conversation, Message};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
 
+pub(crate) use self::fields::ResponsesFields;
 use self::head::{Head, ResponseRecord};
 use self::input::ItemReader;
+use self::settings::{RepeatedFields, ResponseSettings};
 use self::store::{Owner, ResponseStore};
 use self::tools::OfferedTools;
 use crate::api::is_cut_off;
@@ -38,27 +41,6 @@ use crate::request_id::RequestId;
 use crate::sampling::SamplingFields;
 use crate::state::App;
 use crate::stream::{Framing, response};
-
-/// The fields of a request, besides those of sampling.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ResponsesFields {
-    model: Option<String>,
-    input: Option<TextOr<input::InputItem>>,
-    instructions: Option<String>,
-    /// The response whose conversation this one continues.
-    previous_response_id: Option<String>,
-    /// False if later requests do not refer to the response.
-    store: Option<bool>,
-    stream: Option<bool>,
-    tools: Option<Vec<Value>>,
-    tool_choice: Option<Value>,
-    reasoning: Option<Reasoning>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-struct Reasoning {
-    effort: Option<String>,
-}
 
 /// Answers a conversation.
 pub(crate) async fn responses(
@@ -81,11 +63,10 @@ pub(crate) async fn responses(
         owner,
         conversation: messages,
     });
-    let head = Head::new(&model, request.instructions, params.options.max_tokens)
-        .with_previous(request.previous_response_id)
-        .with_tools(tools)
-        .with_record(record);
+    let settings = ResponseSettings::new(&mut request, fields.read::<RepeatedFields>()?, &params);
+    let head = Head::new(&model, settings).with_tools(tools).with_record(record);
     let structure = fields.read::<GrammarFields>()?.structure()?;
+    drop(fields);
     let job = Job::chat(prompt, params).with_structure(structure, &model).await?;
     let generation = Generation::submit(&model, vec![job], request_id)?;
     if request.stream.unwrap_or(false) {

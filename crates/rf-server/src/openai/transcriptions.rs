@@ -100,6 +100,7 @@ pub(crate) async fn transcriptions(
     let sound = Attachment::Sent(Media::audio(form.file("file")?));
     let model = app.model(fields.model.as_deref()).await?;
     let sampling: SamplingFields = form.fields.read()?;
+    drop(form);
     let mut params = sampling.params(model.model(), model.sampling())?;
     if params.num_choices > 1 {
         return Err(ApiError::field("n", "a sound has one transcription"));

@@ -148,6 +148,10 @@ fn the_template_in_use_is_shown() {
     assert_eq!(show["template"], template);
     assert!(show["capabilities"].as_array().unwrap().contains(&json!("tools")));
     assert_eq!(server.get("/props").ok()["chat_template"], template);
+    let tokenizer = server.get("/tokenizer_info").ok();
+    assert_eq!(tokenizer["chat_template"], template);
+    assert_eq!(tokenizer["eos_token"], server.get("/props").ok()["eos_token"]);
+    assert!(tokenizer["tokenizer_class"].as_str().is_some_and(|class| !class.is_empty()));
 }
 
 #[test]

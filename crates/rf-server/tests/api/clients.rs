@@ -30,6 +30,11 @@ key = "sk-embeds"
 models = ["embedder"]
 
 [[key]]
+name = "single"
+key = "sk-single"
+max_sequences = 1
+
+[[key]]
 name = "old"
 key = "sk-old"
 expires = 2020-01-01T00:00:00Z
@@ -40,6 +45,7 @@ fn start() -> TestServer {
         EngineOptions::default().with_context_tokens(Some(16384)).with_kv_tokens(Some(65536));
     let mut setup = Setup { embedder: true, engine, ..Setup::default() };
     setup.server.keys = ApiKeys::from_toml(KEYS).unwrap();
+    setup.server.adapter_folder = Some(std::env::temp_dir());
     TestServer::with(setup)
 }
 
@@ -87,9 +93,40 @@ fn a_key_has_its_own_rights() {
     assert_eq!(status("sk-small", json!({ "n": 4 })), 200);
     assert_eq!(status("sk-small", json!({ "n": 5 })), 400);
     assert_eq!(status("sk-small", json!({ "n": 2, "prompt": ["a", "b", "c"] })), 400);
+    // Requests that need a key, one that is known, and a right.
+    for key in ["sk-unknown", "sk-none"] {
+        assert_eq!(get(key, "/v1/models").status, 401);
+    }
+    assert_eq!(server.get("/v1/models").status, 401);
+    let adapter = json!({ "lora_name": "a", "lora_path": "a.gguf" });
+    let load = post(&server, "sk-free", "/v1/load_lora_adapter", &adapter);
+    assert_eq!(load.status, 403, "{}", load.text);
     let metrics = server.get("/metrics").text;
-    let rejected = r#"rocmforge:admission_rejections_total{model_name="demo",engine="0",reason="key_limit"} 3"#;
-    assert!(metrics.contains(rejected), "{metrics}");
+    for (reason, count) in [("key_limit", 0), ("forbidden", 1), ("invalid_request", 2)] {
+        let labels = format!("model_name=\"demo\",engine=\"0\",reason=\"{reason}\"");
+        let rejected = format!("rocmforge:admission_rejections_total{{{labels}}} {count}\n");
+        assert!(metrics.contains(&rejected), "{rejected}: {metrics}");
+    }
+    for (reason, count) in [
+        ("missing_key", 1),
+        ("invalid_key", 2),
+        ("expired_key", 1),
+        ("requests", 0),
+        ("sequences", 2),
+        ("tokens", 0),
+        ("model", 5),
+        ("priority", 1),
+        ("manage_models", 1),
+    ] {
+        assert_eq!(key_rejections(&metrics, reason), count, "{reason}");
+    }
+}
+
+/// Requests that were refused because of their key for this reason.
+fn key_rejections(metrics: &str, reason: &str) -> usize {
+    let name = format!("rocmforge:key_rejections_total{{reason=\"{reason}\"}} ");
+    let count = metrics.lines().find_map(|line| line.strip_prefix(&name));
+    count.unwrap().parse().unwrap()
 }
 
 #[test]
@@ -103,6 +140,31 @@ fn tokens_per_minute_are_counted() {
     // 44 of 20 tokens are spent, and one is needed.
     assert!((60..=75).contains(&wait), "{wait}");
     complete(&server, "sk-free", &json!({})).ok();
+    assert_eq!(key_rejections(&server.get("/metrics").text, "tokens"), 1);
+}
+
+#[test]
+fn embeddings_are_one_sequence_of_a_key_whatever_the_number_of_texts() {
+    let server = start();
+    let embed = || {
+        let body = json!({ "model": "embedder", "input": ["a", "b", "c"] });
+        post(&server, "sk-single", "/v1/embeddings", &body)
+    };
+    embed().ok();
+    let body =
+        json!({ "prompt": "Once", "max_tokens": 16_000, "ignore_eos": true, "stream": true });
+    let mut stream = server.open_with("/v1/completions", "x-api-key: sk-single\r\n", &body);
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).unwrap();
+    let refused = embed();
+    assert_eq!((refused.status, refused.header("retry-after")), (429, "1"), "{}", refused.text);
+    let metrics = server.get("/metrics").text;
+    assert_eq!(key_rejections(&metrics, "sequences"), 1);
+    let other = complete(&server, "sk-single", &json!({}));
+    assert_eq!(other.status, 429, "{}", other.text);
+    let labels = "model_name=\"demo\",engine=\"0\",reason=\"key_limit\"";
+    let rejected = format!("rocmforge:admission_rejections_total{{{labels}}} 1\n");
+    assert!(server.get("/metrics").text.contains(&rejected));
 }
 
 #[test]
@@ -116,6 +178,7 @@ fn requests_of_a_key_run_one_at_a_time_if_it_says_so() {
     assert_eq!(&first, b"HTTP/1.1 200");
     let refused = complete(&server, "sk-small", &json!({}));
     assert_eq!((refused.status, refused.header("retry-after")), (429, "1"), "{}", refused.text);
+    assert_eq!(key_rejections(&server.get("/metrics").text, "requests"), 1);
     // Questions that cost nothing are not counted.
     assert_eq!(server.send("GET", "/v1/models", &[("x-api-key", "sk-small")], "").status, 200);
     complete(&server, "sk-free", &json!({})).ok();

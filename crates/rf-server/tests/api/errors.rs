@@ -353,18 +353,6 @@ fn a_prompt_that_is_too_long_to_tokenize_has_the_same_error_on_every_route() {
 }
 
 #[test]
-fn a_body_above_the_limit_is_too_large() {
-    let mut setup = Setup::default();
-    setup.server.max_body_bytes = 10_000;
-    let server = TestServer::with(setup);
-    let body = json!({ "prompt": "x".repeat(20_000) });
-    let response = server.post("/v1/completions", &body);
-    assert_eq!(response.status, 413);
-    assert!(response.text.contains("10000 bytes"), "{}", response.text);
-    assert_eq!(server.post("/v1/messages", &body).json()["error"]["type"], "request_too_large");
-}
-
-#[test]
 fn a_full_queue_asks_to_come_back() {
     let scheduler = SchedulerOptions::default().with_max_num_seqs(1).with_max_queued(1);
     let server = TestServer::with(Setup { scheduler, ..Setup::default() });

@@ -41,7 +41,7 @@ impl ModelLoader for Loader {
 struct Setup {
     server: TestServer,
     prompt: Vec<u32>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 fn start(keys: ApiKeys, has_folder: bool) -> Setup {
@@ -64,7 +64,7 @@ fn start(keys: ApiKeys, has_folder: bool) -> Setup {
         .with_sampling(SamplerConfig::greedy())
         .with_adapter_folder(has_folder.then(|| folder.path().to_owned()));
     let server = TestServer::of(vec![entry], options);
-    Setup { server, prompt: first.model.ids(), _folder: folder }
+    Setup { server, prompt: first.model.ids(), folder }
 }
 
 /// The log probabilities of a greedy text, and the name of the model in the answer.
@@ -154,6 +154,10 @@ fn what_cannot_be_loaded_leaves_the_model_as_it_was() {
     ] {
         let response = post(body.clone());
         assert_eq!(response.status, status, "{body} {}", response.text);
+        let folder = setup.folder.path().display().to_string();
+        assert!(!response.text.contains(&folder), "{}", response.text);
+        let names_file = response.text.contains("adapter 'other.gguf' is for the architecture");
+        assert_eq!(names_file, body["lora_path"] == "other.gguf", "{}", response.text);
     }
     assert_eq!(ids(server), ["llama", "a"]);
     assert_eq!(generated(&setup, "llama", None), base);

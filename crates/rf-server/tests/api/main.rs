@@ -12,6 +12,7 @@ mod server;
 
 mod adapters;
 mod apis;
+mod bodies;
 mod clients;
 mod embeddings;
 mod errors;

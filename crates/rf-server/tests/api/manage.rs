@@ -1,6 +1,9 @@
 //! Models that clients of Ollama's API download, make, copy and remove.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rf_server::{
     ApiKeys, LoadError, ManageError, Manager, ModelChange, ModelEntry, ModelKind, ModelManager,
@@ -129,6 +132,73 @@ fn a_pulled_model_is_listed_and_answers() {
     assert_eq!(stub.calls(), ["pull known", "pull known"]);
 }
 
+/// Reads a stream of events until each of these names has come for a model.
+fn read_until(stream: &mut BufReader<TcpStream>, model: &str, names: &[&str]) -> Vec<Value> {
+    let mut events = Vec::<Value>::new();
+    let mut line = String::new();
+    let has = |events: &[Value], name: &str| {
+        events.iter().any(|event| event["event"] == name && event["model"] == model)
+    };
+    while !names.iter().all(|name| has(&events, name)) {
+        line.clear();
+        assert!(stream.read_line(&mut line).unwrap() > 0, "not all of {names:?} in {events:?}");
+        if let Some(json) = line.strip_prefix("data: ") {
+            events.push(serde_json::from_str(json).unwrap());
+        }
+    }
+    events.retain(|event| event["model"] == model);
+    events
+}
+
+#[test]
+fn clients_of_llama_cpp_download_and_remove_models_and_get_events() {
+    let (server, stub) = managed(ApiKeys::default());
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    stream.write_all(b"GET /models/sse HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while head.lines().last() != Some("") {
+        stream.read_line(&mut head).unwrap();
+    }
+    assert!(head.contains("text/event-stream"), "{head}");
+    let post = |model: &str| server.post("/models", &json!({ "model": model }));
+    assert_eq!(post("known").ok(), json!({ "success": true }));
+    let mut events = read_until(&mut stream, "known", &["download_finished", "model_status"]);
+    let status =
+        json!({ "model": "known", "event": "model_status", "data": { "status": "unloaded" } });
+    assert!(events.contains(&status), "{events:?}");
+    events.retain(|event| event["event"] == "download_progress");
+    let progress = |done: u64| {
+        json!({ "model": "known", "event": "download_progress",
+            "data": { "known": { "done": done, "total": 10 } } })
+    };
+    assert_eq!(events, [progress(5), progress(10)]);
+    assert_eq!(names(&server), ["first", "known"]);
+
+    assert_eq!(post("missing").status, 200);
+    let events = read_until(&mut stream, "missing", &["download_failed"]);
+    assert_eq!(events.last().unwrap()["data"]["error"], "there is no such model");
+    assert_eq!(post("").json()["error"]["param"], "model");
+
+    let delete = |path: &str| server.send("DELETE", path, &[], "");
+    assert_eq!(delete("/models?model=known").ok(), json!({ "success": true }));
+    read_until(&mut stream, "known", &["model_remove"]);
+    assert_eq!(names(&server), ["first"]);
+    assert_eq!(delete("/models?model=known").status, 404);
+    assert_eq!(delete("/models").status, 400);
+    assert_eq!(delete("/models?model=first").status, 400);
+    assert_eq!(stub.calls(), ["pull known", "pull missing", "remove known", "remove first"]);
+
+    assert_eq!(server.get("/models?reload=1").ok()["data"][0]["id"], "first");
+    read_until(&mut stream, "*", &["models_reload"]);
+    // The stream does not keep the server from stopping.
+    let mut server = server;
+    server.stop();
+    server.join();
+    assert_eq!(stream.lines().map_while(Result::ok).last().as_deref(), Some(""));
+}
+
 #[test]
 fn a_failure_is_the_last_line_or_the_status() {
     let (server, _) = managed(ApiKeys::default());
@@ -226,6 +296,16 @@ fn only_keys_that_may_manage_models_do() {
     };
     assert_eq!((pull("sk-user"), stub.calls().len()), (403, 0));
     assert_eq!((pull("sk-admin"), stub.calls().len()), (200, 1));
+    let user = [("x-api-key", "sk-user"), ("content-type", "application/json")];
+    for (method, path) in
+        [("POST", "/models"), ("DELETE", "/models?model=first"), ("GET", "/models?reload=1")]
+    {
+        let response = server.send(method, path, &user, r#"{"model":"known"}"#);
+        assert_eq!(response.status, 403, "{method} {path}: {}", response.text);
+    }
+    assert_eq!(server.get("/models/sse").status, 401);
+    assert_eq!(server.send("GET", "/models?reload=0", &user, "").status, 200);
+    assert_eq!(stub.calls().len(), 0);
     // Without a manager, nobody may.
     let server = TestServer::start();
     let response = server.post("/api/pull", &json!({ "model": "known" }));

@@ -35,7 +35,9 @@ fn samples(text: &str) -> HashMap<String, f64> {
             let has_parts = matches!(base_kind, Some(&"histogram" | &"summary"));
             assert!(has_parts || kinds.contains_key(family), "no type: {line}");
             let is_of_model = name.contains("model_name=\"demo\",engine=\"0\"");
-            assert!(is_of_model || name.starts_with("process_") || name.starts_with("http_"));
+            let is_of_key = name.starts_with("rocmforge:key_rejections_total{");
+            let is_of_process = name.starts_with("process_") || name.starts_with("http_");
+            assert!(is_of_model || is_of_key || is_of_process, "{name}");
             let value = value.parse().unwrap();
             assert!(samples.insert(name.to_owned(), value).is_none(), "twice: {line}");
         }

@@ -68,6 +68,56 @@ fn a_response_continues_an_earlier_one() {
     assert_eq!((server.get(&path).status, &unstored["store"]), (404, &json!(false)));
 }
 
+#[test]
+fn a_response_repeats_the_settings_of_its_request() {
+    let server = start("{}");
+    let plain = server.post("/v1/responses", &json!({ "input": "x" })).ok();
+    assert!(plain["completed_at"].as_u64() >= plain["created_at"].as_u64());
+    let expected = json!({
+        "background": false, "instructions": null, "max_output_tokens": null,
+        "max_tool_calls": null, "metadata": {}, "parallel_tool_calls": true,
+        "reasoning": { "effort": null, "summary": null }, "service_tier": "default",
+        "store": true, "text": { "format": { "type": "text" } }, "tool_choice": "auto",
+        "tools": [], "truncation": "disabled", "user": null,
+    });
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(&plain[name], value, "{name}");
+    }
+    assert!(plain["temperature"].is_number() && plain["top_p"].is_number(), "{plain}");
+
+    let function = json!({ "type": "function", "name": "f", "description": "d", "strict": true,
+        "parameters": { "type": "object" } });
+    let custom = json!({ "type": "custom", "name": "c", "format": { "type": "text" } });
+    let settings = json!({
+        "instructions": "Be short.", "max_output_tokens": 90, "max_tool_calls": 3,
+        "metadata": { "topic": "a", "user": "b" }, "parallel_tool_calls": false,
+        "reasoning": { "effort": "low", "summary": "auto" }, "temperature": 0.7, "top_p": 0.9,
+        "text": { "format": { "type": "text" }, "verbosity": "low" }, "truncation": "auto",
+        "tool_choice": "none", "tools": [function, custom], "user": "me", "store": true,
+        "prompt_cache_key": "k", "safety_identifier": "s", "presence_penalty": 0.25,
+        "frequency_penalty": 0.5,
+    });
+    let mut body = settings.clone();
+    body["input"] = json!("x");
+    let answer = server.post("/v1/responses", &body).ok();
+    let path = format!("/v1/responses/{}", answer["id"].as_str().unwrap());
+    body["stream"] = json!(true);
+    let (events, _) = server.post("/v1/responses", &body).events();
+    let (first, last) = (&events[0]["response"], &events.last().unwrap()["response"]);
+    for (name, value) in settings.as_object().unwrap() {
+        for response in [&answer, &server.get(&path).ok(), first, last] {
+            assert_eq!(&response[name], value, "{name}");
+        }
+    }
+    let wrong = server.post("/v1/responses", &json!({ "input": "x", "metadata": 3 }));
+    assert_eq!((wrong.status, &wrong.json()["error"]["param"]), (400, &json!("metadata")));
+    // Clients expect all fields of a function.
+    let body = json!({ "input": "x", "tools": [{ "type": "function", "name": "f" }] });
+    let expected = json!([{ "type": "function", "name": "f", "description": null,
+        "parameters": null, "strict": null }]);
+    assert_eq!(server.post("/v1/responses", &body).ok()["tools"], expected);
+}
+
 /// The second step of the AI SDK refers to the call of the first one.
 #[test]
 fn items_of_stored_responses_can_be_referred_to() {

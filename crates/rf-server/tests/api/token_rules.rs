@@ -1,8 +1,12 @@
 //! Rules for the tokens of an answer, and a budget of reasoning.
 
 use crate::answers::{ARGUMENTS, PLAIN};
-use crate::server::TestServer;
+use crate::server::{TestServer, demo, load, serving};
 use crate::tools;
+use rf_server::{Error, GenerationDefaults, ModelEntry, ModelSettings, ServerOptions};
+use rocmforge::engine::EngineOptions;
+use rocmforge::engine::sampling::SamplerConfig;
+use rocmforge::engine::scheduler::SchedulerOptions;
 use serde_json::{Value, json};
 
 /// The tokens of a greedy text.
@@ -60,6 +64,35 @@ fn an_answer_has_no_bad_words_and_only_allowed_tokens() {
     let mut body = json!({ "prompt": "x", "max_tokens": 4 });
     body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     assert_eq!(server.post("/v1/completions", &body).status, 400);
+}
+
+#[test]
+fn rules_of_a_model_are_those_of_requests_without_any() {
+    let server = TestServer::start();
+    let (text, tokens, _) = generated(&server, &json!({}));
+    let defaults = GenerationDefaults::default()
+        .with_max_tokens(5)
+        .with_ignore_eos(true)
+        .with_stop(vec![tokens[2].clone()]);
+    assert!(defaults.validate().is_ok());
+    let settings =
+        ModelSettings::default().with_sampling(SamplerConfig::greedy()).with_generation(defaults);
+    let engine = load(&demo(), EngineOptions::default().with_kv_tokens(Some(4096)));
+    let model = serving(engine, SchedulerOptions::default());
+    let entry = ModelEntry::loaded("m", model).with_settings(settings);
+    let server = TestServer::of(vec![entry], ServerOptions::default());
+    let (stopped, _, reason) = generated(&server, &json!({}));
+    let before = text.split(&tokens[2]).next().unwrap();
+    assert_eq!((stopped.as_str(), reason.as_str()), (before, "stop"));
+    let (all, _, reason) = generated(&server, &json!({ "stop": [] }));
+    assert_eq!((all, reason.as_str()), (text, "length"));
+    let body = json!({ "prompt": "Once upon a time", "stop": [] });
+    let answer = server.post("/v1/completions", &body).ok();
+    assert_eq!(answer["usage"]["completion_tokens"], 5);
+
+    let bad = GenerationDefaults::default().with_bad_words(vec![String::new()]);
+    let error = bad.validate().unwrap_err();
+    assert!(matches!(error, Error::Default { ref name, .. } if name == "bad_words[0]"), "{error}");
 }
 
 #[test]

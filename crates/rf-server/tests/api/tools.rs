@@ -94,6 +94,111 @@ fn openai_streams_the_arguments_of_a_call() {
     assert!(usage["completion_tokens_details"]["reasoning_tokens"].as_u64().unwrap() > 3);
 }
 
+/// A model that calls a tool, or answers with a text after the result of one.
+fn start_with_call(call: &str) -> TestServer {
+    const TEMPLATE: &str = "\
+        {%- for m in messages %}<{{ m.role }}>{{ m.content }}\
+        {%- for c in m.tool_calls or [] %}<{{ c.function.name }} {{ c.function.arguments|tojson }}>\
+        {%- endfor %}{% endfor -%}\
+        {%- if tools and messages[-1].role != 'tool' -%}<|call|>{%- else -%}<|plain|>{%- endif -%}\
+        {#- <tool_call> <think> -#}";
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("fixed.gguf");
+    let call = format!("<think>\nHm.\n</think>\n<tool_call>\n{call}\n</tool_call>");
+    fixed::write(&model, TEMPLATE, &[("<|plain|>", PLAIN), ("<|call|>", &call)]).unwrap();
+    let engine = EngineOptions::default().with_kv_tokens(Some(8192));
+    TestServer::with(Setup { model, engine, ..Setup::default() })
+}
+
+#[test]
+fn custom_tools_of_chats_are_called_with_a_text() {
+    let chat = "/v1/chat/completions";
+    let server = start_with_call(r#"{"name": "patch", "arguments": {"input": "*** Begin\nx"}}"#);
+    let format = json!({ "type": "grammar",
+        "grammar": { "syntax": "lark", "definition": "start: /.+/" } });
+    let tool = json!({ "type": "custom",
+        "custom": { "name": "patch", "description": "d", "format": format } });
+    let choice = json!({ "type": "custom", "custom": { "name": "patch" } });
+    let body = json!({ "messages": [user("x")], "tools": [tool] });
+    let answer = server.post(chat, &body).ok();
+    assert_eq!(answer["choices"][0]["finish_reason"], "tool_calls");
+    let message = answer["choices"][0]["message"].clone();
+    let call = &message["tool_calls"][0];
+    let custom = json!({ "name": "patch", "input": "*** Begin\nx" });
+    let expected = json!([{ "id": call["id"], "type": "custom", "custom": custom }]);
+    assert_eq!(message["tool_calls"], expected);
+
+    let mut streamed = body.clone();
+    streamed["stream"] = json!(true);
+    let (chunks, _) = server.post(chat, &streamed).events();
+    let calls: Vec<_> =
+        chunks.iter().filter_map(|chunk| chunk.pointer("/choices/0/delta/tool_calls/0")).collect();
+    assert_eq!(calls[0]["type"], "custom");
+    assert_eq!(calls[0]["custom"], json!({ "name": "patch", "input": "" }));
+    let rest = json!({ "index": 0, "custom": { "input": "*** Begin\nx" } });
+    assert_eq!(calls[1..], [&rest]);
+
+    // The client sends the call again, with its result.
+    let result = json!({ "role": "tool", "tool_call_id": call["id"], "content": "ok" });
+    let next = json!({ "messages": [user("x"), message, result], "tools": [tool] });
+    let rendered = server.post("/v1/chat/completions/render", &next).ok();
+    let prompt = rendered["prompt"].as_str().unwrap();
+    assert!(prompt.contains(r#"<patch {"input": "*** Begin\nx"}>"#), "{prompt}");
+    let answer = server.post(chat, &next).ok();
+    assert_eq!(answer["choices"][0]["message"]["content"].as_str().unwrap().trim_end(), PLAIN);
+
+    let mut demanded = body.clone();
+    demanded["tool_choice"] = choice;
+    demanded["max_tokens"] = json!(200);
+    let answer = server.post(chat, &demanded).ok();
+    let call = &answer["choices"][0]["message"]["tool_calls"][0];
+    assert_eq!((&call["type"], &call["custom"]["name"]), (&json!("custom"), &json!("patch")));
+    demanded["tool_choice"]["custom"]["name"] = json!("other");
+    let error = server.post(chat, &demanded);
+    assert_eq!((error.status, &error.json()["error"]["param"]), (400, &json!("tool_choice")));
+    for (field, value, param) in [
+        ("tools", json!([{ "type": "custom", "custom": {} }]), "tools[0].custom.name"),
+        (
+            "messages",
+            json!([{ "role": "assistant", "tool_calls": [{ "type": "custom" }] }, user("x")]),
+            "messages[0].tool_calls[0].function",
+        ),
+    ] {
+        let mut wrong = body.clone();
+        wrong[field] = value;
+        let error = server.post(chat, &wrong);
+        assert_eq!((error.status, &error.json()["error"]["param"]), (400, &json!(param)));
+    }
+}
+
+#[test]
+fn reasoning_can_be_left_out() {
+    let server = start();
+    let mut body = json!({ "messages": [user("Weather?")], "tools": function() });
+    let with = server.post("/v1/chat/completions", &body).ok();
+    body["include_reasoning"] = json!(false);
+    let without = server.post("/v1/chat/completions", &body).ok();
+    let message = &without["choices"][0]["message"];
+    assert!(message.get("reasoning_content").is_none(), "{message}");
+    let call =
+        |answer: &Value| answer["choices"][0]["message"]["tool_calls"][0]["function"].clone();
+    assert_eq!(call(&without), call(&with));
+    assert_eq!(
+        without["usage"]["completion_tokens_details"],
+        with["usage"]["completion_tokens_details"]
+    );
+    body["stream"] = json!(true);
+    let streamed = server.post("/v1/chat/completions", &body);
+    assert!(!streamed.text.contains("reasoning_content"), "{}", streamed.text);
+    let chunks = streamed.events().0;
+    let texts = chunks.iter().filter_map(|chunk| {
+        chunk.pointer("/choices/0/delta/tool_calls/0/function/arguments")?.as_str()
+    });
+    assert_eq!(texts.collect::<String>(), ARGUMENTS);
+    let error = server.post("/v1/responses", &json!({ "input": "x", "include_reasoning": false }));
+    assert_eq!(error.json()["error"]["param"], "include_reasoning");
+}
+
 #[test]
 fn anthropic_and_ollama_have_the_call_in_their_form() {
     let server = start();

@@ -50,38 +50,19 @@ pub(crate) fn bodies() -> Vec<Value> {
     bodies
 }
 
-/// The routes that read a body.
-const ROUTES: &[&str] = &[
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/embeddings",
-    "/v1/responses",
-    "/v1/responses/input_tokens",
-    "/v1/chat/completions/input_tokens",
-    "/v1/chat/completions/render",
-    "/v1/completions/render",
-    "/v1/rerank",
-    "/score",
-    "/v1/load_lora_adapter",
-    "/v1/unload_lora_adapter",
-    "/models/load",
-    "/v1/messages",
-    "/v1/messages/count_tokens",
-    "/completion",
-    "/infill",
-    "/tokenize",
-    "/detokenize",
-    "/apply-template",
-    "/api/chat",
-    "/api/generate",
-    "/api/embed",
-    "/api/embeddings",
-    "/api/show",
-];
+/// The routes that read JSON, by the document of the server.
+fn routes(server: &TestServer) -> Vec<String> {
+    let document = server.get("/openapi.json").ok();
+    let paths = document["paths"].as_object().unwrap();
+    let reads_json = |path: &&String| {
+        paths[*path].pointer("/post/requestBody/content/application~1json").is_some()
+    };
+    paths.keys().filter(reads_json).map(|path| path.replace("{id}", "0")).collect()
+}
 
 /// Sends the marker in every place to every route.
 pub(crate) fn send_all(server: &TestServer) {
-    for route in ROUTES {
+    for route in &routes(server) {
         let mut refused = 0;
         for mut body in bodies() {
             if let Some(body) = body.as_object_mut() {

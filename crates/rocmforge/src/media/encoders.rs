@@ -20,6 +20,9 @@ const CACHED_BYTES: usize = 256 << 20;
 pub struct MediaEncoders {
     images: Option<Mutex<Encoder>>,
     sounds: Option<Mutex<SoundEncoder>>,
+    /// Locked while a file is decoded and waits for its encoder: the memory of decoded files would
+    /// be that of all requests that wait.
+    decoder: Mutex<()>,
     cache: Mutex<Cache>,
 }
 
@@ -54,6 +57,7 @@ impl MediaEncoders {
         Ok(Self {
             images: images.map(Mutex::new),
             sounds: sounds.map(Mutex::new),
+            decoder: Mutex::default(),
             cache: Mutex::default(),
         })
     }
@@ -107,13 +111,19 @@ impl MediaEncoders {
         match file.kind() {
             MediaKind::Image => {
                 let images = self.images.as_ref().ok_or_else(missing)?;
+                let decoder = locked(&self.decoder);
                 let picture = rf_vision::decode(file.bytes(), &DecodeLimits::default())?;
-                Ok(locked(images).encode(&picture, index)?)
+                let mut images = locked(images);
+                drop(decoder);
+                Ok(images.encode(&picture, index)?)
             }
             MediaKind::Audio => {
                 let sounds = self.sounds.as_ref().ok_or_else(missing)?;
+                let decoder = locked(&self.decoder);
                 let sound = rf_vision::decode_sound(file.bytes(), &SoundLimits::default())?;
-                Ok(locked(sounds).encode(&sound)?)
+                let mut sounds = locked(sounds);
+                drop(decoder);
+                Ok(sounds.encode(&sound)?)
             }
         }
     }

@@ -38,9 +38,9 @@ impl Models {
         let named = NamedModel { name: name.to_owned(), aliases, sampling };
         let mut settings = named.settings(&ModelOptions::default(), &self.settings.sampling);
         let sampling = settings.sampling.as_ref().unwrap_or(&self.settings.sampling);
-        let sampling = made.sampling.over(sampling);
-        sampling.validate()?;
-        (settings.sampling, settings.system) = (Some(sampling), made.system);
+        made.sampling.check().map_err(|mistake| anyhow!(mistake.message))?;
+        settings.sampling = Some(made.sampling.over(sampling));
+        (settings.generation, settings.system) = (made.sampling.generation(), made.system);
         Ok(entry.with_settings(settings))
     }
 }

@@ -60,8 +60,8 @@ pub(super) struct ServedModelArgs {
         help_heading = "Several models"
     )]
     pub(super) keep_alive: Option<KeepAlive>,
-    /// Take options of single models from FILE, in TOML: context, template, drafts, sampling,
-    /// aliases, keep-alive, preload, cache-ram and cache-disk
+    /// Take options of single models from FILE, in TOML: context, template, drafts, adapters,
+    /// sampling, aliases, keep-alive, preload, cache-ram and cache-disk
     #[arg(long, value_name = "FILE", help_heading = "Several models")]
     models_config: Option<PathBuf>,
     /// Let nobody download, copy or remove models over HTTP. Else a server without -m and -hf lets
@@ -101,8 +101,9 @@ impl ServedModelArgs {
         self.models_config.is_some()
     }
 
-    /// The options of single models, which have these names.
-    pub(super) fn config(&self, names: Vec<String>) -> Result<ConfigFile> {
+    /// The options of single models.
+    pub(super) fn config(&self, files: &[ModelFile]) -> Result<ConfigFile> {
+        let names = files.iter().map(|file| file.names.clone()).collect();
         ConfigFile::read(self.models_config.clone(), names)
     }
 
@@ -258,7 +259,7 @@ pub(super) struct SharedSettings {
     pub(super) scheduler: SchedulerOptions,
     pub(super) drafts: DraftArgs,
     pub(super) projector: ProjectorArgs,
-    /// Adapters of the only model.
+    /// Adapters of the only model, unless its options have others.
     pub(super) adapters: AdapterArgs,
     /// True if the server has one model, which may use all memory.
     pub(super) is_single: bool,
@@ -374,6 +375,7 @@ impl NamedModel {
         ModelSettings::default()
             .with_aliases(aliases)
             .with_sampling(sampling)
+            .with_generation(options.generation())
             .with_keep_alive(keep_alive)
     }
 }
@@ -391,7 +393,7 @@ impl SharedSettings {
     ) -> Result<Model> {
         let options = self.config.of(name);
         let context = options.context.or(made.context).or(self.context);
-        let drafts = self.drafts.with_mode(options.drafts);
+        let drafts = self.drafts.with_options(&options.drafts);
         let template = options.template.as_ref().or(made.template.as_ref());
         let template = template.unwrap_or(&self.template);
         let loader = self.loader(file, context, (&drafts, template), &options)?;
@@ -418,7 +420,8 @@ impl SharedSettings {
         let mut loader = loading::sized(file.loader(), &self.compute, context)?
             .scheduler(self.scheduler)
             .shares_memory(!self.is_single);
-        loader = self.adapters.add_to(self.projector.add_to(loader));
+        let adapters = self.adapters.with_options(&options.adapters);
+        loader = adapters.add_to(self.projector.add_to(loader));
         loader = drafts.add_to(template.add_to(loader))?;
         if self.embeds {
             loader = loader.embeddings();

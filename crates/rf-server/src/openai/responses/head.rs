@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use super::input::push;
 use super::items::Item;
+use super::settings::ResponseSettings;
 use super::store::{Owner, StoredItem, StoredResponse};
 use super::tools::OfferedTools;
-use crate::api::{NoFields, NoItems, is_cut_off};
+use crate::api::is_cut_off;
 use crate::attachments::IllustratedMessages;
 use crate::error::ApiError;
 use crate::generation::Usage;
@@ -24,26 +25,15 @@ pub(crate) struct ResponseJson<'a> {
     id: &'a str,
     object: &'static str,
     created_at: u64,
+    completed_at: Option<u64>,
     status: &'static str,
     error: Option<FailureJson>,
     incomplete_details: Option<IncompleteDetails>,
-    instructions: Option<&'a str>,
-    max_output_tokens: Option<usize>,
     model: &'a str,
     output: Vec<Item>,
-    parallel_tool_calls: bool,
-    previous_response_id: Option<&'a str>,
-    reasoning: ReasoningSettings,
-    store: bool,
-    temperature: (),
-    text: TextSettings,
-    tool_choice: &'static str,
-    tools: NoItems,
-    top_p: (),
-    truncation: &'static str,
     usage: Option<ResponseUsage>,
-    user: (),
-    metadata: NoFields,
+    #[serde(flatten)]
+    settings: &'a ResponseSettings,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -56,23 +46,6 @@ struct FailureJson {
 #[derive(Serialize, JsonSchema)]
 struct IncompleteDetails {
     reason: &'static str,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct ReasoningSettings {
-    effort: (),
-    summary: (),
-}
-
-#[derive(Serialize, JsonSchema)]
-struct TextSettings {
-    format: TextFormat,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct TextFormat {
-    #[serde(rename = "type")]
-    kind: &'static str,
 }
 
 /// Counts of tokens.
@@ -112,9 +85,7 @@ pub(super) struct Head {
     id: String,
     created: u64,
     model: String,
-    instructions: Option<String>,
-    max_tokens: Option<usize>,
-    previous: Option<String>,
+    settings: ResponseSettings,
     tools: OfferedTools,
     record: Option<ResponseRecord>,
 }
@@ -127,27 +98,15 @@ pub(super) struct ResponseRecord {
 }
 
 impl Head {
-    pub(super) fn new(
-        model: &ServedModel,
-        instructions: Option<String>,
-        max_tokens: Option<usize>,
-    ) -> Self {
-        let model = model.id().to_owned();
+    pub(super) fn new(model: &ServedModel, settings: ResponseSettings) -> Self {
         Self {
             id: unique("resp_"),
             created: now(),
-            model,
-            instructions,
-            max_tokens,
-            previous: None,
+            model: model.id().to_owned(),
+            settings,
             tools: OfferedTools::default(),
             record: None,
         }
-    }
-
-    /// Names the response that this one continues.
-    pub(super) fn with_previous(self, previous: Option<String>) -> Self {
-        Self { previous, ..self }
     }
 
     /// Sets the tools that the answer may call.
@@ -170,26 +129,14 @@ impl Head {
             id: &self.id,
             object: "response",
             created_at: self.created,
+            completed_at: None,
             status: "in_progress",
             error: None,
             incomplete_details: None,
-            instructions: self.instructions.as_deref(),
-            max_output_tokens: self.max_tokens,
             model: &self.model,
             output: Vec::new(),
-            parallel_tool_calls: true,
-            previous_response_id: self.previous.as_deref(),
-            reasoning: ReasoningSettings { effort: (), summary: () },
-            store: self.record.is_some(),
-            temperature: (),
-            text: TextSettings { format: TextFormat { kind: "text" } },
-            tool_choice: "auto",
-            tools: [],
-            top_p: (),
-            truncation: "disabled",
             usage: None,
-            user: (),
-            metadata: NoFields {},
+            settings: &self.settings,
         }
     }
 
@@ -203,6 +150,7 @@ impl Head {
         let cut_off = is_cut_off(reason);
         let response = ResponseJson {
             status: if cut_off { "incomplete" } else { "completed" },
+            completed_at: (!cut_off).then(now),
             incomplete_details: cut_off
                 .then_some(IncompleteDetails { reason: "max_output_tokens" }),
             output,

@@ -7,8 +7,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::store::{Owner, ResponseStore};
-use super::tools::{Called, text_argument};
+use super::tools::Called;
 use crate::api::conversation::{self, Part};
+use crate::api::custom_tools::text_argument;
 use crate::attachments::{Attachment, IllustratedMessages};
 use crate::error::{ApiError, ApiErrorKind};
 use crate::fields::TextOr;

@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::input::thinking;
-use super::tools::{Called, OfferedTools, text_argument};
+use super::tools::{Called, OfferedTools};
+use crate::api::custom_tools::text_argument;
 use crate::api::{NoItems, conversation};
 use crate::request_id::unique;
 

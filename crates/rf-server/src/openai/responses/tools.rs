@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use rocmforge::messages::Tool;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use crate::api::custom_tools;
 use crate::error::{ApiError, check_count};
 use crate::known_fields::note_left_out;
 use crate::prompt::{MAX_TOOLS, tool};
@@ -57,7 +58,7 @@ impl OfferedTools {
     ) -> Result<(), ApiError> {
         let mut tool = match kind(definition) {
             "function" => tool(definition, path)?,
-            "custom" => tool(&with_text_argument(definition), path)?,
+            "custom" => tool(&custom_tools::as_function(definition), path)?,
             kind => {
                 note_left_out("a tool", kind);
                 return Ok(());
@@ -92,33 +93,8 @@ impl Called {
 
     /// The arguments of a call, or its text if the tool takes one.
     pub(super) fn input(&self, arguments: String) -> String {
-        if !self.is_custom {
-            return arguments;
-        }
-        let parsed = serde_json::from_str::<Value>(&arguments).ok();
-        let input = parsed.as_ref().and_then(|arguments| arguments["input"].as_str());
-        // Arguments that were cut off are no JSON.
-        input.map(str::to_owned).unwrap_or(arguments)
+        if self.is_custom { custom_tools::input(arguments) } else { arguments }
     }
-}
-
-/// The arguments of a call of a tool that takes a text.
-pub(super) fn text_argument(input: String) -> Value {
-    Value::Object(Map::from_iter([("input".to_owned(), Value::String(input))]))
-}
-
-/// A custom tool as a function.
-fn with_text_argument(definition: &Value) -> Value {
-    json!({
-        "name": definition["name"],
-        "description": definition["description"],
-        "parameters": {
-            "type": "object",
-            "properties": { "input": { "type": "string" } },
-            "required": ["input"],
-            "additionalProperties": false,
-        },
-    })
 }
 
 fn kind(definition: &Value) -> &str {
@@ -131,6 +107,8 @@ fn text<'a>(definition: &'a Value, field: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
