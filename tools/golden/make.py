@@ -463,8 +463,8 @@ def main():
                 print("%-22s FAILED %s: %s" % (name, type(err).__name__, err), flush=True)
                 failed = True
                 continue
+            c = e.pop("checks")
             add_to_index(a.out, a.set, e)
-            c = e["checks"]
             print(
                 "%-22s %3d KB, %2d KB here, seed+%d spread %.0e stock %.3f %s %.0fs %s"
                 % (
