@@ -28,6 +28,10 @@ pub const MAX_SET_OPERATORS: usize = 16;
 /// The largest number of `pattern`s that apply to the same value of a schema, through `allOf` and
 /// references. They are intersected, too.
 pub const MAX_MERGED_PATTERNS: usize = 16;
+/// The largest sum of the `multipleOf`s of a schema, and the largest product of those that apply to
+/// the same value, as integers without their decimal point. The matcher has a state for each
+/// remainder.
+pub const MAX_MULTIPLES: usize = 100_000;
 /// The largest number of subschemas of a schema, those of its definitions included.
 pub const MAX_SUBSCHEMAS: usize = 10_000;
 /// The largest number of subschemas once those that apply to the same value are merged.

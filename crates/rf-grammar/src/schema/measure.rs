@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::parts::{LISTS, MAPS, SCHEMAS, target};
 use crate::Error;
 use crate::limits::{
-    MAX_MERGED_PATTERNS, MAX_MERGED_SUBSCHEMAS, MAX_OPTIONAL_PROPERTIES, MAX_PATTERN_PROPERTIES,
-    MAX_REFERENCES, MAX_SCHEMA_DEPTH, MAX_SUBSCHEMAS, at_most,
+    MAX_MERGED_PATTERNS, MAX_MERGED_SUBSCHEMAS, MAX_MULTIPLES, MAX_OPTIONAL_PROPERTIES,
+    MAX_PATTERN_PROPERTIES, MAX_REFERENCES, MAX_SCHEMA_DEPTH, MAX_SUBSCHEMAS, at_most,
 };
 use crate::operators::check_regex;
 
@@ -81,6 +81,7 @@ struct Counts {
     subschemas: usize,
     references: usize,
     pattern_properties: usize,
+    multiples: usize,
 }
 
 /// The size of a schema after merging.
@@ -93,6 +94,9 @@ struct Extent {
     total: usize,
     /// The `pattern`s that apply to the same value, in the alternative that has the most.
     patterns: usize,
+    /// The product of the `multipleOf`s that apply to the same value, in the alternative with the
+    /// largest.
+    multiple: usize,
 }
 
 struct Measure<'a> {
@@ -120,7 +124,7 @@ impl<'a> Measure<'a> {
                     extent = extent.and(if merges { target } else { Extent::ONE });
                 }
                 ("anyOf" | "oneOf", Value::Array(list)) => {
-                    let mut union = Extent { alternatives: 0, largest: 0, total: 0, patterns: 0 };
+                    let mut union = Extent { alternatives: 0, largest: 0, total: 0, ..Extent::ONE };
                     for branch in list {
                         union = union.or(self.branch(branch, merges, depth)?);
                     }
@@ -134,6 +138,12 @@ impl<'a> Measure<'a> {
                 ("pattern", Value::String(pattern)) => {
                     check_regex(pattern)?;
                     extent.patterns += 1;
+                }
+                ("multipleOf", Value::Number(number)) => {
+                    let multiple = multiple(number);
+                    extent.multiple = extent.multiple.saturating_mul(multiple);
+                    self.counts.multiples = self.counts.multiples.saturating_add(multiple);
+                    at_most("the sum of multipleOf", self.counts.multiples, MAX_MULTIPLES)?;
                 }
                 // Definitions count where they are used.
                 ("$defs" | "definitions", _) => {}
@@ -162,6 +172,7 @@ impl<'a> Measure<'a> {
         };
         at_most("the number of merged subschemas", extent.total, MAX_MERGED_SUBSCHEMAS)?;
         at_most("the number of merged patterns", extent.patterns, MAX_MERGED_PATTERNS)?;
+        at_most("the product of merged multipleOf", extent.multiple, MAX_MULTIPLES)?;
         Ok(extent)
     }
 
@@ -213,7 +224,7 @@ impl<'a> Measure<'a> {
 }
 
 impl Extent {
-    const ONE: Self = Self { alternatives: 1, largest: 1, total: 1, patterns: 0 };
+    const ONE: Self = Self { alternatives: 1, largest: 1, total: 1, patterns: 0, multiple: 1 };
 
     /// Both apply.
     fn and(self, other: Self) -> Self {
@@ -222,6 +233,7 @@ impl Extent {
             largest: self.largest.saturating_add(other.largest),
             total: self.total.saturating_add(other.total),
             patterns: self.patterns.saturating_add(other.patterns),
+            multiple: self.multiple.saturating_mul(other.multiple),
         }
     }
 
@@ -232,8 +244,28 @@ impl Extent {
             largest: self.largest.max(other.largest),
             total: self.total.saturating_add(other.total),
             patterns: self.patterns.max(other.patterns),
+            multiple: self.multiple.max(other.multiple),
         }
     }
+}
+
+/// A `multipleOf` without its sign and decimal point: 25 for 0.25. Powers of ten are 1: they only
+/// demand zeros. So is 0, of which the matcher says that it is not allowed.
+fn multiple(number: &Number) -> usize {
+    let text = number.to_string();
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let (_, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let significant = digits.trim_matches('0');
+    if matches!(significant, "" | "1") {
+        return 1;
+    }
+    // An integer keeps the zeros at its end.
+    let shift = exponent.parse::<i64>().unwrap_or(i64::MAX).saturating_sub(fraction.len() as i64);
+    let zeros = digits.len() - digits.trim_end_matches('0').len();
+    let zeros = shift.saturating_add(zeros as i64).clamp(0, 20) as u32;
+    let significant = significant.parse::<usize>().unwrap_or(usize::MAX);
+    significant.saturating_mul(10usize.saturating_pow(zeros))
 }
 
 /// Returns true if a schema has two parts that apply to the same value.
@@ -301,6 +333,25 @@ mod tests {
         let tree = json!({ "properties": { "next": { "$ref": "#", "minProperties": 1 } } });
         assert_eq!(problem(&tree), None);
         assert_eq!(problem(&json!({ "$ref": "#" })), None);
+    }
+
+    #[test]
+    fn multiples_are_integers_without_their_point() {
+        let multiple = |value: Value| multiple(value.as_number().unwrap());
+        for one in
+            [json!(0), json!(1), json!(1000), json!(0.01), json!(1e-9), json!(1e9), json!(1e300)]
+        {
+            assert_eq!(multiple(one.clone()), 1, "{one}");
+        }
+        for (value, expected) in
+            [(json!(0.25), 25), (json!(99.99), 9999), (json!(10.0), 1), (json!(7000), 7000)]
+        {
+            assert_eq!(multiple(value.clone()), expected, "{value}");
+        }
+        assert_eq!(multiple(json!(7e9)), 7_000_000_000);
+        assert_eq!(multiple(json!(7.5e9)), 7_500_000_000);
+        assert_eq!(multiple(json!(-0.5)), 5);
+        assert!(multiple(json!(7e300)) > MAX_MULTIPLES);
     }
 
     #[test]

@@ -114,6 +114,14 @@ fn wide_grammars_compile_up_to_the_limit() {
         Grammar::JsonSchema(json!({ "type": "object", "patternProperties": patterns }))
     };
     compile(&patterns(limits::MAX_PATTERN_PROPERTIES)).unwrap();
+    let multiple = |schema: Value| Grammar::JsonSchema(schema);
+    compile(&multiple(json!({ "multipleOf": limits::MAX_MULTIPLES - 1 }))).unwrap();
+    let sum = "the sum of multipleOf";
+    assert_eq!(limit(&multiple(json!({ "multipleOf": 2_147_483_648_u32 }))), sum);
+    let many: Vec<_> = (1000..1100).map(|i| json!({ "multipleOf": i })).collect();
+    assert_eq!(limit(&multiple(json!({ "anyOf": many }))), sum);
+    let merged = json!({ "allOf": [{ "multipleOf": 997 }, { "multipleOf": 991 }] });
+    assert_eq!(limit(&multiple(merged)), "the product of merged multipleOf");
     assert_eq!(limit(&patterns(499)), "the number of patternProperties");
 }
 
