@@ -8,6 +8,8 @@ use std::sync::Arc;
 use axum::extract::{FromRequest, MatchedPath, Request};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
 
 pub(crate) use self::memory::BodyMemory;
 use self::memory::MemoryPermit;
@@ -26,19 +28,19 @@ const OPTIONS: [&str; 3] = ["options", "thinking", "stream_options"];
 /// The object in the body of a request. A route that computes an answer drops it before.
 pub(crate) struct Fields {
     value: Value,
-    _memory: MemoryPermit,
+    memory: MemoryPermit,
 }
 
 /// The list in the body of a request.
 pub(crate) struct List {
     value: Value,
-    _memory: MemoryPermit,
+    memory: MemoryPermit,
 }
 
 impl List {
     /// Reads items of `T`.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, ApiError> {
-        read(&self.value)
+        in_place(self.memory.is_some(), || read(&self.value))
     }
 }
 
@@ -82,12 +84,12 @@ impl Fields {
 
     /// The fields of a form.
     pub(crate) fn of_form(fields: Map<String, Value>) -> Self {
-        Self { value: Value::Object(fields), _memory: None }.with_integers()
+        Self { value: Value::Object(fields), memory: None }.with_integers()
     }
 
     /// Reads the fields of `T`. The others are ignored.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        read(&self.value)
+        in_place(self.memory.is_some(), || read(&self.value))
     }
 
     /// Numbers such as `16.0` are integers, as JSON has one type of numbers only.
@@ -117,7 +119,7 @@ impl Fields {
 
     fn of(value: Value, memory: MemoryPermit) -> Result<Self, ApiError> {
         match value {
-            value @ Value::Object(_) => Ok(Self { value, _memory: memory }.with_integers()),
+            value @ Value::Object(_) => Ok(Self { value, memory }.with_integers()),
             _ => Err(ApiError::invalid("the body is not a JSON object")),
         }
     }
@@ -129,9 +131,11 @@ impl FromRequest<Arc<App>> for Fields {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
         let route = route(&request);
         let (value, memory) = receive_json(request, app).await?;
-        let fields = Self::of(value, memory)?;
-        fields.check_known(&route)?;
-        Ok(fields)
+        in_place(memory.is_some(), || {
+            let fields = Self::of(value, memory)?;
+            fields.check_known(&route)?;
+            Ok(fields)
+        })
     }
 }
 
@@ -143,7 +147,7 @@ impl FromRequest<Arc<App>> for List {
         match value {
             Value::Array(mut items) => {
                 make_members_integers(&mut items);
-                Ok(Self { value: Value::Array(items), _memory: memory })
+                Ok(Self { value: Value::Array(items), memory })
             }
             _ => Err(ApiError::invalid("the body is not a JSON array")),
         }
@@ -167,6 +171,29 @@ async fn receive_json(request: Request, app: &App) -> Result<(Value, MemoryPermi
         None => parse(&body.bytes)?,
     };
     Ok((value, memory))
+}
+
+impl Drop for Fields {
+    fn drop(&mut self) {
+        in_place(self.memory.is_some(), || self.value = Value::Null);
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        in_place(self.memory.is_some(), || self.value = Value::Null);
+    }
+}
+
+/// Runs a function, which takes long for a large body. Another thread serves the sockets of this
+/// one meanwhile, if the runtime has others.
+fn in_place<T>(is_large: bool, run: impl FnOnce() -> T) -> T {
+    let has_others = |runtime: Handle| runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
+    if is_large && Handle::try_current().is_ok_and(has_others) {
+        block_in_place(run)
+    } else {
+        run()
+    }
 }
 
 /// Runs a function beside the threads that serve sockets.
