@@ -26,13 +26,13 @@ const LARGE_BODY: usize = 1 << 20;
 const OPTIONS: [&str; 3] = ["options", "thinking", "stream_options"];
 
 /// The object in the body of a request. A route that computes an answer drops it before.
-pub(crate) struct Fields {
-    value: Value,
-    memory: MemoryPermit,
-}
+pub(crate) struct Fields(ParsedBody);
 
 /// The list in the body of a request.
-pub(crate) struct List {
+pub(crate) struct List(ParsedBody);
+
+/// The value of a body, and the memory that it takes.
+struct ParsedBody {
     value: Value,
     memory: MemoryPermit,
 }
@@ -40,7 +40,7 @@ pub(crate) struct List {
 impl List {
     /// Reads items of `T`.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, ApiError> {
-        in_place(self.memory.is_some(), || read(&self.value))
+        self.0.read()
     }
 }
 
@@ -84,17 +84,17 @@ impl Fields {
 
     /// The fields of a form.
     pub(crate) fn of_form(fields: Map<String, Value>) -> Self {
-        Self { value: Value::Object(fields), memory: None }.with_integers()
+        Self(ParsedBody { value: Value::Object(fields), memory: None }).with_integers()
     }
 
     /// Reads the fields of `T`. The others are ignored.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        in_place(self.memory.is_some(), || read(&self.value))
+        self.0.read()
     }
 
     /// Numbers such as `16.0` are integers, as JSON has one type of numbers only.
     fn with_integers(mut self) -> Self {
-        if let Some(fields) = self.value.as_object_mut() {
+        if let Some(fields) = self.0.value.as_object_mut() {
             for (name, value) in fields {
                 match value {
                     Value::Object(options) if OPTIONS.contains(&name.as_str()) => {
@@ -111,7 +111,7 @@ impl Fields {
     /// Refuses fields that are not supported, and names the others that a route does not know in
     /// the log.
     pub(crate) fn check_known(&self, route: &str) -> Result<(), ApiError> {
-        let Value::Object(fields) = &self.value else { return Ok(()) };
+        let Value::Object(fields) = &self.0.value else { return Ok(()) };
         refuse_unsupported(route, fields)?;
         note_unknown(route, fields);
         Ok(())
@@ -119,7 +119,7 @@ impl Fields {
 
     fn of(value: Value, memory: MemoryPermit) -> Result<Self, ApiError> {
         match value {
-            value @ Value::Object(_) => Ok(Self { value, memory }.with_integers()),
+            value @ Value::Object(_) => Ok(Self(ParsedBody { value, memory }).with_integers()),
             _ => Err(ApiError::invalid("the body is not a JSON object")),
         }
     }
@@ -147,7 +147,7 @@ impl FromRequest<Arc<App>> for List {
         match value {
             Value::Array(mut items) => {
                 make_members_integers(&mut items);
-                Ok(Self { value: Value::Array(items), memory })
+                Ok(Self(ParsedBody { value: Value::Array(items), memory }))
             }
             _ => Err(ApiError::invalid("the body is not a JSON array")),
         }
@@ -173,13 +173,13 @@ async fn receive_json(request: Request, app: &App) -> Result<(Value, MemoryPermi
     Ok((value, memory))
 }
 
-impl Drop for Fields {
-    fn drop(&mut self) {
-        in_place(self.memory.is_some(), || self.value = Value::Null);
+impl ParsedBody {
+    fn read<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        in_place(self.memory.is_some(), || read(&self.value))
     }
 }
 
-impl Drop for List {
+impl Drop for ParsedBody {
     fn drop(&mut self) {
         in_place(self.memory.is_some(), || self.value = Value::Null);
     }
@@ -277,7 +277,7 @@ mod tests {
             br#"{"a":16.0,"b":1e1,"c":16.5,"d":-0.0,"e":1e300,"options":{"f":2.0},"g":[[1.0]],
                 "lora":[{"id":1.0}],"tools":[{"minimum":1.0}]}"#,
         );
-        let text = fields.unwrap().value.to_string();
+        let text = fields.unwrap().0.value.to_string();
         let expected = concat!(
             r#"{"a":16,"b":10,"c":16.5,"d":0,"e":1e+300,"options":{"f":2},"g":[[1]],"#,
             r#""lora":[{"id":1}],"tools":[{"minimum":1.0}]}"#,

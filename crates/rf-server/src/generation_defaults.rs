@@ -47,7 +47,7 @@ impl GenerationDefaults {
     }
 }
 
-/// All parameters of requests that set none.
+/// The parameters that a request has where it sets none.
 #[derive(Debug)]
 pub(crate) struct RequestDefaults {
     pub(crate) sampler: SamplerConfig,

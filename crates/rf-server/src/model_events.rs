@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 /// The most events that wait for a client. Others are left out.
 pub(crate) const MAX_WAITING: usize = 64;
 
-/// What happened to a model.
+/// An event of a model, as clients of llama.cpp read it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ModelEvent {
     /// The name of the model; `*` for all models.
@@ -92,7 +92,7 @@ impl ModelEvents {
 
     /// Tells all who listen.
     pub(crate) fn send(&self, event: ModelEvent) {
-        // It fails if nobody listens.
+        // Without a subscriber, sending fails.
         drop(self.events.send(event));
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct Operation {
     is_endless: bool,
 }
 
-/// All operations of the document.
+/// Returns the operations of the `OpenAPI` document.
 pub(crate) fn operations(server: &TestServer) -> Vec<Operation> {
     let document = server.get("/openapi.json").ok();
     let mut operations = Vec::new();
